@@ -1,0 +1,34 @@
+"""The contracts as package data: ABI and bytecode of each, compiled from `solidity/`.
+
+Comes in: a contract's name. Goes out: its artifact, read once and kept. The JSON files are written by
+`npm run contracts` and compared with their sources in the tests; nobody edits them. `refusals` turns the custom
+errors found in these ABIs into words.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, get_args
+
+ContractName = Literal["Challenge", "ChallengeFactory", "IdentityRegistry", "TestUSDC"]
+CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What a client needs to deploy a contract and to talk to it."""
+
+    name: ContractName
+    abi: list[dict[str, Any]]
+    bytecode: str
+    solc: str
+
+
+@cache
+def artifact(name: ContractName) -> Artifact:
+    """The shipped artifact of that contract. The value is shared: read it, do not change it."""
+    content = json.loads(resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
+    return Artifact(name=name, abi=content["abi"], bytecode=content["bytecode"], solc=content["solc"])
