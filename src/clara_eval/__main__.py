@@ -1,0 +1,5 @@
+"""`python -m clara_eval` is the command line."""
+
+from clara_eval.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The outside: each module fulfils a Protocol that a room declares."""

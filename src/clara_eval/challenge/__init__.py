@@ -1,0 +1,1 @@
+"""Room 2: what the contract says, at one pinned block."""

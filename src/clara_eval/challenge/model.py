@@ -1,0 +1,97 @@
+"""The nouns the contract speaks: a challenge and its submissions, as read at one block.
+
+Values here are already valid and frozen. Addresses are lower case; amounts are base units of the prize token;
+moments are unix seconds, because that is what the contract compares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+from clara_eval.errors import BadInput
+
+Address = NewType("Address", str)
+"""0x and 40 lower-case hex digits."""
+
+ZERO_ADDRESS = Address("0x" + "0" * 40)
+_HEX = frozenset("0123456789abcdef")
+
+
+def to_address(text: str, *, what: str = "address") -> Address:
+    """Lower-case form of an address, or an error that shows what came in."""
+    lowered = text.strip().lower()
+    if len(lowered) == 42 and lowered.startswith("0x") and _HEX.issuperset(lowered[2:]):
+        return Address(lowered)
+    raise BadInput(
+        f"{what} {text[:80]!r} is not an address.",
+        value=text,
+        remedy="An address is 0x followed by 40 hex digits.",
+    )
+
+
+class ChallengeStatus(IntEnum):
+    OPEN = 0
+    SCORING = 1
+    FINALIZED = 2
+    CANCELLED = 3
+    EXPIRED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The block a reading is about."""
+
+    number: int
+    hash: str
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    submitter: Address
+    agent_id: int
+    solution_uri: str
+    solution_hash: str
+    submitted_at: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    address: Address
+    symbol: str
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Everything the contract says about one challenge at `block`, submissions included, in order of submitter."""
+
+    chain_id: int
+    address: Address
+    block: Block
+    poster: Address
+    evaluator: Address
+    token: Token
+    prize_pool: int
+    poster_bond: int
+    deadline: int
+    scoring_deadline: int
+    challenge_uri: str
+    eval_config_hash: str
+    private_set_hash: str
+    winner_count: int
+    payout_bps: tuple[int, ...]
+    identity_registry: Address
+    max_participants: int
+    status: ChallengeStatus
+    submission_count: int
+    score_posted_at: int
+    submissions: tuple[Submission, ...]
+
+    @property
+    def run(self) -> str:
+        """The id of its evaluation: the same challenge on another chain is another run."""
+        return f"{self.chain_id}:{self.address}"

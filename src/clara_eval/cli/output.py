@@ -1,0 +1,42 @@
+"""How the commands speak: results on standard output, everything else on standard error.
+
+With `--json` a command prints exactly one document. A `ClaraError` becomes one clear message and exit code 2; no
+traceback reaches a user. Text that strangers wrote is escaped before it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def emit_json(document: Any) -> None:
+    """The one document of `--json`."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+@lru_cache(maxsize=2)
+def console(*, stderr: bool = True) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def fail(message: str, *, code: int = 2) -> NoReturn:
+    """End with a message and nothing else."""
+    sys.stderr.write(f"clara-eval: {message}\n")
+    raise SystemExit(code)
+
+
+def safe(text: str, limit: int = 200) -> str:
+    """A stranger's text on one line: control characters escaped, markup neutralised, length capped."""
+    from rich.markup import escape
+
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
+    return escape(shown + ("…" if len(text) > limit else ""))

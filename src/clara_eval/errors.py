@@ -1,0 +1,89 @@
+"""What can go wrong, named by what happens next.
+
+Every error of ours is a `ClaraError`; the doors turn it into one clear message, the engine into the next action.
+The class says what the caller does: wait, try again, ask again, refuse the item, stop and raise the alarm.
+Anything else that escapes is a bug and is loud.
+"""
+
+from __future__ import annotations
+
+
+class ClaraError(Exception):
+    """The root. `remedy` says what the reader can do about it."""
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class ConfigError(ClaraError):
+    """A setting is wrong: the process ends at once with this sentence."""
+
+
+class BadInput(ClaraError):
+    """A person or program handed in something unusable; `path` points into it, `value` is the offender."""
+
+    def __init__(self, message: str, *, path: str = "", value: object = None, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.path = path
+        self.value = value
+
+
+class NotFound(ClaraError):
+    """No such challenge, trace or contract here."""
+
+
+class NotYet(ClaraError):
+    """A deadline or status is not reached: look again at the next tick."""
+
+
+class Temporary(ClaraError):
+    """A node, gateway or model does not answer now: back off and try again. Never a verdict about anybody."""
+
+    def __init__(self, message: str, *, remedy: str = "", retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class BadAnswer(ClaraError):
+    """The model's text is not what was asked for: ask again, then record it as undecided with this reason."""
+
+
+class BadSubmission(ClaraError):
+    """This submission cannot be judged: it is recorded as rejected and the round goes on."""
+
+
+class CannotPublish(ClaraError):
+    """The contract would refuse, or we must not send: stop this challenge and raise the alarm."""
+
+
+class Unscorable(CannotPublish):
+    """No possible result can be posted, for example fewer submitters than winners."""
+
+
+class Deferred(ClaraError):
+    """A budget cap is reached: the challenge waits. `retry_at` is when it will be looked at again."""
+
+    def __init__(self, message: str, *, remedy: str = "", retry_at: int | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_at = retry_at
+
+
+class NeedsReview(ClaraError):
+    """A person has to approve before anything is posted."""
+
+
+class Disagrees(ClaraError):
+    """A pure step gives another result than the recorded one: code or data changed under a running evaluation."""
+
+
+class BadTrace(ClaraError):
+    """A trace does not hold; `entry` names the first entry that is wrong."""
+
+    def __init__(self, message: str, *, entry: str = "", remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.entry = entry

@@ -1,0 +1,44 @@
+"""The two hashes and the one JSON form that everything else relies on.
+
+Keccak-256 is the contract's hash (configs, solutions, URIs); SHA-256 is ours (trace chain, request hashes), because
+anybody can recompute it with tools at hand. `canonical_json` is RFC 8785; `plain_json` is our faster deterministic
+form for values we made ourselves, where only one writer exists and the bytes are stored as written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def canonical_json(value: Any) -> bytes:
+    """RFC 8785 canonical form; raises ValueError for what has no such form (NaN, huge integers)."""
+    import rfc8785
+
+    encoded: bytes = rfc8785.dumps(value)
+    return encoded
+
+
+def plain_json(value: Any) -> str:
+    """Compact JSON with sorted keys, non-finite numbers refused: same value, same text, on every machine."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def sha256_hex(data: bytes) -> str:
+    return "0x" + hashlib.sha256(data).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _keccak() -> Callable[[bytes], bytes]:
+    from eth_hash.auto import keccak
+
+    return keccak
+
+
+def keccak_hex(data: bytes) -> str:
+    return "0x" + _keccak()(data).hex()

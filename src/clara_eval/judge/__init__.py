@@ -1,0 +1,1 @@
+"""Between the rooms: prompts, answers and the port to a language model."""

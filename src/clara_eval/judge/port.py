@@ -1,0 +1,98 @@
+"""The port to a language model: text in, text out.
+
+A `Prompt` is everything the model will see; an `Answer` is everything it said, with what it cost in tokens. Building
+prompts and reading answers is pure code of ours, the same for every provider. `request_hash` names a request by its
+whole content, so an answer that was paid for once is found again and is never asked for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from clara_eval.hashing import plain_json, sha256_hex
+
+Purpose = Literal["schema", "features", "comparison"]
+Stop = Literal["end", "max_tokens", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    purpose: Purpose
+    system: str
+    """The constant part: the same for all calls of one stage of one challenge, so providers can cache it."""
+    user: str
+    schema_json: str
+    """JSON Schema of the answer, as text, so that a prompt is hashable."""
+    max_tokens: int
+    template: str
+    """SHA-256 of the prompt file this was built from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    text: str
+    model: str
+    """The model id the provider says answered."""
+    stop: Stop
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    """Of the input tokens, those read from the provider's cache."""
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PaidAnswer:
+    """An answer with the request it answers. `cost_micro_usd` is None where the model has no known price."""
+
+    request: str
+    run: str
+    llm: str
+    purpose: str
+    answer: Answer
+    cost_micro_usd: int | None
+
+
+class Llm(Protocol):
+    """One model at one provider. Raises Temporary for outages, ConfigError for a wrong key or model."""
+
+    @property
+    def name(self) -> str:
+        """As in CLARA_JUDGES, for example `anthropic:claude-sonnet-4-5`."""
+        ...
+
+    async def complete(self, prompt: Prompt) -> Answer: ...
+
+
+class AnswerBook(Protocol):
+    """Where paid answers are kept; the store fulfils it."""
+
+    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
+    async def save_answer(self, paid: PaidAnswer) -> None: ...
+
+
+class Asker(Protocol):
+    """A model behind the answer book: asks once per distinct request, survives outages, keeps to the budget."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        """The recorded answer of this request, or a new paid one, recorded before it is returned."""
+        ...
+
+
+def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
+    """SHA-256 over the complete request. `attempt` counts the times an unusable answer was asked again."""
+    body = {
+        "llm": llm,
+        "purpose": prompt.purpose,
+        "system": prompt.system,
+        "user": prompt.user,
+        "schema": prompt.schema_json,
+        "maxTokens": prompt.max_tokens,
+        "attempt": attempt,
+    }
+    return sha256_hex(plain_json(body).encode())

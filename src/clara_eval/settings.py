@@ -1,0 +1,163 @@
+"""The settings, read once from the environment (or a `.env`), checked, and handed on as one frozen object.
+
+This is the only module that reads the environment. Every secret may come from `NAME` or from a file named by
+`NAME_FILE`, and is a `SecretStr`: its text never appears in a log, an error or a trace. No evaluator key means dry run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from clara_eval.challenge.model import to_address
+from clara_eval.errors import BadInput, ConfigError
+from clara_eval.networks import Network, network
+
+SECRETS = (
+    "CLARA_EVALUATOR_KEY",
+    "CLARA_EVALUATOR_PASSWORD",
+    "CLARA_WALLET_KEY",
+    "CLARA_ADMIN_API_KEY",
+    "CLARA_WEBHOOK_SECRET",
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+)
+
+
+def _address(value: object) -> object:
+    if value is None or value == "":
+        return None
+    try:
+        return to_address(str(value))
+    except BadInput as bad:
+        raise ValueError(str(bad)) from None
+
+
+def _blank_is_none(value: object) -> object:
+    return None if value == "" else value
+
+
+OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
+Usd = Annotated[float | None, BeforeValidator(_blank_is_none), Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """One field a setting; the environment name is the alias."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore")
+
+    network_name: Literal["base", "base-sepolia", "local"] = Field("local", alias="CLARA_NETWORK")
+    rpc_url: str = Field("http://127.0.0.1:8545", alias="CLARA_RPC_URL")
+    challenge_factory: OptionalAddress = Field(None, alias="CLARA_CHALLENGE_FACTORY")
+    from_block: int | None = Field(None, alias="CLARA_FROM_BLOCK", ge=0)
+
+    evaluator_key: SecretStr | None = Field(None, alias="CLARA_EVALUATOR_KEY")
+    evaluator_keystore: Path | None = Field(None, alias="CLARA_EVALUATOR_KEYSTORE")
+    evaluator_password: SecretStr | None = Field(None, alias="CLARA_EVALUATOR_PASSWORD")
+    evaluator_address: OptionalAddress = Field(None, alias="CLARA_EVALUATOR_ADDRESS")
+    wallet_key: SecretStr | None = Field(None, alias="CLARA_WALLET_KEY")
+    """The local key of a poster or agent, for `challenge …` and MCP; without it transactions come back unsigned."""
+    wallet_limit_usd: Usd = Field(100.0, alias="CLARA_WALLET_LIMIT_USD")
+    """The most a local wallet key may move in one transaction."""
+
+    database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL")
+
+    judges: str = Field("rules", alias="CLARA_JUDGES")
+    anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
+    openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
+    max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
+
+    budget_per_challenge_usd: Usd = Field(25.0, alias="CLARA_BUDGET_PER_CHALLENGE_USD")
+    budget_per_poster_day_usd: Usd = Field(50.0, alias="CLARA_BUDGET_PER_POSTER_DAY_USD")
+    budget_per_month_usd: Usd = Field(350.0, alias="CLARA_BUDGET_PER_MONTH_USD")
+    min_prize_usd: Usd = Field(0.0, alias="CLARA_MIN_PRIZE_USD")
+    review_above_usd: Usd = Field(1000.0, alias="CLARA_REVIEW_ABOVE_USD")
+    fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
+
+    admin_api_key: SecretStr | None = Field(None, alias="CLARA_ADMIN_API_KEY")
+    host: str = Field("127.0.0.1", alias="CLARA_HOST")
+    port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
+    cors_origins: str = Field("", alias="CLARA_CORS_ORIGINS")
+    traces_public: Literal["after_post", "never"] = Field("after_post", alias="CLARA_TRACES_PUBLIC")
+    webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL")
+    webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
+
+    ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")
+    trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")
+    api_url: str | None = Field(None, alias="CLARA_API_URL")
+    """Where a running service answers, for the agents' tools; without it they read store and chain themselves."""
+
+    @property
+    def network(self) -> Network:
+        return network(self.network_name)
+
+    @property
+    def rpc_urls(self) -> tuple[str, ...]:
+        return tuple(url.strip() for url in self.rpc_url.split(",") if url.strip())
+
+    @property
+    def judge_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.judges.split(",") if name.strip())
+
+    @property
+    def factory(self) -> str:
+        found = self.challenge_factory or self.network.factory
+        if found is None:
+            raise ConfigError(
+                f"CLARA_CHALLENGE_FACTORY is not set and the network {self.network_name!r} has no fixed one.",
+                remedy="Set it; `clara-eval devnet` prints it for a local chain.",
+            )
+        return found
+
+    @property
+    def first_block(self) -> int:
+        return self.network.from_block if self.from_block is None else self.from_block
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, *, env_file: Path | None = Path(".env")) -> Settings:
+        """Read, check, freeze; a wrong value ends here with its name, the reason and the remedy."""
+        values = dict(_read_env_file(env_file)) if env_file and environ is None else {}
+        values.update(os.environ if environ is None else environ)
+        wanted = {field.alias for field in cls.model_fields.values() if field.alias}
+        chosen = {name: value for name, value in values.items() if name in wanted and value != ""}
+        for name in SECRETS:
+            path = values.get(f"{name}_FILE")
+            if path:
+                chosen[name] = _secret_from_file(name, path)
+        try:
+            return cls.model_validate(chosen)
+        except ValidationError as bad:
+            raise ConfigError(_first_problem(bad), remedy="See .env.example for every setting.") from None
+
+
+def _secret_from_file(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as bad:
+        raise ConfigError(f"{name}_FILE={path!r} cannot be read: {type(bad).__name__}.") from None
+
+
+def _first_problem(bad: ValidationError) -> str:
+    problem = bad.errors(include_url=False, include_context=False)[0]
+    name = str(problem["loc"][0]) if problem["loc"] else "settings"
+    shown = "(hidden)" if name in SECRETS else repr(problem["input"])
+    return f"{name}={shown} is not usable: {problem['msg']}."
+
+
+def _read_env_file(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    found: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"{path}:{number} is not NAME=value.", remedy="Write one setting a line.")
+        found[name.strip()] = value.strip().strip("'\"")
+    return found

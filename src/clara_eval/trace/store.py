@@ -1,0 +1,114 @@
+"""What is kept, and the port through which it is kept.
+
+Five kinds of rows: journal entries (results of an evaluation's steps), paid answers (under the hash of their request),
+public keys (the specification's `challenges:{address}:…`), signed transactions, and spending. First write wins for
+entries, answers and transactions: a second writer gets back what is already there, so two workers cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from clara_eval.judge.port import PaidAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A signed transaction, recorded before it was sent. One `intention` has one nonce, and maybe several fees."""
+
+    run: str
+    intention: str
+    attempt: int
+    sender: str
+    nonce: int
+    tx_hash: str
+    raw: str
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a reader of events has come, with the block's hash so that a reorg is noticed."""
+
+    block_number: int
+    block_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Upper bounds in millionths of a dollar; None is no bound."""
+
+    per_challenge: int | None
+    per_poster_day: int | None
+    per_month: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """One line of the ledger: reserved first, settled to the real amount later."""
+
+    id: int
+    run: str
+    poster: str
+    purpose: str
+    reserved_micro_usd: int
+    settled_micro_usd: int | None
+    at: int
+
+
+class Store(Protocol):
+    """SQLite in one process, Postgres for several: the same promises."""
+
+    async def close(self) -> None: ...
+
+    # journal
+    async def entry(self, run: str, key: str) -> str | None: ...
+    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
+        """All (key, value) below `prefix`, in order of key."""
+        ...
+
+    async def add_entry(self, run: str, key: str, value: str) -> str:
+        """Save, unless something is saved already; return what is saved now."""
+        ...
+
+    async def forget_run(self, run: str) -> None:
+        """Drop the journal of a run that must start anew (a reorg moved its pinned block); paid answers stay."""
+        ...
+
+    # paid answers
+    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
+    async def save_answer(self, paid: PaidAnswer) -> None: ...
+    def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]: ...
+
+    # public keys, per network
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+    async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None: ...
+    async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
+
+    # signed transactions
+    async def transactions(self, run: str, intention: str) -> list[StoredTransaction]: ...
+    async def pending_nonces(self, sender: str) -> list[StoredTransaction]:
+        """Every recorded transaction of this sender, newest nonce first."""
+        ...
+
+    async def save_transaction(self, tx: StoredTransaction) -> None: ...
+
+    # event reading
+    async def checkpoint(self, name: str) -> Checkpoint | None: ...
+    async def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None: ...
+
+    # leases: one holder at a time, for a bounded time
+    async def take_lease(self, name: str, holder: str, seconds: float) -> bool: ...
+    async def drop_lease(self, name: str, holder: str) -> None: ...
+
+    # spending
+    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
+        """Reserve under all caps in one transaction and return the ledger id; over a cap raises Deferred."""
+        ...
+
+    async def settle_spend(self, spend_id: int, micro_usd: int) -> None: ...
+    async def spends(self, *, since: int = 0) -> list[Spend]: ...
