@@ -1,0 +1,209 @@
+"""A real EVM node on this machine: anvil, started as a child process and ended with it.
+
+Comes in: `AnvilOptions`. Goes out: an async context manager whose `rpc_url` answers from the moment it is entered.
+The operating system chooses the port (unless one is asked for), so that any number of nodes can run side by side.
+The node never outlives us: it is stopped on leaving the context and, on Linux, killed by the kernel when this
+process dies in any other way. For development and tests only: its keys are public knowledge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import platform
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from clara_eval.errors import ConfigError, Temporary
+
+LOCAL_CHAIN_ID = 31337
+MNEMONIC = "test test test test test test test test test test test junk"
+"""Anvil's well-known development phrase: everybody has these keys."""
+
+_START_SECONDS = 30
+_STOP_SECONDS = 5
+_LISTENING = re.compile(rb"Listening on \S*?:(\d+)\s*$")
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnvilOptions:
+    """How the node behaves. The defaults mine each transaction at once, on a free port."""
+
+    port: int = 0
+    """0 lets the operating system choose."""
+    accounts: int = 10
+    """Funded development accounts of `MNEMONIC`."""
+    chain_id: int = LOCAL_CHAIN_ID
+    block_time: int | None = None
+    """Seconds between blocks; None mines a block for each transaction."""
+    start_at: int | None = None
+    """Timestamp of the first block; None is now."""
+    load_state: Path | None = None
+    dump_state: Path | None = None
+    """Where the state is written when the node is stopped."""
+
+    def arguments(self) -> list[str]:
+        given: dict[str, object | None] = {
+            "--port": self.port,
+            "--accounts": self.accounts,
+            "--chain-id": self.chain_id,
+            "--mnemonic": MNEMONIC,
+            "--block-time": self.block_time,
+            "--timestamp": self.start_at,
+            "--load-state": self.load_state,
+            "--dump-state": self.dump_state,
+        }
+        return [part for name, value in given.items() if value is not None for part in (name, str(value))]
+
+
+class Anvil:
+    """One node, from `async with` to its end."""
+
+    def __init__(self, options: AnvilOptions | None = None) -> None:
+        self.options = options or AnvilOptions()
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._cache: tempfile.TemporaryDirectory[str] | None = None
+        self._port = 0
+
+    @property
+    def rpc_url(self) -> str:
+        if self._port == 0:
+            raise ConfigError("The local node is not running.", remedy="Use it inside `async with Anvil() as node:`.")
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the node and wait until it listens."""
+        binary = find_anvil()
+        self._cache = tempfile.TemporaryDirectory(prefix="clara-anvil-")
+        self._process = await asyncio.create_subprocess_exec(
+            str(binary),
+            *self.options.arguments(),
+            "--cache-path",
+            self._cache.name,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches us alone: we decide when the node ends
+            preexec_fn=_die_with_parent(),
+        )
+        try:
+            self._port = await asyncio.wait_for(self._listening_port(self._process), _START_SECONDS)
+        except BaseException as bad:
+            await self.stop()
+            if isinstance(bad, TimeoutError):
+                raise Temporary(f"The local node did not start within {_START_SECONDS} seconds.") from None
+            raise
+        self._reader = asyncio.create_task(_drain(self._process))
+
+    async def stop(self) -> None:
+        """End the node; a node that does not end by itself is killed."""
+        process, self._process, self._port = self._process, None, 0
+        if process is not None and process.returncode is None:
+            await _end(process)
+        if self._reader is not None:
+            await self._reader
+            self._reader = None
+        if self._cache is not None:
+            self._cache.cleanup()
+            self._cache = None
+
+    async def _listening_port(self, process: asyncio.subprocess.Process) -> int:
+        assert process.stdout is not None
+        said: list[str] = []
+        async for line in process.stdout:
+            found = _LISTENING.search(line)
+            if found:
+                return int(found.group(1))
+            said.append(line.decode(errors="replace").strip())
+        reason = " ".join(said)[-300:] or f"exit code {await process.wait()}"
+        remedy = f"Is port {self.options.port} free? Use another one, or 0." if self.options.port else ""
+        raise ConfigError(f"The local node did not start: {reason}.", remedy=remedy)
+
+
+def find_anvil() -> Path:
+    """The node's own binary: in the nearest `node_modules`, else on the PATH.
+
+    Never the script in `node_modules/.bin`: killing that one leaves the node running.
+    """
+    for folder in _node_modules():
+        binary = folder / "@foundry-rs" / f"anvil-{_platform_name()}" / "bin" / _file_name()
+        if binary.is_file():
+            return binary
+    on_path = shutil.which("anvil")
+    if on_path and ".bin" not in Path(on_path).parts:
+        return Path(on_path)
+    raise ConfigError("The local node (anvil) is not installed.", remedy="Run `make setup` in the project's folder.")
+
+
+def _node_modules() -> Iterator[Path]:
+    for start in (Path(__file__).resolve(), Path.cwd() / "here"):
+        for folder in start.parents:
+            if (folder / "node_modules").is_dir():
+                yield folder / "node_modules"
+
+
+def _platform_name() -> str:
+    machine = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+    return f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine().lower())}"
+
+
+def _file_name() -> str:
+    return "anvil.exe" if sys.platform == "win32" else "anvil"
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """What the child runs before it becomes the node: ask the kernel to kill it when its parent dies."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)  # loaded before the fork: the child must not load anything
+    parent = os.getpid()
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # the parent died before the request was in place
+            os._exit(1)
+
+    return ask
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """Read what the node says and forget it: an unread pipe would stop the node when full."""
+    assert process.stdout is not None
+    while await process.stdout.read(65536):
+        pass
