@@ -54,7 +54,11 @@ class BadAnswer(ClaraError):
 
 
 class BadSubmission(ClaraError):
-    """This submission cannot be judged: it is recorded as rejected and the round goes on."""
+    """This submission cannot be judged: it is recorded as rejected, with `code` for programs, and the round goes on."""
+
+    def __init__(self, message: str, *, code: str = "unreadable", remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.code = code
 
 
 class CannotPublish(ClaraError):

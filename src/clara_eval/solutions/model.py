@@ -1,0 +1,79 @@
+"""The bytes behind each submission, or the reason why there are none that can be judged.
+
+A `Solution` holds content whose hash was checked against the chain; a `Rejected` holds a code for programs and a
+reason for people. `Fetch` is the port to the outside: it raises BadSubmission for a permanent verdict about this
+submission and Temporary (best: `Outage`) for anything that may be different in a minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from clara_eval.challenge.model import Submission
+from clara_eval.errors import Temporary
+
+RejectionCode: TypeAlias = Literal[
+    "unreadable",  # the server refuses it, its certificate is wrong, or the answer is malformed
+    "wrong_hash",
+    "too_large",
+    "empty",
+    "not_utf8",
+    "forbidden_address",
+    "timeout",
+    "unreachable",
+    "not_found",
+    "too_many_redirects",
+    "unsupported_scheme",
+    "bad_uri",
+    "bad_data_uri",
+    "binary",
+    "copy",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a URI gave."""
+
+    content: bytes
+    media_type: str
+    immutable: bool
+    """The URI itself fixes these bytes: a `data:` URI, or an `ipfs:` one whose CID was recomputed from them."""
+    note: str = ""
+    """What a reader of the trace should know, for example why a CID was not verified."""
+
+
+class Fetch(Protocol):
+    async def fetch(self, uri: str) -> Fetched: ...
+
+
+class Outage(Temporary):
+    """A fetch failed in a way that may pass; `code` becomes the verdict if the retry budget ends first."""
+
+    def __init__(self, message: str, *, code: RejectionCode = "unreachable", remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.code: RejectionCode = code
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    submission: Submission
+    content: bytes
+    text: str
+    media_type: str
+    content_keccak: str
+    content_sha256: str
+    hash_kind: Literal["content", "uri"]
+    """What the on-chain hash covers: the content, or (as existing clients do) the URI string."""
+    pinned: bool
+    """The chain fixes these bytes: by a hash over them, or by a hash over a URI that itself fixes them."""
+    language: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    submission: Submission
+    code: RejectionCode
+    reason: str
