@@ -49,6 +49,14 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a reader of events has come, with the block's hash so that a reorg is noticed."""
+
+    block_number: int
+    block_hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     submitter: Address
     agent_id: int

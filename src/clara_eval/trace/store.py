@@ -11,30 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from clara_eval.challenge.model import Checkpoint
 from clara_eval.judge.port import PaidAnswer
+from clara_eval.publish.transaction import StoredTransaction
 
-
-@dataclass(frozen=True, slots=True)
-class StoredTransaction:
-    """A signed transaction, recorded before it was sent. One `intention` has one nonce, and maybe several fees."""
-
-    run: str
-    intention: str
-    attempt: int
-    sender: str
-    nonce: int
-    tx_hash: str
-    raw: str
-    max_fee_per_gas: int
-    max_priority_fee_per_gas: int
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """How far a reader of events has come, with the block's hash so that a reorg is noticed."""
-
-    block_number: int
-    block_hash: str
+__all__ = ["Caps", "Checkpoint", "Spend", "Store", "StoredTransaction"]
 
 
 @dataclass(frozen=True, slots=True)

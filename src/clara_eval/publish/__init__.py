@@ -1,0 +1,1 @@
+"""Room 9: the contract is told once, and we know how it ended."""

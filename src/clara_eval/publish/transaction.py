@@ -1,0 +1,61 @@
+"""A signed transaction as it is kept: recorded before it is sent, so that a crash can only repeat it, never double it.
+
+Comes in: the raw bytes of an EIP-1559 transaction. Goes out: what they say (`Signed`), read back from the bytes
+themselves. Refuses every other kind of transaction: what we cannot read we do not send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clara_eval.challenge.model import Address
+from clara_eval.errors import CannotPublish
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A signed transaction, recorded before it was sent. One `intention` has one nonce, and maybe several fees."""
+
+    run: str
+    intention: str
+    attempt: int
+    sender: str
+    nonce: int
+    tx_hash: str
+    raw: str
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsigned:
+    """One transaction before its signature: all that the signer's policy has to judge."""
+
+    chain_id: int
+    nonce: int
+    to: Address
+    data: bytes
+    value: int
+    gas: int
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
+
+
+def read_signed(raw: str) -> Unsigned:
+    """What a recorded transaction says, from its own bytes."""
+    import rlp
+
+    payload = bytes.fromhex(raw.removeprefix("0x"))
+    if payload[:1] != b"\x02":
+        raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")
+    chain_id, nonce, tip, fee, gas, to, value, data = rlp.decode(payload[1:])[:8]
+    return Unsigned(
+        chain_id=int.from_bytes(chain_id, "big"),
+        nonce=int.from_bytes(nonce, "big"),
+        to=Address("0x" + to.hex()),
+        data=bytes(data),
+        value=int.from_bytes(value, "big"),
+        gas=int.from_bytes(gas, "big"),
+        max_fee_per_gas=int.from_bytes(fee, "big"),
+        max_priority_fee_per_gas=int.from_bytes(tip, "big"),
+    )
