@@ -1,0 +1,33 @@
+"""Which store a database URL means: `sqlite:///path` or `postgresql://…`."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.errors import ConfigError
+
+
+def is_sqlite(url: str) -> bool:
+    return url.startswith("sqlite:")
+
+
+def sqlite_path(url: str) -> str:
+    """`sqlite:///relative.db` is relative, `sqlite:////absolute.db` or `sqlite:///` + `/…` absolute."""
+    return url.removeprefix("sqlite:").removeprefix("//").removeprefix("/") or "clara-eval.db"
+
+
+async def open_store(url: str) -> SqlStore:
+    """Open, migrate, and hand back the store of this URL."""
+    if is_sqlite(url):
+        from clara_eval.adapters.sqlite import SqliteStore
+
+        return await SqliteStore.open(sqlite_path(url))
+    if urlsplit(url).scheme in ("postgres", "postgresql"):
+        from clara_eval.adapters.postgres import PostgresStore
+
+        return await PostgresStore.open(url)
+    raise ConfigError(
+        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0]!r}, which is no known database.",
+        remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
+    )

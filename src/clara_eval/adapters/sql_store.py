@@ -1,0 +1,301 @@
+"""The store in SQL: one set of statements for SQLite and Postgres, over a driver of three methods.
+
+First write wins everywhere it matters (`ON CONFLICT DO NOTHING`), so a repeated step changes nothing. Spending is
+checked and written under one exclusive lock, so caps hold under concurrency. Migrations are a list that only grows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from clara_eval.errors import Deferred
+from clara_eval.hashing import plain_json
+from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.trace.store import Caps, Checkpoint, Spend, StoredTransaction
+
+Row = tuple[Any, ...]
+_BULK = 500
+"""Placeholders in one statement; SQLite's oldest limit is 999."""
+
+MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "0001_start",
+        (
+            "CREATE TABLE entries (run TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, key))",
+            (
+                "CREATE TABLE answers (request TEXT PRIMARY KEY, run TEXT NOT NULL, llm TEXT NOT NULL, "
+                "purpose TEXT NOT NULL, answer TEXT NOT NULL, cost_micro_usd BIGINT)"
+            ),
+            "CREATE INDEX answers_by_run ON answers (run)",
+            (
+                "CREATE TABLE public_keys (chain_id BIGINT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, "
+                "PRIMARY KEY (chain_id, key))"
+            ),
+            (
+                "CREATE TABLE transactions (run TEXT NOT NULL, intention TEXT NOT NULL, attempt BIGINT NOT NULL, "
+                "sender TEXT NOT NULL, nonce BIGINT NOT NULL, tx_hash TEXT NOT NULL UNIQUE, raw TEXT NOT NULL, "
+                "max_fee_per_gas BIGINT NOT NULL, max_priority_fee_per_gas BIGINT NOT NULL, "
+                "PRIMARY KEY (run, intention, attempt))"
+            ),
+            "CREATE INDEX transactions_by_sender ON transactions (sender, nonce)",
+            "CREATE TABLE checkpoints (name TEXT PRIMARY KEY, block_number BIGINT NOT NULL, block_hash TEXT NOT NULL)",
+            "CREATE TABLE leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until_at DOUBLE PRECISION NOT NULL)",
+            (
+                "CREATE TABLE spends (id {serial}, run TEXT NOT NULL, poster TEXT NOT NULL, purpose TEXT NOT NULL, "
+                "reserved_micro_usd BIGINT NOT NULL, settled_micro_usd BIGINT, at BIGINT NOT NULL, UNIQUE (run, purpose))"
+            ),
+            "CREATE INDEX spends_by_time ON spends (at)",
+        ),
+    ),
+)
+
+
+class Driver(Protocol):
+    """A database, reduced to what the store needs. Statements use `?` for values."""
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]: ...
+    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None: ...
+    def exclusive(self) -> AbstractAsyncContextManager[Driver]:
+        """One transaction that no other writer of the ledger can interleave with."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+async def migrate(driver: Driver, *, serial: str) -> None:
+    """Bring the tables up to date; safe when several processes start at once."""
+    async with driver.exclusive() as tx:
+        await tx.fetch("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+        applied = {row[0] for row in await tx.fetch("SELECT name FROM migrations")}
+        for name, statements in MIGRATIONS:
+            if name in applied:
+                continue
+            for statement in statements:
+                await tx.fetch(statement.replace("{serial}", serial))
+            await tx.fetch("INSERT INTO migrations (name) VALUES (?)", (name,))
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStore:
+    """Fulfils `trace.store.Store` on any driver."""
+
+    driver: Driver
+    now: Callable[[], float] = time.time
+
+    async def close(self) -> None:
+        await self.driver.close()
+
+    # journal
+
+    async def entry(self, run: str, key: str) -> str | None:
+        rows = await self.driver.fetch("SELECT value FROM entries WHERE run = ? AND key = ?", (run, key))
+        return rows[0][0] if rows else None
+
+    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
+        rows = await self.driver.fetch(
+            "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?",
+            (run, prefix, prefix + "\U0010ffff"),
+        )
+        return sorted((row[0], row[1]) for row in rows)
+
+    async def add_entry(self, run: str, key: str, value: str) -> str:
+        rows = await self.driver.fetch(
+            "INSERT INTO entries (run, key, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING value",
+            (run, key, value),
+        )
+        if rows:
+            return value
+        return await self.entry(run, key) or value
+
+    async def forget_run(self, run: str) -> None:
+        await self.driver.fetch("DELETE FROM entries WHERE run = ?", (run,))
+
+    # paid answers
+
+    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
+        found: dict[str, PaidAnswer] = {}
+        for start in range(0, len(requests), _BULK):
+            part = list(requests[start : start + _BULK])
+            marks = ",".join("?" * len(part))
+            rows = await self.driver.fetch(
+                f"SELECT request, run, llm, purpose, answer, cost_micro_usd FROM answers WHERE request IN ({marks})",  # noqa: S608 - only placeholders are put in
+                part,
+            )
+            found.update((row[0], _paid(row)) for row in rows)
+        return found
+
+    async def save_answer(self, paid: PaidAnswer) -> None:
+        await self.driver.fetch(
+            "INSERT INTO answers (request, run, llm, purpose, answer, cost_micro_usd) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
+        )
+
+    async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
+        last = ""
+        while True:
+            rows = await self.driver.fetch(
+                "SELECT request, run, llm, purpose, answer, cost_micro_usd FROM answers "
+                "WHERE run = ? AND request > ? ORDER BY request LIMIT 1000",
+                (run, last),
+            )
+            for row in rows:
+                yield _paid(row)
+            if len(rows) < 1000:
+                return
+            last = rows[-1][0]
+
+    # public keys
+
+    async def get(self, chain_id: int, key: str) -> str | None:
+        rows = await self.driver.fetch("SELECT value FROM public_keys WHERE chain_id = ? AND key = ?", (chain_id, key))
+        return rows[0][0] if rows else None
+
+    async def put(self, chain_id: int, key: str, value: str) -> None:
+        await self.put_many(chain_id, [(key, value)])
+
+    async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
+        await self.driver.many(
+            "INSERT INTO public_keys (chain_id, key, value) VALUES (?, ?, ?) "
+            "ON CONFLICT (chain_id, key) DO UPDATE SET value = excluded.value",
+            [(chain_id, key, value) for key, value in pairs],
+        )
+
+    async def keys(self, chain_id: int, prefix: str) -> list[str]:
+        rows = await self.driver.fetch(
+            "SELECT key FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?",
+            (chain_id, prefix, prefix + "\U0010ffff"),
+        )
+        return sorted(row[0] for row in rows)
+
+    # signed transactions
+
+    async def transactions(self, run: str, intention: str) -> list[StoredTransaction]:
+        rows = await self.driver.fetch(
+            f"{_TRANSACTIONS} WHERE run = ? AND intention = ? ORDER BY attempt", (run, intention)
+        )
+        return [StoredTransaction(*row) for row in rows]
+
+    async def pending_nonces(self, sender: str) -> list[StoredTransaction]:
+        rows = await self.driver.fetch(f"{_TRANSACTIONS} WHERE sender = ? ORDER BY nonce DESC, attempt DESC", (sender,))
+        return [StoredTransaction(*row) for row in rows]
+
+    async def save_transaction(self, tx: StoredTransaction) -> None:
+        await self.driver.fetch(
+            "INSERT INTO transactions (run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, "
+            "max_priority_fee_per_gas) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                tx.run,
+                tx.intention,
+                tx.attempt,
+                tx.sender,
+                tx.nonce,
+                tx.tx_hash,
+                tx.raw,
+                tx.max_fee_per_gas,
+                tx.max_priority_fee_per_gas,
+            ),
+        )
+
+    # event reading
+
+    async def checkpoint(self, name: str) -> Checkpoint | None:
+        rows = await self.driver.fetch("SELECT block_number, block_hash FROM checkpoints WHERE name = ?", (name,))
+        return Checkpoint(*rows[0]) if rows else None
+
+    async def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None:
+        await self.driver.fetch(
+            "INSERT INTO checkpoints (name, block_number, block_hash) VALUES (?, ?, ?) ON CONFLICT (name) "
+            "DO UPDATE SET block_number = excluded.block_number, block_hash = excluded.block_hash",
+            (name, checkpoint.block_number, checkpoint.block_hash),
+        )
+
+    # leases
+
+    async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
+        """Take or renew; another holder's lease counts until it runs out."""
+        now = self.now()
+        rows = await self.driver.fetch(
+            "INSERT INTO leases (name, holder, until_at) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
+            "SET holder = excluded.holder, until_at = excluded.until_at "
+            "WHERE leases.holder = excluded.holder OR leases.until_at < ? RETURNING holder",
+            (name, holder, now + seconds, now),
+        )
+        return bool(rows)
+
+    async def drop_lease(self, name: str, holder: str) -> None:
+        await self.driver.fetch("DELETE FROM leases WHERE name = ? AND holder = ?", (name, holder))
+
+    # spending
+
+    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
+        moment = datetime.fromtimestamp(self.now(), UTC)
+        async with self.driver.exclusive() as tx:
+            await _check_caps(tx, run, poster, purpose, micro_usd, caps, moment)
+            rows = await tx.fetch(
+                "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, at) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (run, purpose) DO UPDATE SET reserved_micro_usd = excluded.reserved_micro_usd, "
+                "settled_micro_usd = NULL, at = excluded.at RETURNING id",
+                (run, poster, purpose, micro_usd, int(moment.timestamp())),
+            )
+        return int(rows[0][0])
+
+    async def settle_spend(self, spend_id: int, micro_usd: int) -> None:
+        await self.driver.fetch("UPDATE spends SET settled_micro_usd = ? WHERE id = ?", (micro_usd, spend_id))
+
+    async def spends(self, *, since: int = 0) -> list[Spend]:
+        rows = await self.driver.fetch(
+            "SELECT id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at FROM spends WHERE at >= ? "
+            "ORDER BY id",
+            (since,),
+        )
+        return [Spend(*row) for row in rows]
+
+
+_TRANSACTIONS = (
+    "SELECT run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, max_priority_fee_per_gas "
+    "FROM transactions"
+)
+
+
+def _paid(row: Row) -> PaidAnswer:
+    import json
+
+    request, run, llm, purpose, answer, cost = row
+    return PaidAnswer(request, run, llm, purpose, Answer(**json.loads(answer)), cost)
+
+
+async def _check_caps(
+    tx: Driver, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps, moment: datetime
+) -> None:
+    """Sum what is spent or reserved by everybody else; the line of this run and purpose is being replaced."""
+    day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    month = day.replace(day=1)
+    next_month = (month + timedelta(days=32)).replace(day=1)
+    scopes = (
+        ("challenge", caps.per_challenge, "run = ?", (run,), None),
+        ("poster and day", caps.per_poster_day, "poster = ? AND at >= ?", (poster, int(day.timestamp())),
+         int((day + timedelta(days=1)).timestamp())),
+        ("month", caps.per_month, "at >= ?", (int(month.timestamp()),), int(next_month.timestamp())),
+    )  # fmt: skip
+    for scope, cap, where, values, retry_at in scopes:
+        if cap is None:
+            continue
+        rows = await tx.fetch(
+            "SELECT COALESCE(SUM(COALESCE(settled_micro_usd, reserved_micro_usd)), 0) FROM spends "  # noqa: S608 - `where` is one of three constants
+            f"WHERE {where} AND NOT (run = ? AND purpose = ?)",
+            (*values, run, purpose),
+        )
+        spent = int(rows[0][0])
+        if spent + micro_usd > cap:
+            raise Deferred(
+                f"The budget per {scope} of ${cap / 1e6:.2f} does not allow another ${micro_usd / 1e6:.2f}: "
+                f"${spent / 1e6:.2f} is spent or reserved.",
+                remedy="Raise the cap, or wait.",
+                retry_at=retry_at,
+            )

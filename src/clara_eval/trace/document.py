@@ -1,0 +1,116 @@
+"""The trace as a document: one JSON file, one entry a line, each line chained to the one before.
+
+    {"format":"clara-eval-trace/1","entries":[
+    {"hash":"0x…","entry":{"body":…,"key":"…","prev":"0x…","seq":0}},
+    …
+    ],"digest":"0x…"}
+
+`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line, so a stranger needs no canonical form:
+cut the line, hash it, compare. `prev` is the hash of the line before; the digest is the hash of the last. Reading and
+writing stream: memory does not grow with the number of entries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.errors import BadTrace
+from clara_eval.hashing import plain_json, sha256_hex
+
+FORMAT = "clara-eval-trace/1"
+OPENING = '{"format":"' + FORMAT + '","entries":['
+START = "0x" + "0" * 64
+_BEFORE_HASH = '{"hash":"'
+_BEFORE_ENTRY = '","entry":'
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry:
+    seq: int
+    key: str
+    body: Any
+    hash: str
+    line: str
+
+
+class TraceWriter:
+    """Turns (key, body) into chained lines; `digest` is the hash of the last one."""
+
+    def __init__(self) -> None:
+        self.digest = START
+        self._seq = 0
+
+    def line(self, key: str, body: Any) -> str:
+        entry = plain_json({"seq": self._seq, "key": key, "body": body, "prev": self.digest})
+        self.digest = sha256_hex(entry.encode())
+        self._seq += 1
+        return f"{_BEFORE_HASH}{self.digest}{_BEFORE_ENTRY}{entry}}}"
+
+
+def render(lines: Iterable[str], digest: str) -> Iterator[str]:
+    """The file's text, piece by piece."""
+    yield OPENING + "\n"
+    waiting: str | None = None
+    for line in lines:
+        if waiting is not None:
+            yield waiting + ",\n"
+        waiting = line
+    if waiting is not None:
+        yield waiting + "\n"
+    yield f'],"digest":"{digest}"}}\n'
+
+
+def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
+    """Check and yield every entry; the first byte that is not as written is named with its entry."""
+    numbered = iter(enumerate(lines))
+    _, opening = next(numbered, (0, ""))
+    if opening.rstrip("\n") != OPENING:
+        raise BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
+    previous, seq, open_ended = START, 0, True
+    for number, raw in numbered:
+        line = raw.removesuffix("\n")
+        if line.startswith("]"):
+            _check_ending(line, previous, numbered)
+            return
+        if not open_ended:
+            raise BadTrace(f"Line {number + 1} follows an entry without a comma.", entry=f"#{seq}")
+        open_ended = line.endswith(",")
+        entry = _read_line(line.removesuffix(","), seq, previous)
+        previous, seq = entry.hash, seq + 1
+        yield entry
+    raise BadTrace("The file ends before its digest.", entry=f"#{seq}", remedy="It was cut: fetch it again.")
+
+
+def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
+    head = len(_BEFORE_HASH) + 66 + len(_BEFORE_ENTRY)
+    claimed = line[len(_BEFORE_HASH) : len(_BEFORE_HASH) + 66]
+    text = line[head:-1]
+    name = _name(text, seq)
+    framed = line.startswith(_BEFORE_HASH) and line[head - len(_BEFORE_ENTRY) : head] == _BEFORE_ENTRY
+    if not framed or not line.endswith("}"):
+        raise BadTrace(f"Entry {name} is not framed as an entry.", entry=name)
+    actual = sha256_hex(text.encode())
+    if actual != claimed:
+        raise BadTrace(f"Entry {name} was changed: its bytes hash to {actual}, the line says {claimed}.", entry=name)
+    entry = json.loads(text)
+    if entry["prev"] != previous or entry["seq"] != seq:
+        raise BadTrace(f"Entry {name} does not follow the entry before it.", entry=name)
+    return TraceEntry(seq, entry["key"], entry["body"], actual, line)
+
+
+def _name(text: str, seq: int) -> str:
+    """The entry's key where it can still be read, with its number."""
+    try:
+        return f"#{seq} {json.loads(text)['key']}"
+    except (ValueError, KeyError, TypeError):
+        return f"#{seq}"
+
+
+def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> None:
+    if line != f'],"digest":"{digest}"}}':
+        raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
+    if next(rest, None) is not None:
+        raise BadTrace("Something follows the digest.", entry="digest")

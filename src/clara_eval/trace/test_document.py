@@ -1,0 +1,64 @@
+"""The document chain: what is written is read back, and any changed byte is refused by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clara_eval.errors import BadTrace
+from clara_eval.trace.document import TraceWriter, read_entries, render
+
+BODIES = [("header", {"a": 1}), ("solution/0x1", {"text": "x < y & \u2028 z"}), ("ranking", [1.5, None, True])]
+
+
+def document(bodies: list[tuple[str, object]]) -> str:
+    writer = TraceWriter()
+    lines = [writer.line(key, body) for key, body in bodies]
+    return "".join(render(lines, writer.digest))
+
+
+def test_a_document_is_json_and_reads_back() -> None:
+    """A trace is one valid JSON document whose entries come back as written."""
+    text = document(BODIES)
+    assert [e["entry"]["key"] for e in json.loads(text)["entries"]] == [key for key, _ in BODIES]
+    assert [(e.key, e.body) for e in read_entries(text.splitlines(keepends=True))] == BODIES
+
+
+@given(position=st.integers(0), replacement=st.characters(codec="ascii"))
+def test_any_changed_character_is_refused(position: int, replacement: str) -> None:
+    """Whichever character is changed, reading fails."""
+    text = document(BODIES)
+    position %= len(text) - 1
+    if text[position] == replacement:
+        return
+    changed = text[:position] + replacement + text[position + 1 :]
+    with pytest.raises(BadTrace):
+        list(read_entries(changed.splitlines(keepends=True)))
+
+
+def test_the_changed_entry_is_named() -> None:
+    """A change inside one entry is reported with that entry's number and key."""
+    with pytest.raises(BadTrace) as caught:
+        list(read_entries(document(BODIES).replace("x < y", "x > y").splitlines(keepends=True)))
+    assert caught.value.entry == "#1 solution/0x1"
+
+
+def test_a_cut_or_reordered_document_is_refused() -> None:
+    """Missing or swapped lines are refused."""
+    lines = document(BODIES).splitlines(keepends=True)
+    with pytest.raises(BadTrace, match="ends before"):
+        list(read_entries(lines[:-1]))
+    with pytest.raises(BadTrace, match="follow"):
+        list(read_entries([lines[0], lines[2], lines[1], *lines[3:]]))
+
+
+def test_a_stranger_can_check_a_line_with_sha256sum() -> None:
+    """The hash of a line is that of its entry bytes, by a tool that knows nothing of us."""
+    line = document(BODIES).splitlines()[2].removesuffix(",")
+    entry = line[line.index('"entry":') + 8 : -1]
+    digest = subprocess.run(["sha256sum"], input=entry.encode(), capture_output=True, check=True).stdout.split()[0]
+    assert line[9:75] == "0x" + digest.decode()
