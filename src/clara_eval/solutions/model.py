@@ -8,28 +8,29 @@ submission and Temporary (best: `Outage`) for anything that may be different in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol
 
 from clara_eval.challenge.model import Submission
 from clara_eval.errors import Temporary
 
-RejectionCode: TypeAlias = Literal[
-    "unreadable",  # the server refuses it, its certificate is wrong, or the answer is malformed
-    "wrong_hash",
-    "too_large",
-    "empty",
-    "not_utf8",
-    "forbidden_address",
-    "timeout",
-    "unreachable",
-    "not_found",
-    "too_many_redirects",
-    "unsupported_scheme",
-    "bad_uri",
-    "bad_data_uri",
-    "binary",
-    "copy",
-]
+REJECTIONS = {
+    "unreadable": "the server refuses it, its certificate is wrong, or the answer is malformed",
+    "not_found": "nothing is at this address",
+    "unreachable": "the address did not answer until the retry budget was over",
+    "timeout": "the content did not arrive in time until the retry budget was over",
+    "too_many_redirects": "the address leads on and on",
+    "forbidden_address": "the address is private, local or otherwise not public",
+    "unsupported_scheme": "only data:, https: and ipfs: are read",
+    "bad_uri": "the URI is malformed",
+    "bad_data_uri": "the data: URI is malformed",
+    "wrong_hash": "the content is not what the chain committed to",
+    "too_large": "the content is over the size limit",
+    "empty": "there is nothing, or nearly nothing, in it",
+    "not_utf8": "the content is not UTF-8 text",
+    "binary": "the content is not text",
+    "copy": "an earlier submission has the same content",
+}
+"""Every code a rejection can have, with its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Fetch(Protocol):
 class Outage(Temporary):
     """A fetch failed in a way that may pass; `code` becomes the verdict if the retry budget ends first."""
 
-    def __init__(self, message: str, *, code: RejectionCode = "unreachable", remedy: str = "") -> None:
+    def __init__(self, message: str, *, code: str = "unreachable", remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
-        self.code: RejectionCode = code
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +76,6 @@ class Solution:
 @dataclass(frozen=True, slots=True)
 class Rejected:
     submission: Submission
-    code: RejectionCode
+    code: str
+    """One of `REJECTIONS`."""
     reason: str

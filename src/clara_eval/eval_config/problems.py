@@ -1,0 +1,98 @@
+"""What is wrong with a config, as values: where, what, why, and what to do about it.
+
+A `Report` gathers all problems in one pass, so that a poster mends a config once and not once per mistake. An `error`
+stops evaluation; a `warning` is shown to the poster and to every submitter, and stops nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from clara_eval.errors import BadInput
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    path: str
+    """For example `$.features[2].min`."""
+    value: Any
+    reason: str
+    remedy: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} {self.remedy}".strip()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "value": self.value,
+            "reason": self.reason,
+            "remedy": self.remedy,
+            "severity": self.severity,
+        }
+
+
+class BadEvalConfig(BadInput):
+    """A config with at least one error; `problems` has all of them, warnings too."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        errors = [problem for problem in self.problems if problem.severity == "error"]
+        first = errors[0]
+        more = f" ({len(errors) - 1} more: `clara-eval config validate` lists them.)" if len(errors) > 1 else ""
+        super().__init__(
+            f"The eval config is not usable. {first.path}: {first.reason}",
+            path=first.path,
+            value=first.value,
+            remedy=first.remedy + more,
+        )
+
+
+@dataclass(slots=True)
+class Report:
+    problems: list[Problem] = field(default_factory=list)
+
+    def error(self, path: str, value: Any, reason: str, remedy: str) -> None:
+        self.problems.append(Problem(path, shown(value), reason, remedy))
+
+    def warn(self, path: str, value: Any, reason: str, remedy: str) -> None:
+        self.problems.append(Problem(path, shown(value), reason, remedy, "warning"))
+
+    @property
+    def failed(self) -> bool:
+        return any(problem.severity == "error" for problem in self.problems)
+
+
+def shown(value: Any, limit: int = 120) -> Any:
+    """A value small enough to stand in a message; long ones are cut there, and only there."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def at(path: str, key: str | int) -> str:
+    """The JSON path one step further."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"{path}[{json.dumps(key[:60])}]"
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`Did you mean "x"?`, or the list of what there is."""
+    names = list(known)
+    folded = {_fold(name): name for name in names}
+    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=0.6)
+    return f'Did you mean "{folded[close[0]]}"?' if close else f"Known: {', '.join(names)}."
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
