@@ -43,7 +43,7 @@ class Unsigned:
 
 def read_signed(raw: str) -> Unsigned:
     """What a recorded transaction says, from its own bytes."""
-    import rlp
+    import rlp  # type: ignore[import-untyped] # ships no types
 
     payload = bytes.fromhex(raw.removeprefix("0x"))
     if payload[:1] != b"\x02":

@@ -1,0 +1,1 @@
+"""The chain over JSON-RPC: reading in batches, sending once."""
