@@ -63,6 +63,10 @@ class Settings(BaseModel):
     """The local key of a poster or agent, for `challenge …` and MCP; without it transactions come back unsigned."""
     wallet_limit_usd: Usd = Field(100.0, alias="CLARA_WALLET_LIMIT_USD")
     """The most a local wallet key may move in one transaction."""
+    wallet_tokens: str = Field("", alias="CLARA_WALLET_TOKENS")
+    """Further tokens, comma list, that a local wallet key may move; each counts as a dollar."""
+    usdc_address: OptionalAddress = Field(None, alias="CLARA_USDC")
+    """The dollar token that prizes are paid in, where the network has no fixed one."""
 
     database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL")
 
@@ -87,6 +91,8 @@ class Settings(BaseModel):
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 
     ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")
+    ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")
+    """An IPFS node's HTTP API; with it, submitted content is pinned there instead of going into a data: URI."""
     trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")
     api_url: str | None = Field(None, alias="CLARA_API_URL")
     """Where a running service answers, for the agents' tools; without it they read store and chain themselves."""
@@ -112,6 +118,11 @@ class Settings(BaseModel):
                 remedy="Set it; `clara-eval devnet` prints it for a local chain.",
             )
         return found
+
+    @property
+    def usdc(self) -> str | None:
+        """The dollar token of this network, if there is one that we know."""
+        return self.usdc_address or self.network.usdc
 
     @property
     def first_block(self) -> int:
