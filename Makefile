@@ -1,0 +1,63 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need, as root or as a normal user.
+VENV  := .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+NODE_READY := node_modules/.ready
+UV    := $(BIN)/uv pip
+WORKERS ?= 2
+
+.PHONY: setup demo test test-model check format bench soak serve lock contracts docs clean
+
+setup: $(READY) $(NODE_READY) ## everything the other targets need
+
+$(READY): requirements-dev.lock pyproject.toml
+	python3 scripts/make_venv.py $(VENV)
+	$(UV) sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+	$(UV) install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(NODE_READY): package.json package-lock.json $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/npm_ci.sh $(BIN)
+	@touch $@
+
+demo: setup ## the whole lifecycle on a local chain
+	$(BIN)/clara-eval demo
+
+test: setup ## every test but the soak and the language-model ones
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not soak and not local_model"
+
+test-model: setup ## a real round with the small real language model
+	$(UV) install --quiet --python $(BIN)/python --require-hashes -r requirements-local.lock
+	$(BIN)/pytest -q -m local_model
+
+check: setup ## format, lint, types, compiled contracts
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	node scripts/compile_contracts.mjs --check
+
+format: setup
+	$(BIN)/ruff check --quiet --fix . || true
+	$(BIN)/ruff format --quiet .
+
+bench: setup ## figures as ratios in one run, with targets
+	$(BIN)/python bench/run.py
+
+soak: setup ## the long chaos run
+	$(BIN)/python tests/chaos/soak.py
+
+serve: setup ## the service with its own local chain
+	$(BIN)/clara-eval serve --demo
+
+docs: setup ## write the generated pages anew
+	$(BIN)/python scripts/make_docs.py
+
+contracts: $(NODE_READY)
+	node scripts/compile_contracts.mjs
+
+lock: ## pin every dependency again
+	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements-dev.lock
+	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra local --constraint requirements-dev.lock --python-version 3.11 pyproject.toml -o requirements-local.lock
+
+clean:
+	rm -rf $(VENV) node_modules var .pytest_cache .mypy_cache .ruff_cache
