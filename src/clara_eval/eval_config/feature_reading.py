@@ -47,9 +47,10 @@ def read_feature(report: Report, path: str, item: Any) -> Feature | BareName | N
             report.error(at(path, key), item[key], f"The key {key[:60]!r} is unknown.", suggestion(key, FEATURE_KEYS))
     if "name" not in item:
         report.error(at(path, "name"), None, "The feature has no name.", 'Add "name".')
-    else:
-        _name_is_good(report, at(path, "name"), item["name"])
-    feature = _read_typed(report, path, item) if len(report.problems) == before else None
+        return None
+    if not _name_is_good(report, at(path, "name"), item["name"]):
+        return None
+    feature = _read_typed(report, path, item)
     return feature if len(report.problems) == before else None
 
 

@@ -1,0 +1,29 @@
+"""The bytes behind each submission: fetched, checked against the chain, and cleared of copies.
+
+Submissions come in; a `Solution` or a `Rejected` goes out for each, and clusters of copies for all. No submission can
+stop or delay a round: whatever it holds, it gets a verdict. What is judged is exactly what was hashed, never a part.
+"""
+
+from __future__ import annotations
+
+from clara_eval.solutions.collecting import Limits, collect_solution, estimate_tokens
+from clara_eval.solutions.copies import Cluster, Copy, find_copies
+from clara_eval.solutions.language import guess_language, language_name
+from clara_eval.solutions.model import REJECTIONS, Fetch, Fetched, Outage, Rejected, Solution
+
+__all__ = [
+    "REJECTIONS",
+    "Cluster",
+    "Copy",
+    "Fetch",
+    "Fetched",
+    "Limits",
+    "Outage",
+    "Rejected",
+    "Solution",
+    "collect_solution",
+    "estimate_tokens",
+    "find_copies",
+    "guess_language",
+    "language_name",
+]

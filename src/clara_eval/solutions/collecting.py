@@ -1,0 +1,137 @@
+"""From a submission on chain to its checked bytes, or to the reason why it is not judged.
+
+A submission comes in, a `Solution` or a `Rejected` goes out; a bad submission never raises. The keccak is checked over
+the raw bytes, or over the URI string as existing clients do. Content is never cut, never repaired: too large, binary,
+invalid UTF-8 and empty are rejections. An outage is retried; it becomes a verdict only when the budget is used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from clara_eval.challenge.model import Submission
+from clara_eval.errors import BadSubmission, Temporary
+from clara_eval.hashing import keccak_hex, sha256_hex
+from clara_eval.solutions.language import choose_language
+from clara_eval.solutions.model import Fetch, Fetched, Rejected, Solution
+
+_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one submission may cost us."""
+
+    max_bytes: int = 262_144
+    max_tokens: int = 100_000
+    """By `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code."""
+    min_letters: int = 8
+    min_words: int = 4
+    """Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
+    retry_after_seconds: tuple[float, ...] = (1.0, 5.0, 15.0)
+    """Waits between the attempts; their number plus one is the number of attempts."""
+    give_up: bool = True
+    """After the last attempt: True rejects, False raises Temporary so that the whole round can come back later."""
+
+
+async def collect_solution(
+    fetch: Fetch, submission: Submission, limits: Limits | None = None, *, language: str | None = None
+) -> Solution | Rejected:
+    """Fetch, check and decode one submission; `language` is the poster's hint."""
+    limits = limits or Limits()
+    try:
+        fetched = await _fetch_patiently(fetch, submission, limits)
+        return _check(submission, fetched, limits, language)
+    except BadSubmission as bad:
+        return Rejected(submission, bad.code, str(bad))
+
+
+async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits) -> Fetched:
+    waits = (*limits.retry_after_seconds, None)
+    for wait in waits:
+        try:
+            return await fetch.fetch(submission.solution_uri)
+        except Temporary as outage:
+            if wait is not None:
+                await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 60.0)))
+            elif limits.give_up:
+                code = getattr(outage, "code", "unreachable")
+                raise BadSubmission(f"{len(waits)} attempts failed; the last: {outage}", code=code) from outage
+            else:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _check(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:
+    content = fetched.content
+    if len(content) > limits.max_bytes:
+        raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
+    keccak = keccak_hex(content)
+    hash_kind = _match_hash(submission, keccak)
+    text = _decode(content)
+    _check_substance(text, limits)
+    return Solution(
+        submission=submission,
+        content=content,
+        text=text,
+        media_type=fetched.media_type,
+        content_keccak=keccak,
+        content_sha256=sha256_hex(content),
+        hash_kind=hash_kind,
+        pinned=hash_kind == "content" or fetched.immutable,
+        language=choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type),
+        note=fetched.note,
+    )
+
+
+def _match_hash(submission: Submission, content_keccak: str) -> Literal["content", "uri"]:
+    committed = submission.solution_hash.lower()
+    if committed == content_keccak:
+        return "content"
+    try:
+        uri_bytes = submission.solution_uri.encode()
+    except UnicodeEncodeError:
+        raise BadSubmission("The URI is not valid text.", code="bad_uri") from None
+    if committed == keccak_hex(uri_bytes):
+        return "uri"
+    raise BadSubmission(
+        f"The chain committed to {committed}; the content hashes to {content_keccak}, and the URI does not fit either.",
+        code="wrong_hash",
+    )
+
+
+def _decode(content: bytes) -> str:
+    if b"\x00" in content or content.startswith(_MAGIC):
+        raise BadSubmission("The content is binary, not text.", code="binary", remedy="Submit UTF-8 text.")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        raise BadSubmission(f"Byte {bad.start} is not valid UTF-8 ({bad.reason}).", code="not_utf8") from None
+    controls = len(_CONTROL.findall(text))
+    if controls * 100 > len(text):
+        raise BadSubmission(f"The content has {controls} control characters: binary, not text.", code="binary")
+    return text
+
+
+def _check_substance(text: str, limits: Limits) -> None:
+    letters = sum(1 for char in text if char.isalnum())
+    words = len(_TOKEN.findall(text))
+    if letters < limits.min_letters or words < limits.min_words:
+        raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
+    tokens = estimate_tokens(text)
+    if tokens > limits.max_tokens:
+        raise BadSubmission(
+            f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"
+        )
+
+
+def estimate_tokens(text: str) -> int:
+    """A cautious estimate that holds for rare characters too: a third per ASCII character, one per byte of others."""
+    size = len(text.encode())
+    plain = sum(1 for char in text if char < "\x80") if size != len(text) else size
+    return (plain + 2) // 3 + (size - plain)
