@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -325,13 +325,16 @@ def _ask_elsewhere(result: Any) -> bool:
     return isinstance(result, NodeRefusal) and result.meaning in {Meaning.BUSY, Meaning.MISSING, Meaning.OTHER}
 
 
-async def _together(work: Iterable[Awaitable[_T]]) -> list[_T]:
+async def _together(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """All results; the first failure is raised after everything has ended, so that nothing runs on unseen."""
-    results = await asyncio.gather(*work, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        if tasks:
+            await asyncio.wait(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return [task.result() for task in tasks]
 
 
 def quantity(value: Any) -> int:
