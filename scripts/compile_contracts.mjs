@@ -5,15 +5,22 @@
 //
 // Fixed settings and no metadata hash: the same sources give the same bytes on every machine.
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
 const sourceDir = path.join(root, "solidity");
-const artifactDir = path.join(root, "src", "clara_eval", "contracts");
-const contracts = ["Challenge", "ChallengeFactory", "IdentityRegistry", "TestUSDC"];
+const shipped = path.join(root, "src", "clara_eval", "contracts");
+const forTests = path.join(root, "src", "clara_eval", "testing");
+const contracts = [
+  { name: "Challenge", source: "Challenge.sol", folder: shipped },
+  { name: "ChallengeFactory", source: "ChallengeFactory.sol", folder: shipped },
+  { name: "IdentityRegistry", source: "IdentityRegistry.sol", folder: shipped },
+  { name: "TestUSDC", source: "TestUSDC.sol", folder: shipped },
+  { name: "ReentrantToken", source: "test/ReentrantToken.sol", folder: forTests },
+];
 
 const settings = {
   optimizer: { enabled: true, runs: 200 },
@@ -44,7 +51,7 @@ function findImport(name) {
 
 function compile(solc) {
   const sources = Object.fromEntries(
-    contracts.map((name) => [`${name}.sol`, { content: readFileSync(path.join(sourceDir, `${name}.sol`), "utf8") }]),
+    contracts.map(({ source }) => [source, { content: readFileSync(path.join(sourceDir, source), "utf8") }]),
   );
   const input = { language: "Solidity", sources, settings };
   const output = JSON.parse(solc.compile(JSON.stringify(input), { import: findImport }));
@@ -56,8 +63,8 @@ function compile(solc) {
   return output.contracts;
 }
 
-function artifactText(name, compiled, version) {
-  const { abi, evm } = compiled[`${name}.sol`][name];
+function artifactText({ name, source }, compiled, version) {
+  const { abi, evm } = compiled[source][name];
   const entries = abi.map((entry) => `    ${JSON.stringify(entry)}`).join(",\n");
   return `{
   "contractName": "${name}",
@@ -74,10 +81,9 @@ const solc = loadCompiler();
 const compiled = compile(solc);
 const check = process.argv.includes("--check");
 const different = [];
-mkdirSync(artifactDir, { recursive: true });
-for (const name of contracts) {
-  const file = path.join(artifactDir, `${name}.json`);
-  const text = artifactText(name, compiled, solc.version());
+for (const contract of contracts) {
+  const file = path.join(contract.folder, `${contract.name}.json`);
+  const text = artifactText(contract, compiled, solc.version());
   if (!check) writeFileSync(file, text);
   else if (!existsSync(file) || readFileSync(file, "utf8") !== text) different.push(path.relative(root, file));
 }
