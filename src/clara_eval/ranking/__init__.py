@@ -1,0 +1,15 @@
+"""The ranking room: from verdicts to an order that deserves the money, with its uncertainty beside it.
+
+In come items in canonical order and results in any order; out goes a `Ranking`: Elo as specified, intervals, the margin
+at the pay line, a consistency report and flags. What must hold: the same results give the same bytes, whatever the
+order in which they arrived.
+"""
+
+from __future__ import annotations
+
+from clara_eval.ranking.consistency import Consistency
+from clara_eval.ranking.flags import Flag
+from clara_eval.ranking.rank import Ranking, Standing, rank
+from clara_eval.ranking.uncertainty import Margin
+
+__all__ = ["Consistency", "Flag", "Margin", "Ranking", "Standing", "rank"]

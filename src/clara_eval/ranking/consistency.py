@@ -1,0 +1,218 @@
+"""How far the verdicts agree with one another, with swapped sides, between judges, and without any one item.
+
+In come the tally and the fit; out goes a `Consistency`. Cycles (A over B over C over A) are counted in matrix form
+among the pairs that have a net winner. Stability asks who would be paid had one item, or one cluster of look-alikes,
+never entered; it uses the first-order change of the fit, so that a thousand items cost one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+import numpy.typing as npt
+
+from clara_eval.tournament.strength import Strengths, one_thread
+from clara_eval.tournament.tally import Floats, Ints, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReport:
+    """One judge: games, agreement with the other judges on the same question, lean to the item shown first."""
+
+    judge: str
+    games: int
+    agreement: float | None
+    compared: int
+    position_bias: float
+    position_bias_sd: float
+    first_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """Counts and shares; a share is None where nothing could be compared."""
+
+    cycles: int
+    decided_triples: int
+    cyclic_share: float | None
+    coverage: float
+    swap_consistency: float | None
+    swaps: int
+    judges: tuple[JudgeReport, ...]
+    groups: int
+    unplayed: tuple[str, ...]
+    pivotal_items: tuple[str, ...]
+    pivotal_clusters: tuple[str, ...]
+
+    @property
+    def position_bias(self) -> float:
+        """The lean of all judges together, weighted by their games."""
+        games = sum(judge.games for judge in self.judges)
+        return round(sum(j.position_bias * j.games for j in self.judges) / games, 4) if games else 0.0
+
+
+def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Mapping[str, str]) -> Consistency:
+    """The whole report."""
+    beats = net_wins(table)
+    cycles, triples = count_cycles(beats)
+    same, swaps = _swaps(table)
+    played = np.bincount(table.first, minlength=table.size) + np.bincount(table.second, minlength=table.size)
+    return Consistency(
+        cycles=cycles,
+        decided_triples=triples,
+        cyclic_share=round(cycles / triples, 4) if triples else None,
+        coverage=round(len(_pairs(table)) / max(1, comb(table.size, 2)), 4),
+        swap_consistency=round(same / swaps, 4) if swaps else None,
+        swaps=swaps,
+        judges=_judges(table, strengths),
+        groups=_groups(table),
+        unplayed=tuple(table.items[i] for i in np.flatnonzero(played == 0)),
+        pivotal_items=_pivotal(table, strengths, winner_count, {item: item for item in table.items}),
+        pivotal_clusters=_pivotal(table, strengths, winner_count, _shared(table.items, clusters)),
+    )
+
+
+def net_wins(table: Tally) -> npt.NDArray[np.bool_]:
+    """W[i, j]: i has more points than j over all their games."""
+    size = table.size
+    lead = np.bincount(table.first * size + table.second, table.half_points - 1, size * size).reshape(size, size)
+    beats: npt.NDArray[np.bool_] = lead > lead.T
+    return beats
+
+
+def count_cycles(beats: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Cyclic and decided triples: Σ((W·W)∘Wᵀ)/3 and Σ((U·U)∘U)/6 with U = W or Wᵀ."""
+    # Entries stay below 2^24, so 32-bit floats hold them exactly; the sums are taken in 64 bits.
+    w = beats.astype(np.float32)
+    u = w + w.T
+    with one_thread():
+        cyclic = float(np.sum((w @ w) * w.T, dtype=np.float64))
+        decided = float(np.sum((u @ u) * u, dtype=np.float64))
+    return round(cyclic / 3), round(decided / 6)
+
+
+def _pairs(table: Tally) -> Ints:
+    low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
+    return np.unique(low * table.size + high)
+
+
+def _cells(table: Tally) -> tuple[Ints, Ints, Ints]:
+    """Unique (first, second, judge) as sorted keys with the net verdict (+1, 0, −1); keys of the swapped question."""
+    judges = max(1, len(table.judges))
+    key = (table.first * table.size + table.second) * judges + table.judge
+    found, where = np.unique(key, return_inverse=True)
+    net = np.sign(np.bincount(where, table.half_points - 1, len(found))).astype(np.int64)
+    pair, judge = np.divmod(found, judges)
+    swapped = (pair % table.size * table.size + pair // table.size) * judges + judge
+    return found, net, swapped
+
+
+def _swaps(table: Tally) -> tuple[int, int]:
+    """Questions asked in both orders to one judge: how many kept their verdict, how many there are."""
+    found, net, swapped = _cells(table)
+    if not len(found):
+        return 0, 0
+    at = np.minimum(np.searchsorted(found, swapped), len(found) - 1)
+    both = (found[at] == swapped) & (found < swapped)
+    return int(np.sum(net[both] == -net[at][both])), int(np.sum(both))
+
+
+def _judges(table: Tally, strengths: Strengths) -> tuple[JudgeReport, ...]:
+    agreement = _agreement(table)
+    reports = []
+    for number, judge in enumerate(table.judges):
+        mine = table.judge == number
+        agreed, compared = agreement[number]
+        spot = table.size + number
+        reports.append(
+            JudgeReport(
+                judge=judge,
+                games=int(mine.sum()),
+                agreement=round(agreed / compared, 4) if compared else None,
+                compared=compared,
+                position_bias=round(float(strengths.bias[number]), 4),
+                position_bias_sd=round(float(strengths.covariance[spot, spot]) ** 0.5, 4),
+                first_share=round(float(table.points[mine].mean()), 4),
+            )
+        )
+    return tuple(reports)
+
+
+def _agreement(table: Tally) -> list[tuple[int, int]]:
+    """For each judge: (same net verdict, questions) over all questions another judge was asked too."""
+    judges = len(table.judges)
+    found, net, _ = _cells(table)
+    pair, judge = np.divmod(found, max(1, judges))
+    verdicts = [dict(zip(pair[judge == g].tolist(), net[judge == g].tolist(), strict=True)) for g in range(judges)]
+    counts = []
+    for mine in range(judges):
+        shared = [
+            verdicts[mine][question] == verdict
+            for other in range(judges)
+            if other != mine
+            for question, verdict in verdicts[other].items()
+            if question in verdicts[mine]
+        ]
+        counts.append((sum(shared), len(shared)))
+    return counts
+
+
+def _groups(table: Tally) -> int:
+    """Connected groups of items; more than one means that some were never compared, even through others."""
+    parent = list(range(table.size))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for pair in _pairs(table).tolist():
+        parent[root(pair // table.size)] = root(pair % table.size)
+    return sum(parent[i] == i for i in range(table.size))
+
+
+def _shared(items: tuple[str, ...], clusters: Mapping[str, str]) -> dict[str, str]:
+    """Cluster of each item, only for clusters of at least two."""
+    known = {item: clusters[item] for item in items if item in clusters}
+    names = list(known.values())
+    return {item: name for item, name in known.items() if names.count(name) > 1}
+
+
+def _pivotal(table: Tally, strengths: Strengths, winner_count: int, label: Mapping[str, str]) -> tuple[str, ...]:
+    """Labels without whose items somebody else among the rest would be paid."""
+    names = sorted(set(label.values()))
+    if table.size <= winner_count or not names:
+        return ()
+    number = {name: k for k, name in enumerate(names)}
+    group = np.array([number[label[item]] if item in label else -1 for item in table.items])
+    shifted = strengths.theta + _shift_without(table, strengths, group, len(names))
+    base = np.argsort(-strengths.theta, kind="stable")
+    changed = []
+    for name, theta in zip(names, shifted, strict=True):
+        stays = group[base] != number[name]
+        before = base[stays][:winner_count]
+        after = base[stays][np.argsort(-theta[base[stays]], kind="stable")][:winner_count]
+        if set(before.tolist()) != set(after.tolist()):
+            changed.append(name)
+    return tuple(changed)
+
+
+def _shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
+    """First-order change of θ when all games of a group are taken out, one row per group."""
+    size, total = table.size, len(strengths.covariance)
+    voice = size + table.judge
+    z = strengths.theta[table.first] - strengths.theta[table.second] + strengths.bias[table.judge]
+    rest = table.points - 1 / (1 + np.exp(-z))
+    pull = np.zeros(groups * total)
+    for side, skip in ((table.first, None), (table.second, group[table.first])):
+        owner = group[side]
+        mine = owner >= 0 if skip is None else (owner >= 0) & (owner != skip)
+        for column, sign in ((table.first, 1.0), (table.second, -1.0), (voice, 1.0)):
+            pull += np.bincount(owner[mine] * total + column[mine], sign * rest[mine], groups * total)
+    with one_thread():
+        shift: Floats = -(pull.reshape(groups, total) @ strengths.covariance)[:, :size]
+    return np.round(shift, 9)

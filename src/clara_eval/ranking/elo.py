@@ -1,0 +1,176 @@
+"""Elo as specified (1500, K = 32), made independent of the order of results.
+
+In come columns of results; out goes one rating per item: the mean over 100 seeded permutations of the canonically
+sorted results, each processed one result after the other. What must hold: the numbers are the same on every machine.
+So only +, −, ×, ÷ and exact table look-ups touch a rating (no exp of the C library, no BLAS), and the mean is an exact
+sum.
+
+How a permutation is drawn. The sorted results are shuffled once and dealt into rounds: each joins the first round in
+which neither of its items plays yet; rounds wider than twice the mean are cut. No item plays twice in a round, so the
+order inside a round cannot matter and a round is one vector step. Permutation p plays the
+rounds in its own random order: each item meets its games in uniformly random order. `permutation` spells any of the
+100 out as plain positions, so that a reader can replay it with a ten-line loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from math import fsum
+
+import numpy as np
+import numpy.typing as npt
+
+from clara_eval.tournament.tally import Floats, Ints
+
+START = 1500.0
+K = 32.0
+PERMUTATIONS = 100
+DECIMALS = 6
+
+_LOG2_10_OVER_400 = 0.008304820237218406
+_LN2 = 0.6931471805599453
+_STEPS = 64  # table entries per power of two: the rest is so small that four terms of the series suffice
+_REACH = 64  # powers of two either way: 10^(d/400) beyond 2^±64 leaves an expectation of exactly 0 or 1
+_GROUP_BYTES = 64_000_000
+_BLOCK = 1 << 18  # results dealt at a time: keeps the integers of `_first_fit` short
+
+
+def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Floats:
+    """Mean rating of each item over the seeded permutations, rounded to 1e-6."""
+    total = np.empty((PERMUTATIONS, size))
+    plan = draw_rounds(size, first, second, seed)
+    group = max(1, min(50, _GROUP_BYTES // (8 * max(1, plan.count))))
+    for start in range(0, PERMUTATIONS, group):
+        numbers = range(start, min(start + group, PERMUTATIONS))
+        total[numbers.start : numbers.stop] = _play(size, first, second, points, plan, seed, numbers)
+    return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in total.T.tolist()])
+
+
+def literal_elo(size: int, first: Ints, second: Ints, points: Floats) -> Floats:
+    """The specification's single pass over the results as given."""
+    ratings = [START] * size
+    for a, b, score in zip(first.tolist(), second.tolist(), points.tolist(), strict=True):
+        change = K * (score - 1 / (1 + 10 ** ((ratings[b] - ratings[a]) / 400)))
+        ratings[a] += change
+        ratings[b] -= change
+    return np.array([round(rating, DECIMALS) for rating in ratings])
+
+
+def score(elo_rating: float) -> int:
+    """The 0–10000 score for the chain: the expected share of points against a 1500 opponent."""
+    exponent = min(max((START - elo_rating) / 400, -300.0), 300.0)
+    return round(10_000 / (1 + 10**exponent))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A padded table: row r lists the positions of the results of round r, −1 where nothing is."""
+
+    table: Ints
+
+    @property
+    def count(self) -> int:
+        return int(self.table.shape[0])
+
+
+def draw_rounds(size: int, first: Ints, second: Ints, seed: bytes) -> Rounds:
+    """Shuffle the sorted results and deal them into rounds in which no item plays twice."""
+    if not len(first):
+        return Rounds(np.empty((0, 1), dtype=np.int64))
+    shuffled = shuffle(len(first), seed, "results")
+    level = _first_fit(size, first[shuffled].tolist(), second[shuffled].tolist())
+    order = np.argsort(level, kind="stable")
+    sizes = np.bincount(level)
+    width = min(int(sizes.max()), -(-2 * len(first) // len(sizes)))
+    place = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    pieces = -(-sizes // width)
+    row = np.repeat(np.cumsum(pieces) - pieces, sizes) + place // width
+    table = np.full((int(pieces.sum()), width), -1, dtype=np.int64)
+    table[row, place % width] = shuffled[order]
+    return Rounds(table)
+
+
+def permutation(plan: Rounds, seed: bytes, number: int) -> Ints:
+    """Permutation `number` as positions in the sorted results, in the order in which they are processed."""
+    played = plan.table[shuffle(plan.count, seed, f"permutation {number}")].ravel()
+    return played[played >= 0]
+
+
+def shuffle(count: int, seed: bytes, label: str) -> Ints:
+    """A uniform order of 0…count−1: positions sorted by their 64-bit words of SHAKE-256(seed ‖ label)."""
+    stream = hashlib.shake_256(seed + b"\x00" + label.encode()).digest(8 * count)
+    return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable")
+
+
+def _first_fit(size: int, first: list[int], second: list[int]) -> Ints:
+    """The number of the first round in which neither item plays yet; the rounds taken are bits of one integer."""
+    level: list[int] = []
+    base = 0
+    for start in range(0, len(first), _BLOCK):
+        taken = [0] * size
+        stop = start + _BLOCK
+        for a, b in zip(first[start:stop], second[start:stop], strict=True):
+            busy = taken[a] | taken[b]
+            free = ~busy & (busy + 1)
+            taken[a] |= free
+            taken[b] |= free
+            level.append(base + free.bit_length() - 1)
+        base += max(bits.bit_length() for bits in taken)
+    return np.array(level, dtype=np.int64)
+
+
+def _play(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes, numbers: range) -> Floats:
+    """Ratings after each of the numbered permutations, one row per permutation; one vector step per round."""
+    # Padding plays between two spare items at the end of each row, so that no step needs a mask.
+    left = np.append(first, size)[plan.table]
+    right = np.append(second, size + 1)[plan.table]
+    result = np.append(points, 0.5)[plan.table]
+    stride = size + 2
+    ratings = np.full(len(numbers) * stride, START)
+    offset = (np.arange(len(numbers)) * stride)[:, None]
+    orders = np.array([shuffle(plan.count, seed, f"permutation {number}") for number in numbers], dtype=np.int64)
+    for step in orders.T:
+        a = left[step]
+        b = right[step]
+        a += offset
+        b += offset
+        rating_a = ratings.take(a)
+        rating_b = ratings.take(b)
+        change = result[step]
+        change -= expected(rating_a - rating_b)
+        change *= K
+        rating_a += change
+        rating_b -= change
+        ratings[a] = rating_a
+        ratings[b] = rating_b
+    return ratings.reshape(len(numbers), stride)[:, :size]
+
+
+def expected(difference: Floats) -> Floats:
+    """1 / (1 + 10^(−d/400)) from exact operations only: the same bits on every machine."""
+    x = difference * -_LOG2_10_OVER_400
+    np.clip(x, -_REACH, _REACH, out=x)
+    steps = np.rint(x * _STEPS)
+    x -= steps / _STEPS
+    x *= _LN2
+    series = x * (1 / 24)
+    for term in (1 / 6, 1 / 2, 1.0):
+        series += term
+        series *= x
+    series += 1.0
+    steps += _REACH * _STEPS
+    series *= _powers().take(steps.astype(np.int64))
+    series += 1.0
+    result: Floats = 1.0 / series
+    return result
+
+
+@lru_cache(maxsize=1)
+def _powers() -> npt.NDArray[np.float64]:
+    """2^(k/64) for |k| ≤ 4096, correctly rounded."""
+    inner = np.array([float(Decimal(2) ** (Decimal(k) / _STEPS)) for k in range(_STEPS)])
+    scale = np.array([2.0**k for k in range(-_REACH, _REACH)])
+    return np.append((scale[:, None] * inner).ravel(), 2.0**_REACH)

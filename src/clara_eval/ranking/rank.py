@@ -1,0 +1,199 @@
+"""From verdicts to standings: Elo as specified decides the order, Bradley–Terry says how sure it is.
+
+In come items in canonical order, results in any order, a seed (the challenge) and the pay line; out goes a `Ranking`.
+What must hold: the same set of results gives the same bytes in every order of arrival. Equal Elo goes to the earlier
+submission (`tie_break`, lower is earlier), then to the lower canonical index. It refuses unknown items, items against
+themselves, and a pay line below one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clara_eval.errors import BadInput
+from clara_eval.ranking.consistency import Consistency, examine
+from clara_eval.ranking.elo import START, elo, literal_elo
+from clara_eval.ranking.elo import score as chain_score
+from clara_eval.ranking.flags import Flag, raise_flags
+from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation
+from clara_eval.tournament.results import Result
+from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths, fit
+from clara_eval.tournament.tally import Floats, Ints, Tally, tally
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One item's place. `low` and `high` are the 95 % interval on the scale of the published Elo."""
+
+    item: str
+    rank: int
+    elo: float
+    score: int
+    low: float
+    high: float
+    p_top: float
+    wins: int
+    losses: int
+    ties: int
+    theta: float
+    theta_low: float
+    theta_high: float
+    rank_low: int
+    rank_high: int
+    p_rank: tuple[float, ...]
+
+    @property
+    def strength(self) -> float:
+        """Bradley–Terry strength on an Elo-like scale: 1500 + 173.7178 θ."""
+        return round(START + ELO_PER_LOGIT * self.theta, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Standings, best first, and everything that says how far to trust them."""
+
+    standings: tuple[Standing, ...]
+    winner_count: int
+    payout_bps: tuple[int, ...]
+    margin: Margin
+    margins: tuple[Margin, ...]
+    misallocation: float
+    position_bias: float
+    consistency: Consistency
+    flags: tuple[Flag, ...]
+    results: int
+    literal: bool
+
+    @property
+    def cycles(self) -> int:
+        return self.consistency.cycles
+
+    @property
+    def decided_triples(self) -> int:
+        return self.consistency.decided_triples
+
+    @property
+    def winners(self) -> tuple[str, ...]:
+        return tuple(standing.item for standing in self.standings[: self.winner_count])
+
+
+def rank(
+    items: Sequence[str],
+    results: Sequence[Result],
+    *,
+    seed: bytes,
+    winner_count: int,
+    payout_bps: Sequence[int] | None = None,
+    tie_break: Mapping[str, int] | None = None,
+    clusters: Mapping[str, str] | None = None,
+    literal: bool = False,
+) -> Ranking:
+    """Rank the items; `literal` is the specification's single pass over the results in the order given."""
+    payout = _payout(winner_count, payout_bps)
+    if not items:
+        raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
+    table = tally(items, results)
+    ratings = _ratings(items, results, table, seed, literal=literal)
+    order = _order(items, ratings, tie_break or {})
+    strengths = fit(table)
+    odds = chances(strengths, winner_count)
+    paid = margins(strengths, items, order, winner_count)
+    report = examine(table, strengths, winner_count, clusters or {})
+    return Ranking(
+        standings=_standings(table, order, ratings, strengths, odds),
+        winner_count=winner_count,
+        payout_bps=payout,
+        margin=paid[-1],
+        margins=paid,
+        misallocation=misallocation(odds.draws_rank, order, payout),
+        position_bias=report.position_bias,
+        consistency=report,
+        flags=raise_flags(report, paid[-1]),
+        results=len(results),
+        literal=literal,
+    )
+
+
+def _payout(winner_count: int, payout_bps: Sequence[int] | None) -> tuple[int, ...]:
+    if winner_count < 1:
+        raise BadInput(
+            f"{winner_count} winners asked for.", path="winner_count", value=winner_count, remedy="At least one wins."
+        )
+    payout = tuple(payout_bps) if payout_bps is not None else equal_split(winner_count)
+    if len(payout) != winner_count or sum(payout) != 10_000 or min(payout) < 0:
+        raise BadInput(
+            f"The payout {list(payout)} does not fit {winner_count} winners.",
+            path="payout_bps",
+            value=payout,
+            remedy="Give one share in basis points for each winner; together they are 10000.",
+        )
+    return payout
+
+
+def equal_split(winner_count: int) -> tuple[int, ...]:
+    """Equal basis points; the first winner takes what does not divide."""
+    share = 10_000 // winner_count
+    return (10_000 - share * (winner_count - 1), *[share] * (winner_count - 1))
+
+
+def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed: bytes, *, literal: bool) -> Floats:
+    if literal:
+        given = tally(items, results, in_given_order=True)
+        return literal_elo(given.size, given.first, given.second, given.points)
+    return elo(table.size, table.first, table.second, table.points, seed)
+
+
+def _order(items: Sequence[str], ratings: Floats, tie_break: Mapping[str, int]) -> list[int]:
+    latest = max(tie_break.values(), default=0) + 1
+    return sorted(range(len(items)), key=lambda i: (-ratings[i], tie_break.get(items[i], latest), i))
+
+
+def _standings(
+    table: Tally, order: Sequence[int], ratings: Floats, strengths: Strengths, odds: Chances
+) -> tuple[Standing, ...]:
+    record = _record(table)
+    slope = _elo_per_theta(ratings, strengths.theta)
+    centre = float(strengths.theta.mean())
+    standings = []
+    for place, i in enumerate(order, 1):
+        theta, half = float(strengths.theta[i]) - centre, float(odds.half_width[i])
+        standings.append(
+            Standing(
+                item=table.items[i],
+                rank=place,
+                elo=float(ratings[i]),
+                score=chain_score(float(ratings[i])),
+                low=round(float(ratings[i]) - slope * half, 1),
+                high=round(float(ratings[i]) + slope * half, 1),
+                p_top=float(odds.p_top[i]),
+                wins=int(record[0, i]),
+                losses=int(record[1, i]),
+                ties=int(record[2, i]),
+                theta=round(theta, 6),
+                theta_low=round(theta - half, 4),
+                theta_high=round(theta + half, 4),
+                rank_low=int(odds.rank_low[i]),
+                rank_high=int(odds.rank_high[i]),
+                p_rank=tuple(float(p) for p in odds.p_rank[i]),
+            )
+        )
+    return tuple(standings)
+
+
+def _record(table: Tally) -> Ints:
+    """Wins, losses and ties per item."""
+    size, half = table.size, table.half_points
+    ahead = [np.bincount(table.first[half == h], minlength=size) for h in (2, 1, 0)]
+    behind = [np.bincount(table.second[half == h], minlength=size) for h in (2, 1, 0)]
+    return np.stack((ahead[0] + behind[2], ahead[2] + behind[0], ahead[1] + behind[1])).astype(np.int64)
+
+
+def _elo_per_theta(ratings: Floats, theta: Floats) -> float:
+    """How many Elo points one logit is worth here: K = 32 over few games spreads less than 173.7 per logit."""
+    centred = theta - theta.mean()
+    spread = float(np.sum(centred**2))
+    slope = float(np.sum((ratings - START) * centred)) / spread if spread > 1e-12 else ELO_PER_LOGIT
+    return slope if slope > 0 else ELO_PER_LOGIT

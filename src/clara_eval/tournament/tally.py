@@ -1,0 +1,86 @@
+"""Verdicts as columns of small integers, in one canonical order.
+
+In come the items (their order is the canonical index) and results in any order; out goes a `Tally`: sorted columns, so
+that everything computed from it is the same for every order of arrival. A result that names an unknown item or an
+item against itself is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clara_eval.errors import BadInput
+from clara_eval.tournament.results import Result
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+HALF_POINTS = {"first": 2, "tie": 1, "second": 0}  # of the item shown first; integers keep every sum exact
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One row per result: canonical index of both items, index of the judge, half points (0, 1, 2) of `first`."""
+
+    items: tuple[str, ...]
+    judges: tuple[str, ...]
+    first: Ints
+    second: Ints
+    judge: Ints
+    half_points: Ints
+
+    @property
+    def size(self) -> int:
+        return len(self.items)
+
+    @property
+    def points(self) -> Floats:
+        return self.half_points / 2.0
+
+    def take(self, keep: npt.NDArray[np.bool_]) -> Tally:
+        """The rows marked in `keep`, same items."""
+        columns = (self.first[keep], self.second[keep], self.judge[keep], self.half_points[keep])
+        return Tally(self.items, self.judges, *columns)
+
+
+def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bool = False) -> Tally:
+    """Columns of the results, sorted by (first, second, judge, verdict) unless the given order is asked for."""
+    index = {item: number for number, item in enumerate(items)}
+    if len(index) != len(items):
+        raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
+    judges = tuple(sorted({result.judge for result in results}))
+    voices = {judge: number for number, judge in enumerate(judges)}
+    rows = _rows(index, voices, results)
+    _refuse_self_play(rows, items)
+    if not in_given_order:
+        rows = rows[:, np.lexsort(rows[::-1])]
+    return Tally(tuple(items), judges, rows[0], rows[1], rows[2], rows[3])
+
+
+def _rows(index: Mapping[str, int], voices: Mapping[str, int], results: Sequence[Result]) -> Ints:
+    rows = np.empty((4, len(results)), dtype=np.int64)
+    try:
+        rows[0] = [index[result.first] for result in results]
+        rows[1] = [index[result.second] for result in results]
+    except KeyError as unknown:
+        raise BadInput(
+            f"A result names {unknown.args[0]!r}, which is not among the items.",
+            path="results",
+            value=unknown.args[0],
+            remedy="Add it to the items or drop the result.",
+        ) from None
+    rows[2] = [voices[result.judge] for result in results]
+    rows[3] = [HALF_POINTS[result.winner] for result in results]
+    return rows
+
+
+def _refuse_self_play(rows: Ints, items: Sequence[str]) -> None:
+    selfish = np.flatnonzero(rows[0] == rows[1])
+    if selfish.size:
+        item = items[int(rows[0, selfish[0]])]
+        raise BadInput(
+            f"A result compares {item!r} with itself.", path="results", value=item, remedy="Drop this result."
+        )
