@@ -37,7 +37,7 @@ class JsonSerializer(Serializer):
     def serialize(self, data: Any) -> str:
         return json.dumps(data, default=_plain, separators=(",", ":"))
 
-    def deserialize(self, serialized_data: str) -> Any:  # type: ignore[override] # the parent names its self `cls`
+    def deserialize(self, serialized_data: str) -> Any:
         found = json.loads(serialized_data)
         if isinstance(found, dict) and set(found) == {"error", "message"}:
             return RuntimeError(f"{found['error']}: {found['message']}")

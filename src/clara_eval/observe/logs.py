@@ -1,0 +1,111 @@
+"""One JSON object a line on standard error, with the challenge bound and every secret gone.
+
+Comes in: events from our code and records from the libraries. Goes out: lines of JSON. Must hold: the text of a known
+secret, a URL's credentials or query, and whatever stands under a telling name never leave the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+import structlog
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.processors import ExceptionRenderer, JSONRenderer, StackInfoRenderer, TimeStamper, add_log_level
+from structlog.tracebacks import ExceptionDictTransformer
+
+HIDDEN = "(hidden)"
+_TELLING = frozenset(
+    (
+        "api_key",
+        "apikey",
+        "authorization",
+        "cookie",
+        "key",
+        "keystore",
+        "mnemonic",
+        "password",
+        "private_key",
+        "raw",
+        "secret",
+        "signature",
+        "x_api_key",
+    )
+)
+_SHORTEST_SECRET = 6
+_URL_PARTS = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^/\s@\"']+@)?(?P<host>[^/\s?#\"']+)[^\s\"']*", re.IGNORECASE
+)
+_KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
+
+
+class Redaction:
+    """A structlog processor that goes through every value of an event."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        # The longest first: a secret that contains another is hidden whole.
+        self._secrets = sorted(long_enough, key=len, reverse=True)
+
+    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {name: self._value(name, value) for name, value in event.items()}
+
+    def _value(self, name: str, value: Any) -> Any:
+        if name.lower().replace("-", "_") in _TELLING:
+            return HIDDEN
+        if isinstance(value, dict):
+            return {str(key): self._value(str(key), inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._value(name, inner) for inner in value]
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return self.text(str(value))
+
+    def text(self, text: str) -> str:
+        """A text without known secrets; of a URL only scheme and host stay."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        text = _KEY_HEX.sub(HIDDEN, text)
+        return _URL_PARTS.sub(lambda found: found["scheme"] + found["host"], text)
+
+
+def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
+    """Send everything, ours and the libraries', through one chain of processors."""
+    shared: list[Any] = [
+        merge_contextvars,
+        add_log_level,
+        TimeStamper(fmt="iso", utc=True),
+        StackInfoRenderer(),
+        # Local variables stay out: they may hold what nobody thought of hiding.
+        ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+        Redaction(secrets),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, JSONRenderer(sort_keys=True)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    for noisy in ("dbos", "web3", "aiohttp.access", "uvicorn.access", "httpx2", "sse_starlette", "mcp"):
+        logging.getLogger(noisy).setLevel("WARNING")
+
+
+@contextmanager
+def bound_challenge(address: str, **more: Any) -> Iterator[None]:
+    """Every event inside carries the challenge."""
+    with bound_contextvars(challenge=address, **more):
+        yield
