@@ -24,7 +24,6 @@ const contracts = [
 
 const settings = {
   optimizer: { enabled: true, runs: 200 },
-  viaIR: true,
   evmVersion: "cancun",
   metadata: { bytecodeHash: "none", appendCBOR: false },
   outputSelection: { "*": { "*": ["abi", "evm.bytecode.object"] } },
