@@ -173,6 +173,13 @@ class SqlStore:
         )
         return sorted(row[0] for row in rows)
 
+    async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]:
+        rows = await self.driver.fetch(
+            "SELECT key, value FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?",
+            (chain_id, prefix, prefix + "\U0010ffff"),
+        )
+        return sorted((row[0], row[1]) for row in rows)
+
     # signed transactions
 
     async def transactions(self, run: str, intention: str) -> list[StoredTransaction]:
