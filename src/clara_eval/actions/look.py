@@ -1,0 +1,138 @@
+"""Looking at challenges on the chain: which there are, and what each contract says now.
+
+Comes in: an address, or nothing. Goes out: `Challenge`s as they stand at the newest block, without their submissions.
+An address that the network's factory did not create is NotFound: anybody can deploy a contract that looks like a
+challenge and holds no prize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.actions.contract_calls import answer, look, view
+from clara_eval.actions.port import Desk
+from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Submission, Token, to_address
+from clara_eval.errors import NotFound
+
+_GETTERS = (
+    "poster", "evaluator", "token", "prizePool", "posterBond", "deadline", "scoringDeadline", "challengeURI",
+    "evalConfigHash", "privateSetHash", "winnerCount", "getPayoutBps", "identityRegistry", "maxParticipants",
+    "status", "submissionCount", "scorePostedAt",
+)  # fmt: skip
+
+UNSETTLED = 20
+"""The newest challenges are always read again: a reorg may have replaced them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """A winner as posted on chain."""
+
+    account: Address
+    agent_id: int
+    score: int
+    prize_amount: int
+
+
+async def head(desk: Desk) -> Block:
+    """The newest block; its time is the only time contracts know."""
+    block = await desk.node.ask("eth_getBlockByNumber", "latest", False)
+    return Block(int(block["number"], 16), block["hash"], int(block["timestamp"], 16))
+
+
+async def token_at(desk: Desk, address: Address) -> Token:
+    """Symbol and decimals; NotFound if no token stands there."""
+    if address not in desk.tokens:
+        calls = [view("TestUSDC", address, "symbol"), view("TestUSDC", address, "decimals")]
+        symbol, decimals = await desk.node.views(calls)
+        places = answer("TestUSDC", "decimals", decimals)
+        if places is None:
+            raise NotFound(
+                f"No token stands at {address} on {desk.settings.network_name}.",
+                remedy="Give the address of an ERC-20 token on this network.",
+            )
+        text = str(answer("TestUSDC", "symbol", symbol) or "tokens")
+        desk.tokens[address] = Token(address, "".join(c for c in text if c.isalnum())[:12] or "tokens", places)
+    return desk.tokens[address]
+
+
+async def addresses(desk: Desk) -> list[Address]:
+    """Every challenge of the factory, oldest first."""
+    count = await look(desk, "ChallengeFactory", desk.factory, "getChallengeCount")
+    known = desk.known[: max(0, count - UNSETTLED)]
+    calls = [view("ChallengeFactory", desk.factory, "challenges", number) for number in range(len(known), count)]
+    found = [answer("ChallengeFactory", "challenges", data) for data in await desk.node.views(calls)]
+    known += [to_address(item) for item in found if item is not None]
+    desk.known[:] = known
+    return known
+
+
+async def challenge_at(desk: Desk, address: str) -> Challenge:
+    """One challenge of the factory; NotFound if it is none."""
+    wanted = to_address(address, what="challenge")
+    if wanted not in await addresses(desk):
+        raise NotFound(
+            f"{wanted} is not a challenge of the factory {desk.factory} on {desk.settings.network_name}.",
+            remedy="Check the address and CLARA_NETWORK; challenge_browse lists the challenges there are.",
+        )
+    return (await challenges_at(desk, [wanted]))[0]
+
+
+async def challenges_at(desk: Desk, wanted: Sequence[Address]) -> list[Challenge]:
+    """Many at one block, in as few requests as the node allows."""
+    block = await head(desk)
+    calls = [view("Challenge", address, name) for address in wanted for name in _GETTERS]
+    found = await desk.node.views(calls, hex(block.number))
+    width = len(_GETTERS)
+    rows = [found[start : start + width] for start in range(0, len(found), width)]
+    return [await _challenge(desk, block, address, row) for address, row in zip(wanted, rows, strict=True)]
+
+
+async def _challenge(desk: Desk, block: Block, address: Address, row: Sequence[str | None]) -> Challenge:
+    say: dict[str, Any] = {name: answer("Challenge", name, data) for name, data in zip(_GETTERS, row, strict=True)}
+    missing = next((name for name, value in say.items() if value is None), None)
+    if missing:
+        raise NotFound(f"The contract at {address} does not answer {missing}().", remedy="It is not a challenge.")
+    return Challenge(
+        chain_id=desk.settings.network.chain_id,
+        address=address,
+        block=block,
+        poster=to_address(say["poster"]),
+        evaluator=to_address(say["evaluator"]),
+        token=await token_at(desk, to_address(say["token"])),
+        prize_pool=say["prizePool"],
+        poster_bond=say["posterBond"],
+        deadline=say["deadline"],
+        scoring_deadline=say["scoringDeadline"],
+        challenge_uri=say["challengeURI"],
+        eval_config_hash=say["evalConfigHash"],
+        private_set_hash=say["privateSetHash"],
+        winner_count=say["winnerCount"],
+        payout_bps=tuple(say["getPayoutBps"]),
+        identity_registry=to_address(say["identityRegistry"]),
+        max_participants=say["maxParticipants"],
+        status=ChallengeStatus(say["status"]),
+        submission_count=say["submissionCount"],
+        score_posted_at=say["scorePostedAt"],
+        submissions=(),
+    )
+
+
+async def winners_of(desk: Desk, challenge: Challenge) -> list[Winner]:
+    """Those posted on chain, best first; none before the scores are posted."""
+    if challenge.score_posted_at == 0:
+        return []
+    calls = [view("Challenge", challenge.address, "getWinner", place) for place in range(challenge.winner_count)]
+    rows = [answer("Challenge", "getWinner", data) for data in await desk.node.views(calls)]
+    return [Winner(to_address(row[0]), *row[1:]) for row in rows if row is not None]
+
+
+async def submission_of(desk: Desk, challenge: Challenge, submitter: Address) -> Submission | None:
+    """What that address submitted last, if anything."""
+    row = await look(desk, "Challenge", challenge.address, "getSubmission", submitter)
+    agent_id, uri, content_hash, submitted_at, version = row
+    if version == 0:
+        return None
+    return Submission(submitter, agent_id, uri, content_hash, submitted_at, version)

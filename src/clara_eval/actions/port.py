@@ -1,0 +1,125 @@
+"""What an action has at hand: the settings, a node, maybe a wallet, and the records of evaluations.
+
+Ports only; the adapters behind them are joined in `clara_eval.desk`. A `Node` never answers for another chain than the
+settings' network. A `Wallet` signs what it is given; what may be given to it is decided in `carry_out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from clara_eval.challenge.model import Address, Token, to_address
+from clara_eval.contracts.refusals import Refusal
+from clara_eval.errors import ClaraError
+from clara_eval.eval_config import EvalConfig
+from clara_eval.settings import Settings
+
+
+class CannotAct(ClaraError):
+    """The contract would refuse, or the wallet must not do it: nothing was sent."""
+
+
+class Refused(CannotAct):
+    """A contract refused a call; `refusal` is its custom error in words, None if it is not one that we know."""
+
+    def __init__(self, message: str, refusal: Refusal | None) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One call to a contract that changes nothing."""
+
+    to: Address
+    data: str
+
+
+class Node(Protocol):
+    """The network's node."""
+
+    async def ask(self, method: str, *params: Any) -> Any:
+        """One JSON-RPC call, null included; a revert raises Refused, a node that does not answer Temporary."""
+        ...
+
+    async def views(self, calls: Sequence[View], block: str = "latest") -> list[str | None]:
+        """The answers in order; None where the contract refused or has no such function."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBytes:
+    raw: str
+    tx_hash: str
+
+
+class Wallet(Protocol):
+    """A local key."""
+
+    @property
+    def address(self) -> Address: ...
+
+    def sign(self, transaction: Mapping[str, Any]) -> SignedBytes: ...
+
+
+class Records(Protocol):
+    """What an evaluation left behind: the specification's keys, from a store or from a running service."""
+
+    async def status(self, address: Address) -> dict[str, Any] | None: ...
+    async def scores(self, address: Address) -> dict[str, Any] | None: ...
+    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None: ...
+    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None: ...
+    async def trace(self, address: Address) -> str | None: ...
+    def trace_place(self, address: Address) -> str:
+        """Where the trace is found, in words that can be acted on."""
+        ...
+
+
+class Contents(Protocol):
+    """Where submitted content comes from and goes to."""
+
+    async def pin(self, content: bytes) -> str | None:
+        """The ipfs: URI of the pinned content; None when no IPFS node is configured."""
+        ...
+
+    async def fetch(self, uri: str) -> bytes:
+        """What stands behind a URI, under the evaluator's own limits."""
+        ...
+
+
+class Quote(Protocol):
+    """What an evaluation would cost."""
+
+    def __call__(self, config: EvalConfig, entries: int) -> int | None:
+        """Millionths of a dollar; None when a judge has no known price."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One caller's place of work."""
+
+    settings: Settings
+    node: Node
+    wallet: Wallet | None
+    records: Records
+    contents: Contents
+    quote: Quote
+    evaluator: Address | None
+    """Clara's address, if it is known here."""
+    is_local: bool
+    """Whether the caller sits at this machine: only then are files read, content pinned and the local key used."""
+    tokens: dict[Address, Token] = field(default_factory=dict)
+    """Tokens met so far: symbol and decimals never change."""
+    known: list[Address] = field(default_factory=list)
+    """Challenges of the factory met so far, oldest first."""
+
+    @property
+    def factory(self) -> Address:
+        return to_address(self.settings.factory, what="CLARA_CHALLENGE_FACTORY")
+
+    def explorer(self, kind: str, value: str) -> str | None:
+        base = self.settings.network.explorer
+        return f"{base}/{kind}/{value}" if base else None
