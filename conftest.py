@@ -1,0 +1,13 @@
+"""What every test may use: a real node, a deployed local chain, real stores."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["clara_eval.testing.fixtures", "clara_eval.testing.databases"]
+
+# A shared machine has slow moments; a property is about values, never about time.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))

@@ -1,0 +1,74 @@
+"""A finished walk as trace entries, in one canonical order: no clock, no arrival order, nothing random.
+
+In: the challenge, the plan and the walk. Out: (key, body) pairs, ready for `trace.document`. The same inputs give the
+same entries byte for byte, which is what makes a trace checkable by walking again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from clara_eval import __version__
+from clara_eval.challenge.model import Challenge
+from clara_eval.judge.port import PaidAnswer
+from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.walk import Walk
+from clara_eval.wire import to_wire
+
+Entry = tuple[str, Any]
+CHALLENGE = TypeAdapter(Challenge)
+PLAN = TypeAdapter(Plan)
+
+
+def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
+    """Every entry of the trace, from the pinned block to the calldata."""
+    yield (
+        "header",
+        {"software": f"clara-eval {__version__}", "chainId": challenge.chain_id, "challenge": challenge.address},
+    )
+    yield "challenge", CHALLENGE.dump_python(challenge, mode="json")
+    yield "plan", PLAN.dump_python(plan, mode="json")
+    yield "metadata", _metadata(challenge, walk)
+    yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
+    yield "prompts", walk.prompts
+    for piece in walk.pieces:
+        yield f"solution/{piece.submission.submitter}", to_wire_piece(piece)
+    yield "copies", [to_wire(copied) for copied in walk.copied]
+    for account, features in sorted(walk.features.items()):
+        yield f"features/{account}", features.to_json()
+    yield "answers", {"count": len(walk.answers)}
+    for request in sorted(walk.answers):
+        yield f"answer/{request}", _answer(walk.answers[request])
+    yield "unanswered", dict(sorted(walk.unanswered.items()))
+    yield "schedule", {"name": walk.schedule, "reason": walk.schedule_reason, "games": len(walk.comparisons)}
+    for number, comparison in enumerate(walk.comparisons):
+        yield f"comparison/{number:07}", to_wire(comparison)
+    yield "ranking", to_wire(walk.ranking) if walk.ranking else None
+    yield "placed", to_wire(walk.placed)
+    yield "flags", to_wire(walk.flags)
+    yield "winners", to_wire(walk.winners.entries)
+    yield "calldata", "0x" + walk.calldata.hex()
+
+
+def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
+    return {
+        "content": base64.b64encode(walk.metadata_bytes).decode(),
+        "evalConfig": walk.metadata.config_bytes.decode(),
+        "evalConfigHash": challenge.eval_config_hash,
+        "hashKind": walk.metadata.hash_kind,
+        "title": walk.metadata.title,
+    }
+
+
+def to_wire_piece(piece: Any) -> dict[str, Any]:
+    """One submission: what came, what its hash says, and the verdict."""
+    return {"received": asdict(piece.received), **to_wire(piece.verdict_facts())}
+
+
+def _answer(paid: PaidAnswer) -> dict[str, Any]:
+    return {"llm": paid.llm, "purpose": paid.purpose, "answer": asdict(paid.answer)}

@@ -1,0 +1,153 @@
+"""Where a walk gets what it cannot compute: the metadata, the submitted bytes, the model's answers.
+
+There are two: `LiveSources` asks the world once and journals what it said; `TraceSources` gives back what a trace
+recorded. Because the walk cannot tell them apart, checking a trace is walking it again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+
+from clara_eval.challenge.model import Challenge, Submission
+from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
+from clara_eval.hashing import plain_json
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
+from clara_eval.trace.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What came for one submission: bytes, or the code and reason why none came."""
+
+    content: str | None
+    """Base64, because bytes that are not text are evidence too."""
+    media_type: str = ""
+    immutable: bool = False
+    note: str = ""
+    code: str = ""
+    reason: str = ""
+
+    @classmethod
+    def of(cls, fetched: Fetched) -> Received:
+        content = base64.b64encode(fetched.content).decode()
+        return cls(content, fetched.media_type, fetched.immutable, fetched.note)
+
+    def fetched(self) -> Fetched:
+        if self.content is None:
+            raise BadSubmission(self.reason, code=self.code)
+        return Fetched(base64.b64decode(self.content), self.media_type, self.immutable, self.note)
+
+
+class Sources(Protocol):
+    async def metadata(self, challenge: Challenge) -> bytes: ...
+    async def received(self, submission: Submission, language: str | None) -> Received: ...
+    def asker(self, name: str) -> Asker: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A fetch that gives back what was received, so that the same checks run on the same bytes."""
+
+    received: Received
+
+    async def fetch(self, uri: str) -> Fetched:  # noqa: ARG002 - the port's shape
+        return self.received.fetched()
+
+
+async def settle(received: Received, submission: Submission, language: str | None) -> Solution | Rejected:
+    """The verdict about received bytes; pure but for its colour."""
+    return await collect_solution(Replayed(received), submission, language=language)
+
+
+class _Remembering:
+    """Keeps the last bytes that came, as evidence for the verdict."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self.last: Fetched | None = None
+
+    async def fetch(self, uri: str) -> Fetched:
+        self.last = None
+        self.last = await self._fetch.fetch(uri)
+        return self.last
+
+
+_RECEIVED = TypeAdapter(Received)
+_TEXT = TypeAdapter(str)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSources:
+    journal: Journal
+    fetch: Fetch
+    askers: Mapping[str, Asker]
+    limits: Limits
+
+    async def metadata(self, challenge: Challenge) -> bytes:
+        async def read() -> str:
+            return base64.b64encode((await self._metadata(challenge)).content).decode()
+
+        return base64.b64decode(await self.journal.once("metadata", _TEXT, read))
+
+    async def _metadata(self, challenge: Challenge) -> Fetched:
+        try:
+            return await self.fetch.fetch(challenge.challenge_uri)
+        except BadSubmission as bad:
+            raise CannotPublish(
+                f"The metadata at challengeURI cannot be read: {bad}",
+                remedy="The poster may post scores; after scoringDeadline anybody may call expire().",
+            ) from bad
+
+    async def received(self, submission: Submission, language: str | None) -> Received:
+        async def receive() -> Received:
+            remembering = _Remembering(self.fetch)
+            verdict = await collect_solution(remembering, submission, self.limits, language=language)
+            if remembering.last is not None:
+                return Received.of(remembering.last)
+            assert isinstance(verdict, Rejected), "nothing came, so nothing can have been accepted"
+            return Received(None, code=verdict.code, reason=verdict.reason)
+
+        return await self.journal.once(f"received/{submission.submitter}", _RECEIVED, receive)
+
+    def asker(self, name: str) -> Asker:
+        return self.askers[name]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSources:
+    """A trace's own evidence; what the trace does not hold cannot be asked for."""
+
+    entries: Mapping[str, Any]
+
+    async def metadata(self, challenge: Challenge) -> bytes:  # noqa: ARG002 - the port's shape
+        return base64.b64decode(self._body("metadata")["content"])
+
+    async def received(self, submission: Submission, language: str | None) -> Received:  # noqa: ARG002 - the port's shape
+        return _RECEIVED.validate_json(plain_json(self._body(f"solution/{submission.submitter}")["received"]))
+
+    def asker(self, name: str) -> Asker:
+        return _RecordedAsker(name, self.entries)
+
+    def _body(self, key: str) -> Any:
+        if key not in self.entries:
+            raise BadTrace(f"The trace has no entry {key}.", entry=key)
+        return self.entries[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedAsker:
+    name: str
+    entries: Mapping[str, Any]
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        request = request_hash(self.name, prompt, attempt)
+        body = self.entries.get(f"answer/{request}")
+        if body is None:
+            raise Temporary(self.entries.get("unanswered", {}).get(request, f"The trace records no answer {request}."))
+        return PaidAnswer(request, "", self.name, prompt.purpose, Answer(**body["answer"]), None)

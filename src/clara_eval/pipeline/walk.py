@@ -1,0 +1,238 @@
+"""The walk: from a pinned challenge to winners and calldata, through every room, with no logic of its own.
+
+In: a challenge, a plan, and sources that answer what cannot be computed. Out: a `Walk` that holds everything anybody
+needs to check it. Must hold: the same sources give the same walk, whatever the order in which answers arrive. No
+submission can stop it; an outage (`Temporary`) stops it without a verdict about anybody, and it can be walked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from clara_eval.challenge.model import Address, Challenge, Submission
+from clara_eval.errors import CannotPublish
+from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
+from clara_eval.features import Features, extract_features
+from clara_eval.features.extract import Reading
+from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
+from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.pipeline.keeping import Keeping
+from clara_eval.pipeline.plan import Plan, Watch
+from clara_eval.pipeline.sources import Received, Sources, settle
+from clara_eval.publish.calldata import post_scores
+from clara_eval.ranking import Ranking, rank
+from clara_eval.solutions import Cluster, Rejected, Solution, find_copies
+from clara_eval.tournament.play import Comparison, hold
+from clara_eval.tournament.results import Result, canonical_order
+from clara_eval.tournament.schedule import choose_schedule
+from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
+
+READ_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One submission with what came for it and what became of it."""
+
+    submission: Submission
+    received: Received
+    verdict: Solution | Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something a reader should know; `review` means that a person looks before money moves."""
+
+    code: str
+    sentence: str
+    severity: Literal["warn", "review"]
+    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    metadata_bytes: bytes
+    metadata: Metadata
+    schema: FeatureSchema
+    typed_by_model: tuple[str, ...]
+    prompts: dict[str, Any]
+    pieces: tuple[Piece, ...]
+    clusters: tuple[Cluster, ...]
+    rejected: tuple[Rejected, ...]
+    features: dict[Address, Features]
+    answers: dict[str, PaidAnswer]
+    unanswered: dict[str, str]
+    schedule: str
+    schedule_reason: str
+    comparisons: tuple[Comparison, ...]
+    ranking: Ranking | None
+    """None when every submission was rejected."""
+    placed: tuple[Placed, ...]
+    remarks: tuple[Remark, ...]
+    winners: Winners
+    calldata: bytes
+    """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """Who reads and who judges in this walk; every answer they give is kept for the trace."""
+
+    keeping: Keeping
+    reader: Asker | None
+    judges: dict[str, Judge]
+
+
+async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch) -> Walk:
+    """Walk every room once."""
+    check_scorable(challenge)
+    metadata_bytes = await sources.metadata(challenge)
+    metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
+    keeping = Keeping()
+    reader = keeping.over([sources.asker(name) for name in plan.models]) if plan.models else None
+    schema, typed_by_model = await _schema(metadata, reader)
+    pieces = await _collect(challenge, metadata, sources, watch)
+    accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
+    clusters = find_copies(accepted)
+    rejected = _rejected(pieces, clusters)
+    ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
+    features = await _read(challenge, metadata, schema, reader, ranked, watch)
+    judges = _judges(plan, metadata, schema, sources, keeping)
+    items = canonical_order(challenge.address, {s.submission.submitter: s.content_keccak for s in ranked})
+    choice = choose_schedule(
+        items,
+        tuple(judges),
+        max_games=plan.max_games,
+        winner_count=challenge.winner_count,
+        payout_bps=challenge.payout_bps,
+        name=plan.schedule,
+    )
+    comparisons = await hold(
+        choice.schedule,
+        judges,
+        {account: facts.vector for account, facts in features.items()},
+        on_game=lambda done, total: watch("comparing", done, total),
+    )
+    ranking = _rank(challenge, items, comparisons)
+    placed = _place(ranking, rejected)
+    winners = choose_winners(challenge, placed)
+    return Walk(
+        metadata_bytes=metadata_bytes,
+        metadata=metadata,
+        schema=schema,
+        typed_by_model=typed_by_model,
+        prompts=prompt_files(),
+        pieces=pieces,
+        clusters=clusters,
+        rejected=rejected,
+        features=features,
+        answers=keeping.answers,
+        unanswered=keeping.unanswered,
+        schedule=choice.schedule.name,
+        schedule_reason=choice.reason,
+        comparisons=comparisons,
+        ranking=ranking,
+        placed=placed,
+        remarks=(),
+        winners=winners,
+        calldata=post_scores(winners),
+    )
+
+
+async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSchema, tuple[str, ...]]:
+    """The closed schema, settled from the poster's words before any submission is looked at."""
+    schema, untyped = compile_schema(metadata.config)
+    if not untyped or reader is None:
+        return schema, ()
+    typed = await type_names(reader, metadata.config, untyped)
+    return with_types(schema, typed), tuple(feature.name for feature in typed)
+
+
+async def _collect(challenge: Challenge, metadata: Metadata, sources: Sources, watch: Watch) -> tuple[Piece, ...]:
+    total = len(challenge.submissions)
+    language = metadata.config.language
+    gate = asyncio.Semaphore(READ_AT_ONCE)
+    done = 0
+
+    async def one(submission: Submission) -> Piece:
+        nonlocal done
+        async with gate:
+            received = await sources.received(submission, language)
+        done += 1
+        watch("collecting", done, total)
+        return Piece(submission, received, await settle(received, submission, language))
+
+    return tuple(await _all(one(submission) for submission in challenge.submissions))
+
+
+async def _read(
+    challenge: Challenge,
+    metadata: Metadata,
+    schema: FeatureSchema,
+    reader: Asker | None,
+    solutions: Sequence[Solution],
+    watch: Watch,
+) -> dict[Address, Features]:
+    """Typed facts per submission, each read alone."""
+    done = 0
+    context = Reading(challenge.address, challenge.block.hash, metadata.config.language)
+
+    async def one(solution: Solution) -> Features:
+        nonlocal done
+        found = await extract_features(reader, schema, solution, context)
+        done += 1
+        watch("extracting", done, len(solutions))
+        return found
+
+    found = await _all(one(solution) for solution in solutions)
+    return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
+
+
+def _judges(
+    plan: Plan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: Keeping
+) -> dict[str, Judge]:
+    """The poster may ask for rules; otherwise the operator's jury sits."""
+    if metadata.config.judge == "rules" or plan.judges == ("rules",):
+        return {"rules": RulesJudge(schema)}
+    return {
+        name: RulesJudge(schema)
+        if name == "rules"
+        else ModelJudge(keeping.over([sources.asker(name)]), metadata.config.criteria, schema)
+        for name in plan.judges
+    }
+
+
+def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster]) -> tuple[Rejected, ...]:
+    refused = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected)]
+    copies = [copy for cluster in clusters for copy in cluster.rejected()]
+    return tuple(sorted([*refused, *copies], key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
+
+
+def _rank(challenge: Challenge, items: Sequence[str], comparisons: Sequence[Comparison]) -> Ranking | None:
+    if not items:
+        return None
+    results = [Result(c.first, c.second, c.winner, c.judge) for c in comparisons if c.winner is not None]
+    return rank(
+        items,
+        results,
+        seed=challenge.run.encode(),
+        winner_count=challenge.winner_count,
+        payout_bps=challenge.payout_bps,
+        tie_break={s.submitter: s.submitted_at for s in challenge.submissions},
+    )
+
+
+def _place(ranking: Ranking | None, rejected: Sequence[Rejected]) -> tuple[Placed, ...]:
+    """Ranked first; rejected follow in order of submission with score 0, so that a full round can be posted."""
+    ranked = [Placed(Address(s.item), s.score) for s in ranking.standings] if ranking else []
+    return (*ranked, *(Placed(r.submission.submitter, 0) for r in rejected))
+
+
+async def _all(tasks: Any) -> list[Any]:
+    """Like gather, but the first failure ends the others."""
+    async with asyncio.TaskGroup() as group:
+        started = [group.create_task(task) for task in tasks]
+    return [task.result() for task in started]

