@@ -9,9 +9,10 @@ answers, so a tournament cut short anywhere goes on with the very games it would
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
+from hashlib import sha256
 from math import erf, sqrt
 
 import numpy as np
@@ -24,6 +25,8 @@ from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally
 
 Look = tuple[int, int]
 Bools = npt.NDArray[np.bool_]
+Board = npt.NDArray[np.int8]
+OPEN, NO_VERDICT = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +56,47 @@ class Adaptive:
     tuning: Tuning = Tuning()
     opening: str = "swiss"
     name: str = "adaptive"
-    _memo: dict[object, list[Look]] = attribute(default_factory=dict, compare=False, repr=False)
+    _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, compare=False, repr=False)
 
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]:
-        answers = {result.game: HALF_POINTS[result.winner] for result in results}
-        failed = set(undecided)
-        batches: list[list[Look]] = []
-        while batch := self._batch(batches, answers):
-            todo = [game for game in self.field.games(batch) if game not in answers and game not in failed]
-            if todo:
-                return todo
-            batches.append(batch)
+        board = self._board(results, undecided)
+        asked: list[Look] = []
+        story = b""
+        for number in range(len(results) + len(undecided) + 2):
+            batch = self._batch(number, asked, board, story)
+            first, second = np.array(batch, dtype=np.int64).reshape(-1, 2).T
+            verdicts = board[first, second]
+            if not batch or np.any(verdicts == OPEN):
+                return [game for game, v in zip(self.field.games(batch), verdicts.ravel(), strict=True) if v == OPEN]
+            asked += batch
+            story = sha256(story + verdicts.tobytes()).digest()
         return []
 
-    def _batch(self, batches: Sequence[Sequence[Look]], answers: Mapping[Game, int]) -> list[Look]:
+    def _board(self, results: Sequence[Result], undecided: Collection[Game]) -> Board:
+        """Half points of the first by (first, second, judge), or that there is no verdict, or that it is open."""
+        index = {item: number for number, item in enumerate(self.field.items)}
+        voices = {judge: number for number, judge in enumerate(self.field.judges)}
+        board = np.full((len(index), len(index), len(voices)), OPEN, dtype=np.int8)
+        for game in undecided:
+            board[index[game.first], index[game.second], voices[game.judge]] = NO_VERDICT
+        for result in results:
+            board[index[result.first], index[result.second], voices[result.judge]] = HALF_POINTS[result.winner]
+        return board
+
+    def _batch(self, number: int, asked: Sequence[Look], board: Board, story: bytes) -> list[Look]:
         """The batch after these, from the answers to these alone; remembered, since replaying asks for it again."""
-        asked = [look for batch in batches for look in batch]
-        table = self._table(asked, answers)
-        key = (len(batches), table.half_points.tobytes(), table.first.tobytes(), table.second.tobytes())
+        key = (number, story)
         if key not in self._memo:
             left = None if self.field.looks is None else self.field.looks - len(asked)
-            self._memo[key] = self._choose(len(batches), asked, table)[:left] if left is None or left > 0 else []
+            spent = left is not None and left <= 0
+            self._memo[key] = [] if spent else self._choose(number, asked, self._table(asked, board))[:left]
         return self._memo[key]
 
-    def _table(self, asked: Sequence[Look], answers: Mapping[Game, int]) -> Tally:
-        rows = [
-            (a, b, g, answers[game])
-            for a, b in sorted(asked)
-            for g, game in enumerate(self.field.games([(a, b)]))
-            if game in answers
-        ]
-        columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        return Tally(self.field.items, self.field.judges, *columns)
+    def _table(self, asked: Sequence[Look], board: Board) -> Tally:
+        first, second = np.array(sorted(asked), dtype=np.int64).reshape(-1, 2).T
+        verdicts = board[first, second].astype(np.int64)
+        look, judge = np.nonzero(verdicts >= 0)
+        return Tally(self.field.items, self.field.judges, first[look], second[look], judge, verdicts[look, judge])
 
     def _choose(self, number: int, asked: Sequence[Look], table: Tally) -> list[Look]:
         size = len(self.field.items)

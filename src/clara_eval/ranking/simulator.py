@@ -1,0 +1,169 @@
+"""A world in which the truth is known: how often does a schedule pay the right ones, for how many calls?
+
+Strengths are normal (sd 1.65: a judge right on 80 % of decisive random pairs), verdicts follow Davidson's model with
+ties (ν = .32: 10 %) and a lean of .3 logits to the item shown first. The judge is deterministic: one draw for each
+ordered pair, so asking the same question again teaches nothing and the swap is the only second look. A variant adds
+quirks of single pairs (sd 1). In come a size and a seed; out go verdicts, tournaments and their quality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from clara_eval.ranking.elo import elo
+from clara_eval.tournament.adaptive import Adaptive, Tuning
+from clara_eval.tournament.results import Game, Result, Winner
+from clara_eval.tournament.schedule import Both, Field, Full, Schedule
+from clara_eval.tournament.strength import fit
+from clara_eval.tournament.tally import Floats, Ints, Tally
+
+TOP3 = (6000, 2500, 1500)
+VERDICTS: tuple[Winner, Winner, Winner] = ("second", "tie", "first")  # by half points of the first
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How strengths spread and how the judge errs."""
+
+    sigma: float = 1.65
+    nu: float = 0.32
+    bias: float = 0.3
+    pair_sd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """True strengths, and for each ordered pair the half points (0, 1, 2) the judge gives to the one shown first."""
+
+    truth: Floats
+    verdicts: Ints
+
+    @property
+    def size(self) -> int:
+        return len(self.truth)
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        return tuple(str(i) for i in range(self.size))
+
+    def answer(self, game: Game) -> Result:
+        half = int(self.verdicts[int(game.first), int(game.second)])
+        return Result(game.first, game.second, VERDICTS[half], game.judge)
+
+    def table(self, looks: Sequence[tuple[int, int]]) -> Tally:
+        """The verdicts on these looks, in canonical order."""
+        first, second = np.array(sorted(looks), dtype=np.int64).reshape(-1, 2).T
+        return Tally(self.items, ("",), first, second, np.zeros_like(first), self.verdicts[first, second])
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Of one order: is the first right, the paid set, its order; share of the pot misallocated; lost strength; τ."""
+
+    top1: float
+    set: float
+    order: float
+    misallocation: float
+    regret: float
+    tau: float
+
+
+def draw_world(size: int, seed: int, model: Model | None = None) -> World:
+    """Strengths and verdicts of one challenge."""
+    model = model or Model()
+    random = np.random.default_rng(seed)
+    truth = random.normal(0, model.sigma, size)
+    luck = random.random((size, size))
+    quirk = np.triu(random.normal(0, model.pair_sd, (size, size)), 1) if model.pair_sd else np.zeros((size, size))
+    gap = truth[:, None] - truth[None, :] + model.bias + quirk - quirk.T
+    win, lose = np.exp(gap / 2), np.exp(-gap / 2)
+    total = win + lose + model.nu
+    verdicts = np.where(luck < win / total, 2, np.where(luck < (win + model.nu) / total, 1, 0)).astype(np.int64)
+    return World(truth, verdicts)
+
+
+def play(world: World, schedule: Schedule) -> list[Result]:
+    """Ask until the schedule is finished."""
+    results: list[Result] = []
+    while batch := schedule.next_batch(results, ()):
+        results += [world.answer(game) for game in batch]
+    return results
+
+
+def looks_of(results: Sequence[Result]) -> list[tuple[int, int]]:
+    return [(int(result.first), int(result.second)) for result in results]
+
+
+def elo_order(table: Tally, seed: bytes) -> Ints:
+    """Items by published Elo, best first."""
+    return np.argsort(-elo(table.size, table.first, table.second, table.points, seed), kind="stable")
+
+
+def strength_order(table: Tally) -> Ints:
+    """Items by Bradley–Terry strength, best first."""
+    return np.argsort(-fit(table).theta, kind="stable")
+
+
+def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Quality:
+    """Compare an order with the truth for these prizes."""
+    size, k = len(truth), min(len(payout_bps), len(truth))
+    best = np.argsort(-truth, kind="stable")
+    prizes = np.array(payout_bps[:k], dtype=float) / sum(payout_bps[:k])
+    paid, due = np.zeros(size), np.zeros(size)
+    paid[order[:k]], due[best[:k]] = prizes, prizes
+    place = np.empty(size)
+    place[order] = -np.arange(size)
+    agree = np.sign(truth[:, None] - truth) * np.sign(place[:, None] - place)
+    return Quality(
+        top1=float(order[0] == best[0]),
+        set=float(set(order[:k].tolist()) == set(best[:k].tolist())),
+        order=float(np.array_equal(order[:k], best[:k])),
+        misallocation=float(np.abs(paid - due).sum() / 2),
+        regret=float(prizes @ (truth[best[:k]] - truth[order[:k]])),
+        tau=float(agree.sum() / max(1, size * (size - 1))),
+    )
+
+
+def mean_quality(qualities: Sequence[Quality]) -> Quality:
+    names = [each.name for each in fields(Quality)]
+    return Quality(*(float(np.mean([getattr(quality, name) for quality in qualities])) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Mean quality of a schedule at a number of calls."""
+
+    schedule: str
+    calls: int
+    quality: Quality
+
+
+def quality_against_calls(size: int, trials: int, seed: int, payout_bps: Sequence[int] = TOP3) -> list[Point]:
+    """Run every schedule on the same simulated challenges; adaptive at several budgets."""
+    found: dict[tuple[str, int], list[Quality]] = {}
+    for trial in range(trials):
+        world = draw_world(size, seed * 1_000_003 + trial)
+        for name, calls, looks in _runs(world, payout_bps):
+            order = elo_order(world.table(looks), f"simulation {seed} {trial}".encode())
+            found.setdefault((name, calls), []).append(quality(world.truth, order, payout_bps))
+    return [Point(name, calls, mean_quality(each)) for (name, calls), each in sorted(found.items())]
+
+
+def _runs(world: World, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:
+    pairs = world.size * (world.size - 1) // 2
+    field = Field(world.items)
+    for fixed in (Full(field), Both(field)):
+        looks = looks_of(play(world, fixed))
+        yield fixed.name, len(looks), looks
+    shares = [share for share in ADAPTIVE_SHARES if share * world.size > 5]
+    budgets = sorted({round(pairs * share) for share in shares} | {pairs})
+    adaptive = Adaptive(Field(world.items, max_games=budgets[-1]), len(payout_bps), tuple(payout_bps), Tuning(sure=1.1))
+    looks = looks_of(play(world, adaptive))
+    for budget in budgets:
+        yield adaptive.name, budget, looks[:budget]
+
+
+ADAPTIVE_SHARES = (0.05, 0.08, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.60, 0.80, 1.00)
