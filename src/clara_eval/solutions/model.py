@@ -52,8 +52,8 @@ class Fetch(Protocol):
 class Outage(Temporary):
     """A fetch failed in a way that may pass; `code` becomes the verdict if the retry budget ends first."""
 
-    def __init__(self, message: str, *, code: str = "unreachable", remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy)
+    def __init__(self, message: str, *, code: str = "unreachable", retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, retry_after_seconds=retry_after_seconds)
         self.code = code
 
 

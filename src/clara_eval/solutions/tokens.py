@@ -35,13 +35,14 @@ _KEYWORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        and as assert async await break case catch class const continue contract def default defer del delete do elif
-        else emit enum error event except export extends external false final finally fn for from func function global go if
-        impl implements import in instanceof interface internal is lambda let library loop map mapping match memory mod
-        modifier mut new nil None nonlocal not null or package pass payable pragma private pub public pure raise range
-        require return returns revert select self static storage string struct super switch this throw trait true True
-        False try type typeof uint256 int256 address bool bytes uint unchecked undefined unsafe use using var view
-        virtual void where while with yield int float str len print
+        and as assert async await break case catch class const continue contract def default defer del delete
+        do elif else emit enum error event except export extends external false final finally fn for from func
+        function global go if impl implements import in instanceof interface internal is lambda let library
+        loop map mapping match memory mod modifier mut new nil None nonlocal not null or package pass payable
+        pragma private pub public pure raise range require return returns revert select self static storage
+        string struct super switch this throw trait true True False try type typeof uint256 int256 address
+        bool bytes uint unchecked undefined unsafe use using var view virtual void where while with yield int
+        float str len print
         """,
     )
 )
