@@ -1,0 +1,17 @@
+"""The two outages that need more than patience.
+
+Both are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge down. `Unanswered`
+means that the request left us and no answer came back, so the provider may have charged for it: the purse counts it.
+"""
+
+from __future__ import annotations
+
+from clara_eval.errors import Temporary
+
+
+class RateLimited(Temporary):
+    """The provider asks for fewer calls (429) or is overloaded (529)."""
+
+
+class Unanswered(Temporary):
+    """The request was sent and no answer came back."""
