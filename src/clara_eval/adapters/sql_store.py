@@ -195,7 +195,7 @@ class SqlStore:
     async def save_transaction(self, tx: StoredTransaction) -> None:
         await self.driver.fetch(
             "INSERT INTO transactions (run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, "
-            "max_priority_fee_per_gas) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "max_priority_fee_per_gas) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 tx.run,
                 tx.intention,

@@ -34,11 +34,22 @@ class Posted:
     tx_hash: str
     block_number: int
     calldata: bytes
+    is_final: bool
+    """Deep enough for this network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a challenge stands at the newest block; `score_posted_at` is 0 while nothing is posted."""
+
     status: ChallengeStatus
+    score_posted_at: int
 
 
 class Results(Protocol):
     """What the chain says about results."""
+
+    async def standing(self, address: Address) -> Standing: ...
 
     async def posted_by(self, challenge: Challenge) -> Posted | None: ...
 

@@ -19,7 +19,7 @@ from clara_eval.challenge.discover import NewChallenge, NewSubmission, Page
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint, Submission, Token
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.networks import Network
-from clara_eval.publish.posted import Posted, PostedBy
+from clara_eval.publish.posted import Posted, PostedBy, Standing
 from clara_eval.winners import Winner
 
 LAG_BLOCKS = 3
@@ -42,6 +42,10 @@ class EthereumChain:
     @property
     def chain_id(self) -> int:
         return self.rpc.chain_id
+
+    @property
+    def confirmations(self) -> int:
+        return self._network.confirmations
 
     async def close(self) -> None:
         await self.rpc.close()
@@ -128,10 +132,13 @@ class EthereumChain:
         found = await self._getters(address, await self.head(), ["deadline"])
         return int(found["deadline"])
 
-    async def score_posted_at(self, address: Address) -> tuple[ChallengeStatus, int]:
+    async def evaluator(self, address: Address, block: Block) -> Address:
+        return Address((await self._getters(address, block, ["evaluator"]))["evaluator"])
+
+    async def standing(self, address: Address) -> Standing:
         """Status and time of the post at the newest block."""
         found = await self._getters(address, await self.head(), ["status", "scorePostedAt"])
-        return ChallengeStatus(found["status"]), int(found["scorePostedAt"])
+        return Standing(_status(address, found["status"]), found["scorePostedAt"])
 
     async def _getters(self, address: Address, block: Block, names: Sequence[str]) -> dict[str, Any]:
         answers = await self.views([(address, calldata(f"{name}()")) for name in names], block)
@@ -256,27 +263,27 @@ class EthereumChain:
 
     async def posted_by(self, challenge: Challenge) -> Posted | None:
         """The transaction that posted the scores and who sent it; None while nothing is posted."""
-        status, posted_at = await self.score_posted_at(challenge.address)
+        head = await self.head()
+        posted_at = (await self._getters(challenge.address, head, ["scorePostedAt"]))["scorePostedAt"]
         if posted_at == 0:
             return None
-        head = await self.head()
         first = await self.first_block_at(posted_at, head)
         wanted = Filter((challenge.address,), (coding.SCORES_POSTED,))
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
             for entry in group.entries:
-                return await self._posted(challenge, entry, status)
+                return await self._posted(challenge, entry, head)
         raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
 
-    async def _posted(self, challenge: Challenge, entry: Any, status: ChallengeStatus) -> Posted:
+    async def _posted(self, challenge: Challenge, entry: Any, head: Block) -> Posted:
         raw = await self.rpc.ask("eth_getTransactionByHash", entry["transactionHash"])
-        sender = Address(raw["from"].lower())
+        sender, number = Address(raw["from"].lower()), int(entry["blockNumber"], 16)
         return Posted(
             by=PostedBy.of(sender, evaluator=challenge.evaluator, poster=challenge.poster),
             sender=sender,
             tx_hash=entry["transactionHash"],
-            block_number=int(entry["blockNumber"], 16),
+            block_number=number,
             calldata=bytes.fromhex(raw["input"].removeprefix("0x")),
-            status=status,
+            is_final=head.number - number + 1 >= self.confirmations,
         )
 
     async def winners_on_chain(self, address: Address, count: int) -> tuple[Winner, ...]:

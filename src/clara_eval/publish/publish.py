@@ -1,0 +1,70 @@
+"""Posting the winners: rehearse, sign, record, send, confirm; exactly once.
+
+Comes in: a challenge, its winners and the trace digest. Goes out: a `Receipt` with one of the named outcomes, never
+nothing. Must hold: the contract is asked before anything is signed and again after every wait; what is signed is
+exactly what was decided. Refuses what the contract would refuse, with its reason (`CannotPublish`), and says whose
+result stands when somebody else was first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clara_eval.challenge.model import Challenge, ChallengeStatus
+from clara_eval.errors import CannotPublish, NotYet
+from clara_eval.publish.calldata import post_scores_calldata
+from clara_eval.publish.guard import check_call
+from clara_eval.publish.posted import Posted, PostedBy, Results
+from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, Road, carry_out
+from clara_eval.publish.transaction import StoredTransaction
+from clara_eval.winners import Winners
+
+
+async def publish(
+    challenge: Challenge, winners: Winners, trace_digest: str, *, road: Road, results: Results
+) -> Receipt:
+    """Post these winners, or tell how the challenge's scores came to stand; a second call continues the first."""
+    data = post_scores_calldata(winners, trace_digest)
+    check_call(challenge, winners, trace_digest, data)
+    call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data)
+
+    async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
+        standing = await results.standing(challenge.address)
+        if standing.score_posted_at:
+            return await _posted(call, challenge, results, attempts)
+        if standing.status is ChallengeStatus.OPEN:
+            raise NotYet("The challenge is still Open.", remedy="Call advanceToScoring after the deadline first.")
+        if standing.status is not ChallengeStatus.SCORING:
+            name = standing.status.name.capitalize()
+            raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
+        return None
+
+    return await carry_out(call, road, is_done)
+
+
+async def _posted(
+    call: ContractCall, challenge: Challenge, results: Results, attempts: Sequence[StoredTransaction]
+) -> Receipt:
+    """Scores stand on the chain, and none of our attempts was seen mined: whose are they?"""
+    posted = await results.posted_by(challenge)
+    is_mine = posted is not None and posted.tx_hash in {attempt.tx_hash for attempt in attempts}
+    if posted is None or is_mine or not posted.is_final:
+        # The nodes have not settled: ours is mined but not every node shows it, or the post is not deep enough.
+        return _receipt(call, Outcome.UNKNOWN, posted, "Scores are posted, but not yet final.")
+    # Another process with our key, or we ourselves before the store was lost: the same bytes are the same post.
+    if posted.calldata == call.data and posted.by is PostedBy.EVALUATOR:
+        return _receipt(call, Outcome.CONFIRMED, posted, "")
+    detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
+    return _receipt(call, Outcome.ALREADY_DONE, posted, detail)
+
+
+def _receipt(call: ContractCall, outcome: Outcome, posted: Posted | None, detail: str) -> Receipt:
+    return Receipt(
+        outcome=outcome,
+        intention=call.intention,
+        calldata="0x" + call.data.hex(),
+        tx_hash=posted.tx_hash if posted else None,
+        block_number=posted.block_number if posted else None,
+        posted_by=posted.by if posted else None,
+        detail=detail,
+    )

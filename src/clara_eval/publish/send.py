@@ -1,0 +1,368 @@
+"""One wallet action, carried out once: the road that every transaction of ours takes.
+
+Comes in: a contract call with a name (`Intention`) and a way to ask the contract whether it is done. Goes out: a
+`Receipt`. Must hold: one intention has one nonce; its signed bytes are recorded before they are sent, so that after a
+crash the same bytes go out again; a stuck attempt is replaced only by the same nonce and calldata with a higher fee;
+another nonce is taken only when it is certain that no attempt landed. One wallet does one thing at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from clara_eval.challenge.model import Address
+from clara_eval.errors import CannotPublish, Disagrees, Temporary
+from clara_eval.publish.posted import PostedBy
+from clara_eval.publish.transaction import StoredTransaction, read_signed
+
+log = logging.getLogger(__name__)
+
+MOST_NONCES = 3
+"""After so many reverted or lost nonces a person has to look."""
+
+
+class Intention(StrEnum):
+    POST_SCORES = "post_scores"
+    ADVANCE_TO_SCORING = "advance_to_scoring"
+    FINALIZE = "finalize"
+
+
+class Outcome(StrEnum):
+    DRY_RUN = "dry_run"
+    """No key: everything checked and rehearsed, nothing sent."""
+    CONFIRMED = "confirmed"
+    REVERTED = "reverted"
+    UNKNOWN = "unknown"
+    """Sent, not seen mined: the next call looks at the chain first and goes on from there."""
+    ALREADY_DONE = "already_done"
+    """Somebody else was first; for scores `posted_by` says who."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractCall:
+    run: str
+    intention: Intention
+    to: Address
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How an intention ended."""
+
+    outcome: Outcome
+    intention: Intention
+    calldata: str
+    tx_hash: str | None = None
+    block_number: int | None = None
+    posted_by: PostedBy | None = None
+    detail: str = ""
+
+
+class Sent(StrEnum):
+    """What a node said to a broadcast."""
+
+    ACCEPTED = "accepted"
+    NONCE_USED = "nonce_used"
+    UNDERPRICED = "underpriced"
+    """Another attempt with this nonce waits in the node's pool and pays as much."""
+    FEE_TOO_LOW = "fee_too_low"
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    tx_hash: str
+    block_number: int
+    has_succeeded: bool
+    is_final: bool
+    """Deep enough for this network."""
+
+
+class Sender(Protocol):
+    """A wallet with its node, in honest steps."""
+
+    @property
+    def address(self) -> Address: ...
+
+    @property
+    def can_sign(self) -> bool: ...
+
+    async def rehearse(self, call: ContractCall) -> None:
+        """Try the call without sending; raises CannotPublish or NotYet with the contract's reason."""
+        ...
+
+    async def next_nonce(self) -> int:
+        """How many transactions of this address are mined."""
+        ...
+
+    async def is_nonce_gone(self, nonce: int) -> bool:
+        """Whether a transaction with this nonce is mined so deep that it stays."""
+        ...
+
+    async def prepare(self, call: ContractCall, *, attempt: int, nonce: int) -> StoredTransaction: ...
+
+    async def bump(self, tx: StoredTransaction) -> StoredTransaction | None:
+        """The same nonce and calldata for more money; None when the bounds forbid it."""
+        ...
+
+    async def broadcast(self, tx: StoredTransaction) -> Sent:
+        """Safe to repeat."""
+        ...
+
+    async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
+        """Which of these is mined."""
+        ...
+
+
+class TransactionLog(Protocol):
+    """Where signed transactions and the wallet's lease are kept."""
+
+    async def transactions(self, run: str, intention: str) -> list[StoredTransaction]: ...
+    async def pending_nonces(self, sender: str) -> list[StoredTransaction]: ...
+    async def save_transaction(self, tx: StoredTransaction) -> None: ...
+    async def take_lease(self, name: str, holder: str, seconds: float) -> bool: ...
+    async def drop_lease(self, name: str, holder: str) -> None: ...
+
+
+async def _sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long to wait for what."""
+
+    poll_seconds: float = 2.0
+    bump_after_seconds: float = 45.0
+    give_up_after_seconds: float = 300.0
+    lease_seconds: float = 120.0
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = _sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """Everything a transaction needs on its way."""
+
+    sender: Sender
+    log: TransactionLog
+    pace: Pace = field(default_factory=Pace)
+
+
+IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
+"""Asks the contract: None is not done, so send; an UNKNOWN receipt is done but not yet deep enough, so wait."""
+
+
+async def carry_out(call: ContractCall, road: Road, is_done: IsDone) -> Receipt:
+    """See the call through to a named end; a second call of this function continues the first."""
+    if not road.sender.can_sign:
+        return await is_done(()) or await _rehearse_only(call, road)
+    async with _wallet_of(road, call) as keep_lease:
+        return await _Passage(call, road, is_done, keep_lease).walk()
+
+
+async def _rehearse_only(call: ContractCall, road: Road) -> Receipt:
+    await road.sender.rehearse(call)
+    return Receipt(Outcome.DRY_RUN, call.intention, "0x" + call.data.hex(), detail="Rehearsed; nothing was sent.")
+
+
+@asynccontextmanager
+async def _wallet_of(road: Road, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """One action at a time for each wallet, across processes that share the store."""
+    name, holder = f"wallet:{_chain_of(call.run)}:{road.sender.address}", uuid.uuid4().hex
+    pace = road.pace
+    started = pace.now()
+    while not await road.log.take_lease(name, holder, pace.lease_seconds):
+        if pace.now() - started > pace.give_up_after_seconds:
+            raise Temporary(f"The wallet {road.sender.address} is busy with another transaction.", remedy="Try again.")
+        await pace.sleep(pace.poll_seconds)
+
+    async def keep() -> None:
+        if not await road.log.take_lease(name, holder, pace.lease_seconds):
+            raise Temporary("Another process took over the wallet.", remedy="It goes on there; look again later.")
+
+    try:
+        yield keep
+    finally:
+        await road.log.drop_lease(name, holder)
+
+
+class _Passage:
+    """One call on its way, from the first look at the records to its end."""
+
+    def __init__(
+        self, call: ContractCall, road: Road, is_done: IsDone, keep_lease: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._call, self._is_done, self._keep_lease = call, is_done, keep_lease
+        self._sender, self._log, self._pace = road.sender, road.log, road.pace
+        self._dead: set[int] = set()
+        """Nonces of this intention that can bring nothing any more."""
+        self._is_rehearsed = False
+        self._raised_at = self._pace.now()
+        self._latest_word: Receipt | None = None
+
+    async def walk(self) -> Receipt:
+        started = self._pace.now()
+        await self._bury_reverted()
+        while True:
+            await self._keep_lease()
+            attempts = await self._attempts()
+            receipt = await self._look(attempts)
+            if receipt is not None:
+                return receipt
+            if self._pace.now() - started > self._pace.give_up_after_seconds:
+                return await self._unknown()
+            await self._pace.sleep(self._pace.poll_seconds)
+
+    async def _look(self, attempts: Sequence[StoredTransaction]) -> Receipt | None:
+        """Where do we stand? Ends, or pushes the newest attempt on."""
+        mined = await self._sender.outcome(self._live(attempts))
+        if mined is None:
+            done = await self._is_done(attempts)
+            if done is None:
+                await self._push(attempts)
+                return None
+            self._latest_word = done
+            return None if done.outcome is Outcome.UNKNOWN else done
+        if not mined.is_final:
+            return None
+        if mined.has_succeeded:
+            return self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
+        # A revert is often the sign that somebody was first.
+        return await self._is_done(()) or self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number)
+
+    async def _unknown(self) -> Receipt:
+        attempts = await self._attempts()
+        if attempts:
+            return self._receipt(Outcome.UNKNOWN, attempts[-1].tx_hash)
+        return self._latest_word or self._receipt(Outcome.UNKNOWN, None)
+
+    async def _bury_reverted(self) -> None:
+        """What reverted before this call may be tried again, with another nonce: it changed nothing."""
+        attempts = await self._attempts()
+        for nonce in sorted({attempt.nonce for attempt in attempts}):
+            mined = await self._sender.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
+            if mined is not None and mined.is_final and not mined.has_succeeded:
+                self._dead.add(nonce)
+
+    async def _push(self, attempts: Sequence[StoredTransaction]) -> None:
+        if not self._is_rehearsed:
+            await self._sender.rehearse(self._call)
+            self._is_rehearsed = True
+        live = self._live(attempts)
+        newest = live[-1] if live else await self._first_attempt(attempts)
+        is_stuck = self._pace.now() - self._raised_at >= self._pace.bump_after_seconds
+        await self._clear_the_way(newest.nonce, is_stuck=is_stuck)
+        if await self._forward(newest, is_stuck=is_stuck) is Sent.NONCE_USED:
+            await self._mourn(newest, attempts)
+        if is_stuck:
+            self._raised_at = self._pace.now()
+
+    async def _first_attempt(self, attempts: Sequence[StoredTransaction]) -> StoredTransaction:
+        used = len({attempt.nonce for attempt in attempts})
+        if used >= MOST_NONCES:
+            raise CannotPublish(
+                f"{self._call.intention} of {self._call.to} failed with {used} nonces.",
+                remedy="Look at the transactions before trying again.",
+            )
+        nonce = await self._free_nonce()
+        tx = await self._sender.prepare(self._call, attempt=len(attempts) + 1, nonce=nonce)
+        self._raised_at = self._pace.now()
+        return await self._record(tx)
+
+    async def _free_nonce(self) -> int:
+        """The next nonce that is neither mined nor promised to another intention.
+
+        The mined count is asked, not the pending one: a pending transaction that is not in our records may be
+        dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
+        """
+        mined = await self._sender.next_nonce()
+        return max([mined, *(tx.nonce + 1 for tx in await self._recorded() if tx.nonce >= mined)])
+
+    async def _record(self, tx: StoredTransaction) -> StoredTransaction:
+        """Write first; what counts afterwards is what stands in the store, should another have been faster."""
+        self._check(tx)
+        await self._log.save_transaction(tx)
+        kept = [row for row in await self._attempts() if row.attempt == tx.attempt]
+        if not kept:
+            raise Temporary("The signed transaction could not be recorded; nothing was sent.")
+        return kept[0]
+
+    async def _forward(self, tx: StoredTransaction, *, is_stuck: bool) -> Sent:
+        """Send; a stuck attempt, or one the node finds too cheap, is first replaced by a dearer one."""
+        sent = await self._sender.broadcast(tx) if not is_stuck else Sent.FEE_TOO_LOW
+        if sent is not Sent.FEE_TOO_LOW:
+            return sent
+        raised = await self._sender.bump(tx)
+        if raised is None:
+            log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
+            return await self._sender.broadcast(tx)
+        return await self._sender.broadcast(await self._record_raised(raised))
+
+    async def _record_raised(self, raised: StoredTransaction) -> StoredTransaction:
+        await self._log.save_transaction(raised)
+        rows = await self._log.transactions(raised.run, raised.intention)
+        return next(row for row in rows if row.attempt == raised.attempt)
+
+    async def _clear_the_way(self, nonce: int, *, is_stuck: bool) -> None:
+        """Recorded transactions with smaller nonces have to land first, or ours never will."""
+        mined = await self._sender.next_nonce()
+        newest: dict[int, StoredTransaction] = {}
+        for tx in await self._recorded():
+            if mined <= tx.nonce < nonce:
+                newest.setdefault(tx.nonce, tx)
+        for tx in sorted(newest.values(), key=lambda row: row.nonce):
+            await self._forward(tx, is_stuck=is_stuck)
+
+    async def _mourn(self, tx: StoredTransaction, attempts: Sequence[StoredTransaction]) -> None:
+        """The nonce is used. By one of our attempts, which the next look will find, or for good by a stranger?"""
+        known = [*attempts, tx]
+        if await self._sender.is_nonce_gone(tx.nonce) and await self._sender.outcome(known) is None:
+            log.warning("nonce %d of %s was used by a transaction that is not ours", tx.nonce, tx.sender)
+            self._dead.add(tx.nonce)
+            self._is_rehearsed = False
+
+    async def _attempts(self) -> list[StoredTransaction]:
+        rows = await self._log.transactions(self._call.run, self._call.intention)
+        for row in rows:
+            self._check(row)
+        return rows
+
+    async def _recorded(self) -> list[StoredTransaction]:
+        chain = _chain_of(self._call.run)
+        return [tx for tx in await self._log.pending_nonces(self._sender.address) if _chain_of(tx.run) == chain]
+
+    def _check(self, tx: StoredTransaction) -> None:
+        """What is recorded under this intention must be this very call."""
+        signed = read_signed(tx.raw)
+        if (signed.to, signed.data, signed.value, signed.nonce) != (self._call.to, self._call.data, 0, tx.nonce):
+            raise Disagrees(
+                f"The recorded transaction {tx.tx_hash} of {tx.run} says something else than what is to be sent now.",
+                remedy="The evaluation changed after it was signed: look at both before anything is sent.",
+            )
+
+    def _live(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
+        return [attempt for attempt in attempts if attempt.nonce not in self._dead]
+
+    def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:
+        is_ours = self._call.intention is Intention.POST_SCORES and outcome is Outcome.CONFIRMED
+        return Receipt(
+            outcome=outcome,
+            intention=self._call.intention,
+            calldata="0x" + self._call.data.hex(),
+            tx_hash=tx_hash,
+            block_number=block_number,
+            posted_by=PostedBy.EVALUATOR if is_ours else None,
+        )
+
+
+def _chain_of(run: str) -> str:
+    return run.partition(":")[0]
