@@ -18,6 +18,7 @@ from clara_eval.actions.plan import Plan, Spending, Transaction
 from clara_eval.actions.port import CannotAct, Desk, Refused, Wallet
 from clara_eval.challenge.model import Address
 from clara_eval.errors import ClaraError, Temporary
+from clara_eval.publish.transaction import Unsigned
 
 WAIT_SECONDS = 180.0
 POLL_SECONDS = 0.5
@@ -126,17 +127,16 @@ async def _send(desk: Desk, wallet: Wallet, planned: Transaction, fees: _Fees, *
     gas = int(await desk.node.ask("eth_estimateGas", request), 16)
     nonce = int(await desk.node.ask("eth_getTransactionCount", wallet.address, "pending"), 16)
     signed = wallet.sign(
-        {
-            "type": 2,
-            "chainId": desk.settings.network.chain_id,
-            "nonce": nonce,
-            "to": planned.to,
-            "data": planned.data,
-            "value": planned.value,
-            "gas": _with_margin(gas),
-            "maxFeePerGas": fees.most,
-            "maxPriorityFeePerGas": fees.tip,
-        }
+        Unsigned(
+            chain_id=desk.settings.network.chain_id,
+            nonce=nonce,
+            to=planned.to,
+            data=bytes.fromhex(planned.data[2:]),
+            value=planned.value,
+            gas=_with_margin(gas),
+            max_fee_per_gas=fees.most,
+            max_priority_fee_per_gas=fees.tip,
+        )
     )
     try:
         await desk.node.ask("eth_sendRawTransaction", signed.raw)

@@ -6,7 +6,7 @@ settings' network. A `Wallet` signs what it is given; what may be given to it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from clara_eval.challenge.model import Address, Token, to_address
 from clara_eval.contracts.refusals import Refusal
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import EvalConfig
+from clara_eval.publish.transaction import Unsigned
 from clara_eval.settings import Settings
 
 
@@ -49,19 +50,20 @@ class Node(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SignedBytes:
-    raw: str
-    tx_hash: str
+class SignedBytes(Protocol):
+    @property
+    def raw(self) -> str: ...
+
+    @property
+    def tx_hash(self) -> str: ...
 
 
 class Wallet(Protocol):
     """A local key."""
 
-    @property
-    def address(self) -> Address: ...
+    address: Address
 
-    def sign(self, transaction: Mapping[str, Any]) -> SignedBytes: ...
+    def sign(self, tx: Unsigned) -> SignedBytes: ...
 
 
 class Records(Protocol):
