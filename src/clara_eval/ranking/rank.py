@@ -18,6 +18,7 @@ from clara_eval.ranking.consistency import Consistency, examine
 from clara_eval.ranking.elo import START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
 from clara_eval.ranking.flags import Flag, raise_flags
+from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation
 from clara_eval.tournament.results import Result
 from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths, fit
@@ -92,7 +93,7 @@ def rank(
     literal: bool = False,
 ) -> Ranking:
     """Rank the items; `literal` is the specification's single pass over the results in the order given."""
-    payout = _payout(winner_count, payout_bps)
+    payout = checked_payout(winner_count, payout_bps)
     if not items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     table = tally(items, results)
@@ -115,28 +116,6 @@ def rank(
         results=len(results),
         literal=literal,
     )
-
-
-def _payout(winner_count: int, payout_bps: Sequence[int] | None) -> tuple[int, ...]:
-    if winner_count < 1:
-        raise BadInput(
-            f"{winner_count} winners asked for.", path="winner_count", value=winner_count, remedy="At least one wins."
-        )
-    payout = tuple(payout_bps) if payout_bps is not None else equal_split(winner_count)
-    if len(payout) != winner_count or sum(payout) != 10_000 or min(payout) < 0:
-        raise BadInput(
-            f"The payout {list(payout)} does not fit {winner_count} winners.",
-            path="payout_bps",
-            value=payout,
-            remedy="Give one share in basis points for each winner; together they are 10000.",
-        )
-    return payout
-
-
-def equal_split(winner_count: int) -> tuple[int, ...]:
-    """Equal basis points; the first winner takes what does not divide."""
-    share = 10_000 // winner_count
-    return (10_000 - share * (winner_count - 1), *[share] * (winner_count - 1))
 
 
 def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed: bytes, *, literal: bool) -> Floats:

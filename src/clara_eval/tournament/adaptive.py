@@ -187,7 +187,8 @@ def prize_draws(draws: Floats, prizes: Floats) -> Floats:
 
 def gains(draws: Floats, pay: Floats, i: Ints, j: Ints) -> Floats:
     """Σ_m Cov(pay_m, p_ij)² / (p̄(1 − p̄)): how much the verdict on i against j lowers the variance of the prizes."""
-    p = 1 / (1 + np.exp(draws[:, j] - draws[:, i]))
+    odds = np.exp(draws)
+    p = odds[:, i] / (odds[:, i] + odds[:, j])
     mean = p.mean(axis=0)
     paid = pay[:, pay.any(axis=0)]
     with one_thread():

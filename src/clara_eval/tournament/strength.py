@@ -74,7 +74,7 @@ def _newton(results: Tally) -> Strengths:
             step /= 2
         at += step
         height = new_height
-        if float(np.abs(step).max(initial=0.0)) < 1e-10:
+        if float(np.abs(step).max(initial=0.0)) < 1e-6:  # convergence is quadratic: the error is now below 1e-11
             break
     rounded = np.round(at, _DECIMALS)
     return Strengths(rounded[:size], rounded[size:], np.linalg.inv(curvature).astype(np.float64))

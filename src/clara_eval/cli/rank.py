@@ -1,0 +1,273 @@
+"""`clara-eval rank`: rank any pairwise results, or run the simulator and see what a schedule buys.
+
+In comes a CSV file (`left,right,winner`) or `--simulate`; out goes a table with intervals, the margin at the pay line
+and flags, or one JSON document, and on request SVG plots. The same rows in any order print the same bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clara_eval.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from clara_eval.ranking import Ranking, Standing
+    from clara_eval.ranking.pairwise_csv import Pairwise
+    from clara_eval.ranking.simulator import Point
+
+SCHEDULES = ("all", "full", "both", "adaptive")
+SHOWN_ROWS = 100
+
+
+def rank(  # noqa: PLR0917  # one parameter for each option of the command
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV with the columns left,right,winner (left, right or tie).")
+    ] = None,
+    winners: Annotated[int | None, typer.Option(help="How many places are paid; 3 unless --payout says it.")] = None,
+    payout: Annotated[str, typer.Option(help="Basis points (6000,2500,1500), top3 or equal.")] = "",
+    literal: Annotated[bool, typer.Option("--literal", help="The specification's single pass, in file order.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="No file: simulate challenges with a known truth.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 1,
+    schedule: Annotated[str, typer.Option(help="Simulate only this schedule: full, both, adaptive or all.")] = "all",
+    size: Annotated[int, typer.Option(help="Submissions in a simulated challenge.", min=4, max=300)] = 25,
+    trials: Annotated[int, typer.Option(help="Simulated challenges.", min=1)] = 60,
+) -> None:
+    """Rank pairwise results from a CSV file, with intervals, the margin at the pay line and a consistency report."""
+    shares = _payout(payout, winners)
+    if simulate:
+        if file is not None:
+            raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
+        _simulate(_Simulation(size, trials, seed, schedule, shares), json=json, svg=svg)
+    elif file is None:
+        raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
+    else:
+        _rank_file(file, shares, literal=literal, json=json, svg=svg)
+
+
+class _Simulation:
+    """What to simulate."""
+
+    def __init__(self, size: int, trials: int, seed: int, schedule: str, payout: tuple[int, ...]) -> None:
+        if schedule not in SCHEDULES:
+            raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
+        self.size, self.trials, self.seed, self.schedule, self.payout = size, trials, seed, schedule, payout
+
+
+def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
+    from clara_eval.cli.output import emit_json
+    from clara_eval.ranking import rank as rank_items
+    from clara_eval.ranking.pairwise_csv import read_pairwise
+
+    games = read_pairwise(file)
+    ranking = rank_items(
+        games.items, games.results, seed=games.seed, winner_count=len(payout), payout_bps=payout, literal=literal
+    )
+    if svg is not None:
+        _write_plots(svg, ranking, games)
+    if json:
+        emit_json(as_document(ranking))
+    else:
+        _print(ranking)
+
+
+def _payout(text: str, winners: int | None) -> tuple[int, ...]:
+    from clara_eval.ranking.payout import checked_payout
+
+    if text in ("", "equal"):
+        return checked_payout(3 if winners is None else winners, None)
+    shares = (6000, 2500, 1500) if text == "top3" else _numbers(text)
+    return checked_payout(len(shares) if winners is None else winners, shares)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadInput(
+            f"--payout {text!r} is no list of basis points.",
+            value=text,
+            remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
+        ) from None
+
+
+def as_document(ranking: Ranking) -> dict[str, Any]:
+    """The JSON form, camelCase."""
+    report = ranking.consistency
+    return {
+        "ranking": [_row(standing) for standing in ranking.standings],
+        "winnerCount": ranking.winner_count,
+        "payoutBps": list(ranking.payout_bps),
+        "margin": {
+            "place": ranking.margin.place,
+            "probability": ranking.margin.probability,
+            "word": ranking.margin.word,
+            "item": ranking.margin.item,
+            "nextItem": ranking.margin.next_item,
+            "sentence": ranking.margin.sentence,
+        },
+        "expectedMisallocation": ranking.misallocation,
+        "cycles": report.cycles,
+        "decidedTriples": report.decided_triples,
+        "cyclicShare": report.cyclic_share,
+        "coverage": report.coverage,
+        "swapConsistency": report.swap_consistency,
+        "swaps": report.swaps,
+        "positionBias": ranking.position_bias,
+        "judges": [
+            {
+                "judge": judge.judge,
+                "games": judge.games,
+                "agreement": judge.agreement,
+                "positionBias": judge.position_bias,
+                "firstShare": judge.first_share,
+            }
+            for judge in report.judges
+        ],
+        "pivotalItems": list(report.pivotal_items),
+        "flags": [{"code": f.code, "sentence": f.sentence, "severity": f.severity} for f in ranking.flags],
+        "results": ranking.results,
+        "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
+    }
+
+
+def _row(standing: Standing) -> dict[str, Any]:
+    return {
+        "item": standing.item,
+        "rank": standing.rank,
+        "elo": standing.elo,
+        "low": standing.low,
+        "high": standing.high,
+        "pTop": standing.p_top,
+        "score": standing.score,
+        "wins": standing.wins,
+        "losses": standing.losses,
+        "ties": standing.ties,
+        "strength": standing.strength,
+        "rankLow": standing.rank_low,
+        "rankHigh": standing.rank_high,
+    }
+
+
+def _print(ranking: Ranking) -> None:
+    from clara_eval.cli.output import console, safe
+
+    out = console(stderr=False)
+    out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
+    if len(ranking.standings) > SHOWN_ROWS:
+        out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --json lists all.")
+    colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
+    out.print(f"[bold]Pay line[/]  [{colour}]{safe(ranking.margin.sentence)}[/]")
+    report = ranking.consistency
+    swapped = (
+        "" if report.swap_consistency is None else f", {100 * report.swap_consistency:.0f} % kept their verdict swapped"
+    )
+    out.print(
+        f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; "
+        f"{report.cycles} cycles in {report.decided_triples} decided triples; "
+        f"lean to the first {ranking.position_bias:+.2f} logits"
+    )
+    for flag in ranking.flags:
+        out.print(
+            f"[{'red' if flag.severity == 'review' else 'yellow'}]{flag.severity:>8}[/]  {safe(flag.sentence, 400)}"
+        )
+
+
+def _table(ranking: Ranking, names: int) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from clara_eval.cli.output import safe
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("#", "item", "Elo", "95 %", "", "P(paid)", "W–L–T"):
+        table.add_column(heading, justify="left" if heading in ("item", "95 % interval") else "right", no_wrap=True)
+    shown = ranking.standings[:SHOWN_ROWS]
+    low, high = min(s.low for s in shown), max(s.high for s in shown)
+    for s in shown:
+        table.add_row(
+            str(s.rank),
+            safe(s.item, names),
+            f"{s.elo:.0f}",
+            f"{s.low:.0f}–{s.high:.0f}",
+            _bar(s, low, high),
+            f"{100 * s.p_top:.0f} %",
+            f"{s.wins}–{s.losses}–{s.ties}",
+            style="bold" if s.rank <= ranking.winner_count else None,
+            end_section=s.rank == ranking.winner_count,
+        )
+    return table
+
+
+def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
+    """A small interval: ─ from low to high, ● at the rating."""
+    scale = (width - 1) / max(high - low, 1e-9)
+    start, spot, end = (round((value - low) * scale) for value in (standing.low, standing.elo, standing.high))
+    return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
+
+
+def _write_plots(folder: Path, ranking: Ranking, games: Pairwise) -> None:
+    from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
+
+    _write(folder, {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.results)})
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    from clara_eval.cli.output import console
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as bad:
+        raise BadInput(f"Plots cannot be written to {folder}: {bad.strerror}.", remedy="Name a folder.") from bad
+    console().print(f"wrote {', '.join(files)} to {folder}", markup=False)
+
+
+def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
+    from clara_eval.cli.output import console, emit_json
+    from clara_eval.ranking.simulator import quality_against_calls
+
+    console().print(f"simulating {plan.trials} challenges of {plan.size} submissions, seed {plan.seed} …")
+    points = quality_against_calls(plan.size, plan.trials, plan.seed, plan.payout)
+    points = [point for point in points if plan.schedule in ("all", point.schedule)]
+    if svg is not None:
+        from clara_eval.ranking.plots import quality_svg
+
+        _write(svg, {"quality.svg": quality_svg(points)})
+    if json:
+        emit_json({"size": plan.size, "trials": plan.trials, "seed": plan.seed, "points": [_point(p) for p in points]})
+    else:
+        console(stderr=False).print(_quality_table(points))
+
+
+def _point(point: Point) -> dict[str, Any]:
+    q = point.quality
+    shares = {"top1": q.top1, "set": q.set, "order": q.order, "misallocation": q.misallocation}
+    return {
+        "schedule": point.schedule,
+        "calls": point.calls,
+        **{name: round(value, 4) for name, value in {**shares, "regret": q.regret, "tau": q.tau}.items()},
+    }
+
+
+def _quality_table(points: list[Point]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):
+        table.add_column(heading, justify="left" if heading == "schedule" else "right")
+    for point in points:
+        q = point.quality
+        shares = [f"{100 * value:.0f} %" for value in (q.top1, q.set, q.order, q.misallocation)]
+        table.add_row(point.schedule, str(point.calls), *shares, f"{q.tau:.2f}")
+    return table

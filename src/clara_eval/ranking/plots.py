@@ -1,0 +1,201 @@
+"""Plots as SVG text, without a plotting library: ratings with intervals, win matrix, quality against calls.
+
+In come a ranking, its results, or simulated points; out goes one self-contained SVG that follows the reader's light or
+dark theme. Every label is escaped and shortened: names come from strangers. Long fields are cut to the best items, and
+the plot says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clara_eval.tournament.tally import tally
+
+if TYPE_CHECKING:
+    from clara_eval.ranking.rank import Ranking, Standing
+    from clara_eval.ranking.simulator import Point
+    from clara_eval.tournament.results import Result
+
+MOST_ROWS = 60
+LABEL = 26
+_COLOURS = {"full": "#8a6d3b", "both": "#7a4fb5", "adaptive": "#0f7b6c"}
+
+_STYLE = """
+.clara{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;--ink:#1c2330;--soft:#667085;--line:#e4e7ec;
+--back:#ffffff;--paid:#0f7b6c;--rest:#98a2b3;--lose:#c2410c;--even:#eef0f3}
+@media (prefers-color-scheme:dark){.clara{--ink:#e6e9ef;--soft:#98a2b3;--line:#2c3442;--back:#12161e;--paid:#3fc1a8;
+--rest:#667085;--lose:#f0874f;--even:#222936}}
+.clara text{fill:var(--ink)}.clara .soft{fill:var(--soft)}.clara .title{font-size:15px;font-weight:600}
+.clara .back{fill:var(--back)}.clara .grid{stroke:var(--line);stroke-width:1}.clara .end{text-anchor:end}
+.clara .mid{text-anchor:middle}.clara .paidline{stroke:var(--soft);stroke-dasharray:4 4}
+"""
+
+
+def ratings_svg(ranking: Ranking) -> str:
+    """One row per item: Elo as a dot, the 95 % interval as a bar, paid places in colour."""
+    shown = ranking.standings[:MOST_ROWS]
+    left, right, top, step = 210, 780, 64, 22
+    low, high = _round_out(min(s.low for s in shown), max(s.high for s in shown))
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - low) / (high - low)
+
+    bottom = top + step * len(shown)
+    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, ranking.margin.sentence, "soft")]
+    for tick in _ticks(low, high):
+        parts.append(_line(x(tick), top - 8, x(tick), bottom, "grid"))
+        parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "soft mid"))
+    for row, standing in enumerate(shown):
+        parts += _rating_row(standing, ranking.winner_count, top + step * row + step / 2, x)
+    if ranking.winner_count < len(shown):
+        y = top + step * ranking.winner_count
+        parts.append(_line(16, y, 884, y, "paidline"))
+    parts.append(_text(884, top - 14, f"P(top {ranking.winner_count})", "soft end"))
+    parts += _cut_note(len(ranking.standings), bottom + 34)
+    return _svg(900, bottom + 46, parts, f"Ratings of {len(ranking.standings)} items with 95 % intervals")
+
+
+def win_matrix_svg(ranking: Ranking, results: Sequence[Result]) -> str:
+    """Share of points of the row item against the column item, best first; empty where they never met."""
+    shown = [s.item for s in ranking.standings[:MOST_ROWS]]
+    share = _shares([s.item for s in ranking.standings], results)[: len(shown), : len(shown)]
+    cell = 26 if len(shown) <= 30 else 14
+    left, top = 210, 92
+    parts = [
+        _text(16, 26, "Who beats whom", "title"),
+        _text(16, 44, "Row against column: green wins, orange loses, grey even, empty never compared.", "soft"),
+    ]
+    for i, item in enumerate(shown):
+        y = top + cell * i
+        parts.append(_text(left - 8, y + cell / 2 + 4, f"{i + 1}. {_short(item)}", "end"))
+        parts.append(_text(left + cell * (i + 0.5), top - 8, str(i + 1), "soft mid"))
+        parts += [
+            _cell(left + cell * j, y, cell, float(share[i, j]), f"{item} – {other}", diagonal=i == j)
+            for j, other in enumerate(shown)
+        ]
+    bottom = top + cell * len(shown)
+    parts += _cut_note(len(ranking.standings), bottom + 22)
+    width = max(640, left + cell * len(shown) + 24)
+    return _svg(width, bottom + 34, parts, f"Win matrix of {len(shown)} items")
+
+
+def quality_svg(points: Sequence[Point]) -> str:
+    """How often the paid set is right, and how much of the pot goes astray, against the number of calls."""
+    parts = [_text(16, 26, "What more calls buy (simulated)", "title")]
+    for number, name in enumerate(sorted({point.schedule for point in points})):
+        parts.append(_dot(24 + 110 * number, 44, _COLOURS.get(name, "#475467"), 5))
+        parts.append(_text(34 + 110 * number, 48, name, "soft"))
+    parts += _panel(60, "Paid set exactly right", [(p.schedule, p.calls, p.quality.set) for p in points])
+    parts += _panel(
+        500, "Share of the pot misallocated", [(p.schedule, p.calls, p.quality.misallocation) for p in points]
+    )
+    return _svg(900, 400, parts, "Quality against calls for each schedule")
+
+
+def _panel(left: float, title: str, data: Sequence[tuple[str, int, float]]) -> list[str]:
+    right, top, bottom = left + 370, 96, 350
+    most = max((calls for _, calls, _ in data), default=1)
+    low, high = 0.0, min(1.0, np.ceil(10 * max((value for *_, value in data), default=1.0) + 0.5) / 10)
+
+    def at(calls: float, value: float) -> tuple[float, float]:
+        return left + (right - left) * calls / most, bottom - (bottom - top) * (value - low) / (high - low)
+
+    parts = [_text(left, top - 16, title)]
+    for tick in _ticks(low, high):
+        parts.append(_line(left, at(0, tick)[1], right, at(0, tick)[1], "grid"))
+        parts.append(_text(left - 8, at(0, tick)[1] + 4, f"{100 * tick:.0f} %", "soft end"))
+    parts += [_text(at(tick, 0)[0], bottom + 18, f"{tick:g}", "soft mid") for tick in _ticks(0, most)]
+    parts.append(_text((left + right) / 2, bottom + 36, "calls", "soft mid"))
+    for name in sorted({schedule for schedule, *_ in data}):
+        spots = [at(calls, value) for schedule, calls, value in sorted(data) if schedule == name]
+        colour = _COLOURS.get(name, "#475467")
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [_dot(x, y, colour, 4) for x, y in spots]
+    return parts
+
+
+def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[float], float]) -> list[str]:
+    colour = "var(--paid)" if standing.rank <= winner_count else "var(--rest)"
+    start, end = x(standing.low), x(standing.high)
+    tip = f"{escape(standing.item)}: Elo {standing.elo:.1f} ({standing.low:.0f}–{standing.high:.0f})"
+    bar = f'x="{start:.1f}" y="{y - 3:.1f}" width="{end - start:.1f}" height="6" rx="3" opacity=".35"'
+    dot = f'cx="{x(standing.elo):.1f}" cy="{y:.1f}" r="5"'
+    return [
+        _text(200, y + 4, f"{standing.rank}. {_short(standing.item)}", "end"),
+        f'<rect {bar} style="fill:{colour}"/>',
+        f'<circle {dot} style="fill:{colour}"><title>{tip}</title></circle>',
+        _text(884, y + 4, f"{100 * standing.p_top:.0f} %", "end"),
+    ]
+
+
+def _shares(items: Sequence[str], results: Sequence[Result]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    table, size = tally(items, results), len(items)
+    key = table.first * size + table.second
+    points = np.bincount(key, table.points, size * size).reshape(size, size)
+    games = np.bincount(key, minlength=size * size).reshape(size, size)
+    total = games + games.T
+    won = points + games.T - points.T
+    return np.where(total > 0, won / np.maximum(total, 1), np.nan)
+
+
+def _cell(x: float, y: float, size: float, share: float, title: str, *, diagonal: bool) -> str:
+    inner = f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="{size - 2:.1f}" height="{size - 2:.1f}" rx="3"'
+    if diagonal:
+        return f'<rect {inner} style="fill:var(--line)"/>'
+    if np.isnan(share):
+        return f'<rect {inner} fill="none" style="stroke:var(--line)"/>'
+    colour = "var(--even)" if share == 0.5 else "var(--paid)" if share > 0.5 else "var(--lose)"
+    strength = 1.0 if share == 0.5 else 0.25 + 1.5 * abs(share - 0.5)
+    tip = f"<title>{escape(title)}: {100 * share:.0f} %</title>"
+    return f'<rect {inner} style="fill:{colour}" opacity="{min(1.0, strength):.2f}">{tip}</rect>'
+
+
+def _cut_note(total: int, y: float) -> Iterable[str]:
+    return [_text(16, y, f"The best {MOST_ROWS} of {total} are shown.", "soft")] if total > MOST_ROWS else []
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers in the range."""
+    raw = max(high - low, 1e-9) / 5
+    unit = 10.0 ** np.floor(np.log10(raw))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw * 0.999)
+    return [round(float(k * step), 10) for k in range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)]
+
+
+def _round_out(low: float, high: float) -> tuple[float, float]:
+    pad = max(10.0, 0.04 * (high - low))
+    return low - pad, high + pad
+
+
+def _short(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "·" for c in text)
+    if shown.startswith("0x") and len(shown) > 18:
+        return f"{shown[:8]}…{shown[-6:]}"
+    return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    shown = "".join(c if c.isprintable() else "·" for c in text)
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(shown)}</text>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+
+
+def _dot(x: float, y: float, colour: str, radius: float) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"/>'
+
+
+def _svg(width: float, height: float, parts: Iterable[str], label: str) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="clara" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" role="img" aria-label="{escape(label)}">'
+    )
+    body = "\n".join(parts)
+    return f'{head}<style>{_STYLE}</style><rect class="back" width="100%" height="100%"/>\n{body}\n</svg>\n'
