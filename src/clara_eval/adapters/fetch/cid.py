@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 DAG_PB = 0x70
 RAW = 0x55
+LIBP2P_KEY = 0x72
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 _HASHES: dict[int, Callable[[bytes], bytes]] = {

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from clara_eval.adapters.fetch.cid import Cid, parse_cid
+from clara_eval.adapters.fetch.cid import LIBP2P_KEY, Cid, parse_cid
 from clara_eval.adapters.fetch.unixfs import read_car, read_file
 from clara_eval.adapters.fetch.web import Reply, Web
 from clara_eval.errors import BadSubmission
@@ -45,6 +45,8 @@ def parse_ipfs_uri(uri: str) -> IpfsPath:
         cid = parse_cid(text)
     except ValueError as bad:
         raise BadSubmission(f"The ipfs: URI has no valid CID or path: {bad}.", code="bad_uri") from None
+    if cid.codec == LIBP2P_KEY:
+        raise BadSubmission("The ipfs: URI holds the key of a mutable name, not a CID of content.", code="bad_uri")
     if any(part in {".", ".."} or "/" in part for part in path):
         raise BadSubmission("The path of the ipfs: URI steps around.", code="bad_uri")
     return IpfsPath(text, cid, path)
