@@ -18,7 +18,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -132,6 +132,12 @@ class Anvil:
             self._cache.cleanup()
             self._cache = None
 
+    async def ended(self) -> int:
+        """Wait until the node ends by itself; its exit code."""
+        if self._process is None:
+            raise ConfigError("The local node is not running.", remedy="Start it first.")
+        return await self._process.wait()
+
     async def _listening_port(self, process: asyncio.subprocess.Process) -> int:
         assert process.stdout is not None
         said: list[str] = []
@@ -145,12 +151,13 @@ class Anvil:
         raise ConfigError(f"The local node did not start: {reason}.", remedy=remedy)
 
 
-def find_anvil() -> Path:
-    """The node's own binary: in the nearest `node_modules`, else on the PATH.
+def find_anvil(near: Iterable[Path] | None = None) -> Path:
+    """The node's own binary: in the nearest `node_modules` above these folders, else on the PATH.
 
-    Never the script in `node_modules/.bin`: killing that one leaves the node running.
+    By default the search starts at this package and at the current folder. Never the script in
+    `node_modules/.bin`: killing that one leaves the node running.
     """
-    for folder in _node_modules():
+    for folder in _node_modules((Path(__file__).resolve().parent, Path.cwd()) if near is None else near):
         binary = folder / "@foundry-rs" / f"anvil-{_platform_name()}" / "bin" / _file_name()
         if binary.is_file():
             return binary
@@ -160,9 +167,9 @@ def find_anvil() -> Path:
     raise ConfigError("The local node (anvil) is not installed.", remedy="Run `make setup` in the project's folder.")
 
 
-def _node_modules() -> Iterator[Path]:
-    for start in (Path(__file__).resolve(), Path.cwd() / "here"):
-        for folder in start.parents:
+def _node_modules(near: Iterable[Path]) -> Iterator[Path]:
+    for start in near:
+        for folder in (start, *start.parents):
             if (folder / "node_modules").is_dir():
                 yield folder / "node_modules"
 

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import ClientError
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 from eth_typing import HexStr
 from hexbytes import HexBytes
 from web3 import AsyncHTTPProvider, AsyncWeb3
+from web3.exceptions import Web3Exception
 from web3.types import RPCEndpoint, TxReceipt
 
 from clara_eval.adapters.anvil import MNEMONIC
@@ -122,16 +124,22 @@ class DevNode:
 async def _require_anvil(web3: AsyncWeb3[Any], rpc_url: str) -> None:
     try:
         version = str(await web3.client_version)
-    except (OSError, TimeoutError, ClientError, ValueError) as bad:
+    except (OSError, TimeoutError, ClientError, ValueError, Web3Exception) as bad:
         raise Temporary(
-            f"No node answers at {rpc_url} ({type(bad).__name__}).",
+            f"No node answers at {_without_secrets(rpc_url)} ({type(bad).__name__}).",
             remedy="Check the address; `clara-eval devnet` starts a node and prints its own.",
         ) from bad
     if not version.lower().startswith("anvil/"):
         raise ConfigError(
-            f"The node at {rpc_url} says it is {version[:80]!r}, not anvil.",
+            f"The node at {_without_secrets(rpc_url)} says it is {version[:80]!r}, not anvil.",
             remedy="This works on a local development chain only; `clara-eval devnet` starts one.",
         )
+
+
+def _without_secrets(url: str) -> str:
+    """Scheme and host only: paths and user names of node addresses often are keys."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else "the given address"
 
 
 @cache

@@ -181,14 +181,12 @@ class LocalChain:
         return (await self.submit_all(challenge, [Handed(agent, solution_uri, solution_hash)]))[0]
 
     async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[TxReceipt]:
-        """Submit many solutions in this order, one second apart, without waiting for each."""
+        """Submit many solutions in this order, each in a block of its own and at least a second after the last."""
         await self._register_all([item.agent for item in handed])
         target = self.challenge(challenge)
         await self.node.rpc("anvil_setBlockTimestampInterval", 1)
         try:
-            calls = [target.encode_abi("submit", args=self._submission(item)) for item in handed]
-            pairs = zip(handed, calls, strict=True)
-            return await self.node.receipts([await self.node.post(item.agent, challenge, call) for item, call in pairs])
+            return [await self.send(item.agent, target, "submit", *self._submission(item)) for item in handed]
         finally:
             await self.node.rpc("anvil_removeBlockTimestampInterval")
 
