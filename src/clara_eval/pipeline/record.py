@@ -17,7 +17,8 @@ from clara_eval import __version__
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import Plan
-from clara_eval.pipeline.walk import Walk
+from clara_eval.pipeline.walk import Piece, Walk
+from clara_eval.solutions import Solution
 from clara_eval.wire import to_wire
 
 Entry = tuple[str, Any]
@@ -37,8 +38,8 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
     yield "prompts", walk.prompts
     for piece in walk.pieces:
-        yield f"solution/{piece.submission.submitter}", to_wire_piece(piece)
-    yield "copies", [to_wire(copied) for copied in walk.copied]
+        yield f"solution/{piece.submission.submitter}", _solution(piece)
+    yield "rejected", [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected]
     for account, features in sorted(walk.features.items()):
         yield f"features/{account}", features.to_json()
     yield "answers", {"count": len(walk.answers)}
@@ -50,7 +51,7 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
         yield f"comparison/{number:07}", to_wire(comparison)
     yield "ranking", to_wire(walk.ranking) if walk.ranking else None
     yield "placed", to_wire(walk.placed)
-    yield "flags", to_wire(walk.flags)
+    yield "remarks", to_wire(walk.remarks)
     yield "winners", to_wire(walk.winners.entries)
     yield "calldata", "0x" + walk.calldata.hex()
 
@@ -65,9 +66,22 @@ def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
     }
 
 
-def to_wire_piece(piece: Any) -> dict[str, Any]:
-    """One submission: what came, what its hash says, and the verdict."""
-    return {"received": asdict(piece.received), **to_wire(piece.verdict_facts())}
+def _solution(piece: Piece) -> dict[str, Any]:
+    """One submission: what came, what its hashes are, and whether it is judged."""
+    body: dict[str, Any] = {"received": asdict(piece.received), "solutionHash": piece.submission.solution_hash}
+    verdict = piece.verdict
+    if isinstance(verdict, Solution):
+        body |= {
+            "accepted": True,
+            "keccak": verdict.content_keccak,
+            "sha256": verdict.content_sha256,
+            "hashKind": verdict.hash_kind,
+            "pinned": verdict.pinned,
+            "language": verdict.language,
+        }
+    else:
+        body |= {"accepted": False, "code": verdict.code, "reason": verdict.reason}
+    return body
 
 
 def _answer(paid: PaidAnswer) -> dict[str, Any]:

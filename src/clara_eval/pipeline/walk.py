@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge, Submission
-from clara_eval.errors import CannotPublish
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
 from clara_eval.features import Features, extract_features
 from clara_eval.features.extract import Reading
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.keeping import Keeping
+from clara_eval.pipeline.gate import remarks
 from clara_eval.pipeline.plan import Plan, Watch
+from clara_eval.pipeline.remarks import Remark
 from clara_eval.pipeline.sources import Received, Sources, settle
-from clara_eval.publish.calldata import post_scores
+from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.ranking import Ranking, rank
 from clara_eval.solutions import Cluster, Rejected, Solution, find_copies
 from clara_eval.tournament.play import Comparison, hold
@@ -31,6 +32,7 @@ from clara_eval.tournament.schedule import choose_schedule
 from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
 
 READ_AT_ONCE = 16
+_NO_DIGEST = "0x" + "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +42,6 @@ class Piece:
     submission: Submission
     received: Received
     verdict: Solution | Rejected
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Something a reader should know; `review` means that a person looks before money moves."""
-
-    code: str
-    sentence: str
-    severity: Literal["warn", "review"]
-    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +67,6 @@ class Walk:
     winners: Winners
     calldata: bytes
     """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bench:
-    """Who reads and who judges in this walk; every answer they give is kept for the trace."""
-
-    keeping: Keeping
-    reader: Asker | None
-    judges: dict[str, Judge]
 
 
 async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch) -> Walk:
@@ -136,9 +119,9 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
-        remarks=(),
+        remarks=remarks(challenge, ranking, placed, rejected, clusters, features, comparisons),
         winners=winners,
-        calldata=post_scores(winners),
+        calldata=post_scores_calldata(winners, _NO_DIGEST)[:-36],
     )
 
 

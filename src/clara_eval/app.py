@@ -1,0 +1,91 @@
+"""The only place where adapters are built and joined: settings in, an `App` with everything open out.
+
+`open_app` connects nothing that is not needed: the node is asked when a room first asks it, models are built when a
+run seats them. Leaving the context closes all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from clara_eval.adapters.database import open_store
+from clara_eval.adapters.ethereum.reading import EthereumChain
+from clara_eval.adapters.ethereum.rpc import Rpc
+from clara_eval.adapters.ethereum.sending import EthereumSender
+from clara_eval.adapters.fetch import UriFetch
+from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.adapters.wallet import open_wallet
+from clara_eval.challenge.model import Address, to_address
+from clara_eval.errors import ConfigError
+from clara_eval.judge.jury import parse_jury
+from clara_eval.pipeline.evaluate import Options, Ports
+from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.status import Status
+from clara_eval.publish.guard import SigningPolicy
+from clara_eval.publish.send import Pace, Road
+from clara_eval.seating import ModelBench
+from clara_eval.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    settings: Settings
+    store: SqlStore
+    chain: EthereumChain
+    sender: EthereumSender
+    ports: Ports
+
+    @property
+    def chain_id(self) -> int:
+        return self.settings.network.chain_id
+
+    @property
+    def evaluator(self) -> Address:
+        """Whose challenges are ours; an error where neither key nor address is set."""
+        if self.sender.can_sign or self.settings.evaluator_address:
+            return self.sender.address
+        raise ConfigError(
+            "Neither CLARA_EVALUATOR_KEY nor CLARA_EVALUATOR_ADDRESS is set.",
+            remedy="Set the key to post, or the address for a dry run.",
+        )
+
+    def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> Plan:
+        judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
+        return Plan(judges, schedule, max_games)
+
+    def options(
+        self, plan: Plan, *, dry_run: bool = False, listener: Callable[[Status], None] | None = None
+    ) -> Options:
+        return Options(
+            network=self.settings.network,
+            plan=plan,
+            evaluator=self.evaluator,
+            review_above_usd=self.settings.review_above_usd,
+            dry_run=dry_run,
+            listener=listener,
+        )
+
+
+@asynccontextmanager
+async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIterator[App]:
+    """Everything a door needs, closed again on leaving."""
+    policy = SigningPolicy(settings.network.chain_id)
+    wallet = open_wallet(settings, policy)
+    store = await open_store(settings.database_url)
+    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id)
+    chain = EthereumChain(rpc, settings.network, first_block=settings.first_block)
+    known = settings.challenge_factory or settings.network.factory
+    factory = to_address(known) if known else None
+    dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
+    sender = EthereumSender(chain, wallet, factory=factory, dry_address=dry_address)
+    bench = ModelBench(settings, store)
+    fetch = UriFetch(settings.ipfs_gateway)
+    road = Road(sender, store, pace or Pace())
+    try:
+        yield App(settings, store, chain, sender, Ports(chain, fetch, store, road, bench))
+    finally:
+        await bench.close()
+        await chain.close()
+        await store.close()

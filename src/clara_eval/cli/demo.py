@@ -1,0 +1,33 @@
+"""`clara-eval demo`: the whole lifecycle on a local chain, for a person or as one JSON document."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clara_eval.cli.output import console, emit_json
+
+
+def demo(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    trace_dir: Annotated[Path, typer.Option(help="Where the trace file goes.")] = Path("var/traces"),
+) -> None:
+    """Run one challenge from escrow to claimed prizes on a local chain, and verify its trace."""
+    from clara_eval.cli.progress import LiveProgress
+    from clara_eval.demo.lifecycle import demo_document, run_demo
+    from clara_eval.demo.show import show_story
+
+    screen = console()
+    with LiveProgress(screen) as progress:
+        told = asyncio.run(run_demo(trace_dir, progress.tell, progress))
+    document = demo_document(told)
+    if json:
+        emit_json(document)
+    else:
+        show_story(console(stderr=False), told)
+    if not document["verified"]:
+        raise typer.Exit(1)

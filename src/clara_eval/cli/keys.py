@@ -1,0 +1,39 @@
+"""`keys new`: a fresh evaluator key in an encrypted keystore file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clara_eval.cli.output import console, emit_json
+
+app = typer.Typer(no_args_is_help=True, help="Keys of the evaluator.")
+
+
+@app.callback()
+def keys() -> None:
+    """Keys of the evaluator."""
+
+
+@app.command()
+def new(
+    path: Annotated[Path, typer.Argument(help="The keystore file to write.")] = Path("evaluator.json"),
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
+    from pydantic import SecretStr
+
+    from clara_eval.adapters.wallet import new_keystore
+    from clara_eval.settings import Settings
+
+    password = Settings.from_env().evaluator_password
+    if password is None:
+        password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    address = new_keystore(path, password)
+    if json:
+        emit_json({"address": address, "keystore": str(path)})
+    else:
+        console(stderr=False).print(f"{address} is in {path}; set CLARA_EVALUATOR_KEYSTORE={path} and its password.")

@@ -1,0 +1,120 @@
+"""The round itself: a poster's challenge and nine submissions, as they would stand on chain.
+
+Six pieces of code of different quality, one copy with other names, one whose hash covers other bytes, and one that is
+not text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+from clara_eval.challenge.model import Address
+from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.hashing import keccak_hex
+from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms
+
+TITLE = "Sliding-window rate limiter in Python"
+PROBLEM = (
+    "Write a rate limiter that allows at most N events per key in any window of W seconds. "
+    "Memory must stay bounded; the code will be read and maintained by others."
+)
+CONFIG = {
+    "version": 1,
+    "features": [
+        {"name": "parses", "type": "boolean", "better": "higher", "weight": 5, "source": "measured"},
+        {"name": "max_complexity", "type": "integer", "min": 0, "max": 40, "better": "lower", "weight": 3,
+         "source": "measured"},
+        {"name": "max_nesting", "type": "integer", "min": 0, "max": 10, "better": "lower", "weight": 2,
+         "source": "measured"},
+        {"name": "duplicate_share", "type": "number", "min": 0, "max": 1, "better": "lower", "weight": 2,
+         "source": "measured"},
+        {"name": "tests", "type": "integer", "min": 0, "max": 10, "better": "higher", "weight": 2,
+         "source": "measured"},
+        {"name": "documented_share", "type": "number", "min": 0, "max": 1, "better": "higher", "weight": 1,
+         "source": "measured"},
+        {"name": "longest_function", "type": "integer", "min": 0, "max": 80, "better": "lower", "weight": 1,
+         "source": "measured"},
+    ],
+    "criteria": "The best rate limiter is correct, simple and tested: it parses, its functions are short and flat, "
+    "nothing is repeated, its behaviour is covered by tests and its use is explained. Penalise tangled control flow.",
+    "submissionFormat": "code",
+    "language": "python",
+    "judge": "rules",
+}  # fmt: skip
+POOL = 500 * USDC
+PAYOUT_BPS = (6000, 2500, 1500)
+NAMES = (
+    "deque_window",
+    "ring_buffer",
+    "sliding_log",
+    "token_bucket",
+    "list_filter",
+    "nested_flags",
+    "unfinished",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A posted round, with the names under which the demo tells its story."""
+
+    address: Address
+    names: dict[Address, str]
+
+
+def entry(name: str) -> str:
+    """The source code of one submission."""
+    return (files("clara_eval.demo") / "entries" / f"{name}.py.txt").read_text(encoding="utf-8")
+
+
+def data_uri(content: bytes, media_type: str = "text/x-python") -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+
+
+async def post_round(chain: LocalChain, *, pool: int = POOL, open_seconds: int = HOUR) -> Address:
+    """Post the challenge with its config committed by hash."""
+    config = json.dumps(CONFIG, indent=1)
+    metadata = build_metadata(TITLE, PROBLEM, ("python",), config)
+    return await chain.post_challenge(
+        Terms(
+            challenge_uri=metadata,
+            eval_config_hash=config_hash(config.encode()),
+            prize_pool=pool,
+            payout_bps=PAYOUT_BPS,
+            open_seconds=open_seconds,
+            skill_tags=("python",),
+        )
+    )
+
+
+async def submit_round(chain: LocalChain, address: Address) -> Round:
+    """Let every agent submit, in an order that is not the order of merit."""
+    order = ("token_bucket", "nested_flags", "deque_window", "list_filter", "ring_buffer", "unfinished", "sliding_log")
+    handed = [_handed(chain, number, name) for number, name in enumerate(order)]
+    copied = _renamed(entry("deque_window")).encode()
+    late = len(order)
+    handed += [
+        Handed(chain.agents[late], data_uri(copied), keccak_hex(copied)),
+        Handed(chain.agents[late + 1], data_uri(entry("ring_buffer").encode()), keccak_hex(b"other bytes")),
+        Handed(chain.agents[late + 2], data_uri(b"\x89PNG\r\n\x1a\n" + bytes(range(256))), None),
+    ]
+    await chain.submit_all(address, handed)
+    labels = [*order, "copy of deque_window", "wrong hash", "not text"]
+    return Round(address, {item.agent.address: label for item, label in zip(handed, labels, strict=True)})
+
+
+def _handed(chain: LocalChain, number: int, name: str) -> Handed:
+    content = entry(name).encode()
+    return Handed(chain.agents[number], data_uri(content), keccak_hex(content))
+
+
+def _renamed(source: str) -> str:
+    """The same work under other names and without its comments: what a copyist hands in."""
+    renamed = re.sub(r'""".*?"""', '"""Rate limiting."""', source, flags=re.DOTALL)
+    for old, new in (("RateLimiter", "Throttle"), ("_events", "_seen"), ("events", "hits"), ("limiter", "throttle")):
+        renamed = renamed.replace(old, new)
+    return renamed

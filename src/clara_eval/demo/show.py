@@ -1,0 +1,101 @@
+"""The demo for a person: what happened room by room, a leaderboard, the money, and where to look next."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from clara_eval.demo.lifecycle import Told
+
+_BAR = 24
+
+
+def show_story(console: Console, told: Told) -> None:
+    """Everything after the walk, on standard output."""
+    console.print()
+    console.print(_leaderboard(told))
+    _rejections(console, told)
+    console.print()
+    console.print(_money(told))
+    _where(console, told)
+
+
+def _leaderboard(told: Told) -> Table:
+    walk, token = told.evaluation.walk, told.evaluation.challenge.token
+    standings = walk.ranking.standings if walk.ranking else ()
+    table = Table(title="Leaderboard", title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    for heading, side in (("#", "right"), ("entry", "left"), ("agent", "left"), ("Elo", "right"), ("95 % interval", "left"),
+                          ("in the money", "right"), ("won–lost–tied", "right"), ("score", "right"), ("prize", "right")):  # fmt: skip
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    prizes = {w.account: w.prize_amount for w in walk.winners.entries}
+    low, high = min((s.low for s in standings), default=0), max((s.high for s in standings), default=1)
+    for s in standings:
+        prize = prizes.get(s.item)  # type: ignore[call-overload]
+        table.add_row(
+            str(s.rank),
+            told.round.names[s.item],  # type: ignore[index]
+            short(s.item),
+            f"{s.elo:.0f}",
+            bar(s.low, s.elo, s.high, low, high),
+            f"{100 * s.p_top:.0f} %",
+            f"{s.wins}–{s.losses}–{s.ties}",
+            str(s.score),
+            f"{prize / 10**token.decimals:,.2f} {token.symbol}" if prize is not None else "",
+            style="bold green" if prize else "",
+        )
+    return table
+
+
+def bar(low: float, middle: float, high: float, first: float, last: float) -> str:
+    """An interval as characters: ├──●──┤ on a scale shared by all rows."""
+    span = (last - first) or 1.0
+    at = [round((value - first) / span * (_BAR - 1)) for value in (low, middle, high)]
+    cells = [" "] * _BAR
+    cells[at[0] : at[2] + 1] = ["─"] * (at[2] - at[0] + 1)
+    cells[at[0]], cells[at[2]], cells[at[1]] = "├", "┤", "●"
+    return "".join(cells)
+
+
+def _rejections(console: Console, told: Told) -> None:
+    console.print()
+    console.print("[bold]Not ranked[/bold], each with its reason; the round went on without them:")
+    for refused in told.evaluation.walk.rejected:
+        account = refused.submission.submitter
+        console.print(f"  {told.round.names[account]:<22}{short(account)}  [yellow]{refused.code}[/yellow]: {refused.reason}")
+
+
+def _money(told: Told) -> Table:
+    challenge = told.evaluation.challenge
+    unit, symbol = 10**challenge.token.decimals, challenge.token.symbol
+    table = Table(title="The money", title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table.add_column("account")
+    table.add_column("before", justify="right")
+    table.add_column("claimed", justify="right")
+    table.add_column("after", justify="right")
+    for account, (before, after) in told.balances.items():
+        table.add_row(
+            f"{told.round.names[account]} {short(account)}",
+            f"{before / unit:,.2f}",
+            f"+{(after - before) / unit:,.2f}",
+            f"{after / unit:,.2f} {symbol}",
+        )
+    total = sum(after - before for before, after in told.balances.values())
+    table.add_row("[dim]prize pool[/dim]", f"[dim]{challenge.prize_pool / unit:,.2f}[/dim]", f"[dim]{total / unit:,.2f}[/dim]", "")
+    return table
+
+
+def _where(console: Console, told: Told) -> None:
+    evaluation = told.evaluation
+    margin = evaluation.walk.ranking.margin if evaluation.walk.ranking else None
+    console.print()
+    if margin is not None:
+        names = {str(account): name for account, name in told.round.names.items()}
+        pair = f"{names.get(margin.item, margin.item)} over {names.get(margin.next_item, margin.next_item)}"
+        console.print(f"[bold]Pay line[/bold]   {pair}: {100 * margin.probability:.0f} % sure, {margin.word}")
+    console.print(f"[bold]Trace[/bold]      {told.trace_path}", soft_wrap=True)
+    console.print(f"[bold]Digest[/bold]     {evaluation.digest} (also in the posted transaction)", soft_wrap=True)
+    console.print("[bold]Check it[/bold]   clara-eval verify <the trace above>", soft_wrap=True)
+
+
+def short(address: str) -> str:
+    return f"{address[:6]}…{address[-4:]}"

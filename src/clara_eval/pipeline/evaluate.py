@@ -1,0 +1,223 @@
+"""The corridor: one challenge from its pinned block to posted winners. A second call continues the first.
+
+In: an address, the ports to the outside, and options. Out: an `Evaluation` with a named end. What the world said is
+journaled before it is used, so a restart asks and pays for nothing twice. Nothing is posted that was not recorded,
+checked and, where doubt is left, approved by a person.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from clara_eval.budget.caps import worth_micro_usd
+from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
+from clara_eval.challenge.read import Chain, read_challenge
+from clara_eval.errors import CannotPublish, NeedsReview, Unscorable
+from clara_eval.hashing import plain_json
+from clara_eval.judge.port import Asker
+from clara_eval.networks import Network
+from clara_eval.pipeline.keys import public_keys, scores_document, scores_key
+from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
+from clara_eval.pipeline.review import Review, read_review, request_review
+from clara_eval.pipeline.sources import LiveSources
+from clara_eval.pipeline.status import Status, StatusBoard
+from clara_eval.pipeline.walk import Walk, walk
+from clara_eval.publish.keeper import advance
+from clara_eval.publish.posted import Results
+from clara_eval.publish.publish import publish
+from clara_eval.publish.send import Outcome, Receipt, Road
+from clara_eval.solutions import Fetch, Limits
+from clara_eval.trace.archive import save_trace
+from clara_eval.trace.document import TraceWriter, render
+from clara_eval.trace.journal import Journal
+from clara_eval.trace.store import Store
+
+
+class ChainOfRecord(Chain, Results, Protocol):
+    """The node, as this walk needs it."""
+
+
+class Bench(Protocol):
+    """Seats the models for one run: each behind the answer book, within the run's budget and time."""
+
+    def __call__(self, challenge: Challenge, plan: Plan) -> Mapping[str, Asker]: ...
+
+    @property
+    def spent(self) -> tuple[int, float]:
+        """Calls made and dollars spent so far in this process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    chain: ChainOfRecord
+    fetch: Fetch
+    store: Store
+    road: Road
+    bench: Bench
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    network: Network
+    plan: Plan
+    evaluator: Address
+    """Whose challenges are ours to judge."""
+    review_above_usd: float | None = 1000.0
+    dry_run: bool = False
+    limits: Limits = field(default_factory=Limits)
+    listener: Callable[[Status], None] | None = None
+    now: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How it ended. `receipt` is None only while a review is waiting."""
+
+    challenge: Challenge
+    walk: Walk
+    digest: str
+    receipt: Receipt | None
+    review: Review | None
+
+
+async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluation:
+    """Walk one challenge through every room and publish the result."""
+    board = StatusBoard(
+        ports.store,
+        options.network.chain_id,
+        address,
+        meter=lambda: ports.bench.spent,
+        listener=options.listener,
+        now=options.now,
+    )
+    await board.resume()
+    journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
+    try:
+        challenge = await _pinned(address, ports, journal)
+        _check_ours(challenge, options)
+        plan = await journal.once("plan", PLAN, _given(options.plan))
+        sources = LiveSources(journal, ports.fetch, ports.bench(challenge, plan), options.limits)
+        walked = await walk(challenge, plan, sources, board)
+        digest = await _file(challenge, plan, walked, ports, journal)
+        review = await _review(challenge, walked, digest, ports, options)
+        await _save_scores(challenge, walked, digest, None, ports)
+        if review is not None and review.state != "approved":
+            await board.say("review", 90, reason="; ".join(review.reasons))
+            return Evaluation(challenge, walked, digest, None, review)
+        await board.say("publishing", 92)
+        receipt = await _publish(challenge, walked, digest, ports, options)
+    except Unscorable as bad:
+        await board.say("unscorable", 100, reason=str(bad))
+        raise
+    await _save_scores(challenge, walked, digest, receipt, ports)
+    await _close(board, receipt)
+    return Evaluation(challenge, walked, digest, receipt, review)
+
+
+async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge:
+    """The challenge at its pinned block; a reorg that moved the block starts the run anew."""
+    challenge = await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
+    if await ports.chain.is_canonical(challenge.block):
+        return challenge
+    await journal.forget()
+    return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
+
+
+def _check_ours(challenge: Challenge, options: Options) -> None:
+    if challenge.evaluator == ZERO_ADDRESS:
+        raise CannotPublish(
+            f"Challenge {challenge.address} has no evaluator: its poster scores it.", remedy="Nothing is to be done here."
+        )
+    if challenge.evaluator != options.evaluator:
+        raise CannotPublish(
+            f"The evaluator of {challenge.address} is {challenge.evaluator}, not {options.evaluator}.",
+            remedy="Check CLARA_EVALUATOR_KEY or CLARA_EVALUATOR_ADDRESS and the network.",
+        )
+
+
+async def _file(challenge: Challenge, plan: Plan, walked: Walk, ports: Ports, journal: Journal) -> str:
+    """Write the trace and the public keys; the digest must come out the same on every walk."""
+    writer = TraceWriter()
+    lines = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
+    await journal.note("digest", writer.digest)
+    await save_trace(ports.store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
+    await ports.store.put_many(challenge.chain_id, public_keys(challenge, walked, extracted_at=challenge.block.timestamp))
+    return writer.digest
+
+
+async def _review(
+    challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options
+) -> Review | None:
+    """Whether a person must look, and what they said about exactly this result."""
+    reasons = [remark.sentence for remark in walked.remarks if remark.severity == "review"]
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)
+    limit = options.review_above_usd
+    if limit is not None and (worth is None or worth >= limit * 1_000_000):
+        shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
+        reasons.insert(0, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it.")
+    if not reasons:
+        return None
+    existing = await read_review(ports.store, challenge.chain_id, challenge.address)
+    if existing is not None and existing.digest == digest:
+        if existing.state == "rejected":
+            raise NeedsReview(f"The result was rejected in review: {existing.note or 'no note'}.")
+        return existing
+    return await request_review(ports.store, challenge.chain_id, challenge.address, digest, reasons, int(options.now()))
+
+
+async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:
+    road = Road(_Watching(ports.road.sender), ports.road.log, ports.road.pace) if options.dry_run else ports.road
+    standing = await ports.chain.standing(challenge.address)
+    if standing.status is ChallengeStatus.OPEN and not options.dry_run:
+        await advance(challenge, road=road, results=ports.chain)
+    return await publish(challenge, walked.winners, digest, road=road, results=ports.chain)
+
+
+class _Watching:
+    """A sender whose hands are tied: everything is checked and rehearsed, nothing is signed."""
+
+    def __init__(self, sender: Any) -> None:
+        self._sender = sender
+
+    can_sign = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sender, name)
+
+
+async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None, ports: Ports) -> None:
+    text = plain_json(scores_document(challenge, walked, digest, receipt))
+    await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
+
+
+async def _close(board: StatusBoard, receipt: Receipt) -> None:
+    posted_by = str(receipt.posted_by) if receipt.posted_by else None
+    match receipt.outcome:
+        case Outcome.CONFIRMED | Outcome.ALREADY_DONE:
+            await board.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
+        case Outcome.DRY_RUN:
+            await board.say("complete", 100, reason="Dry run: everything was checked and rehearsed, nothing was sent.")
+        case Outcome.UNKNOWN:
+            await board.say("publishing", 95, reason="Sent, not seen mined yet: the chain is asked again.")
+        case Outcome.REVERTED:
+            await board.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
+
+
+def _given(plan: Plan) -> Callable[[], Any]:
+    async def made() -> Plan:
+        return plan
+
+    return made
+
+
+async def read_scores(store: Store, chain_id: int, address: str) -> dict[str, Any] | None:
+    """The scores document as stored, or None."""
+    text = await store.get(chain_id, scores_key(address))
+    document: dict[str, Any] | None = json.loads(text) if text else None
+    return document

@@ -1,0 +1,124 @@
+"""The specification's public keys of one evaluation: features, pairwise results, scores.
+
+Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
+which `a` was shown first; with a jury every vote is listed and the majority stands at the top.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from clara_eval.challenge.model import Challenge
+from clara_eval.hashing import plain_json
+from clara_eval.pipeline.walk import Walk
+from clara_eval.publish.send import Outcome, Receipt
+from clara_eval.tournament.play import Comparison
+from clara_eval.wire import to_wire
+
+
+def scores_key(address: str) -> str:
+    return f"challenges:{address}:scores"
+
+
+def features_key(address: str, submitter: str) -> str:
+    return f"challenges:{address}:features:{submitter}"
+
+
+def pairwise_key(address: str, first: str, second: str) -> str:
+    return f"challenges:{address}:pairwise:{first}:{second}"
+
+
+def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> list[tuple[str, str]]:
+    """Features and pairwise results, ready to be put."""
+    pairs = [
+        (features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at}))
+        for account, facts in sorted(walked.features.items())
+    ]
+    asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    for comparison in walked.comparisons:
+        asked[comparison.first, comparison.second].append(comparison)
+    for (first, second), votes in asked.items():
+        pairs.append((pairwise_key(challenge.address, first, second), plain_json(_pairwise(first, second, votes))))
+    return pairs
+
+
+def _pairwise(first: str, second: str, votes: Sequence[Comparison]) -> dict[str, Any]:
+    names = {"first": first, "second": second, "tie": "tie", None: None}
+    letters = {"first": "A", "second": "B", "tie": "tie", None: None}
+    winner = _majority([vote.winner for vote in votes])
+    agreeing = [vote for vote in votes if vote.winner == winner]
+    confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]
+    return {
+        "winner": names[winner],
+        "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
+        "reason": agreeing[0].reason,
+        "votes": [
+            {"judge": v.judge, "winner": letters[v.winner], "confidence": v.confidence, "reason": v.reason} for v in votes
+        ],
+    }
+
+
+def _majority(winners: Sequence[Any]) -> Any:
+    """The most frequent verdict; a split among verdicts is a tie, and no verdict at all stays none."""
+    counted = Counter(winner for winner in winners if winner is not None).most_common(2)
+    if not counted:
+        return None
+    if len(counted) > 1 and counted[0][1] == counted[1][1]:
+        return "tie"
+    return counted[0][0]
+
+
+def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None) -> dict[str, Any]:
+    """The `scores` key: everybody's place, the money, and how far to trust it."""
+    ranking = walked.ranking
+    posted = receipt is not None and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE)
+    return {
+        "rankings": _rankings(challenge, walked),
+        "winners": [{**to_wire(w), "prizeAmount": str(w.prize_amount)} for w in walked.winners.entries],
+        "margin": to_wire(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
+        "consistency": to_wire(ranking.consistency) if ranking else None,
+        "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
+        "flags": to_wire(walked.remarks),
+        "token": to_wire(challenge.token),
+        "prizePool": str(challenge.prize_pool),
+        "traceDigest": digest,
+        "outcome": receipt.outcome.value if receipt else None,
+        "txHash": receipt.tx_hash if receipt else None,
+        "postedBy": (str(receipt.posted_by) if receipt.posted_by else "evaluator") if receipt and posted else None,
+        "blockNumber": receipt.block_number if receipt else None,
+    }
+
+
+def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
+    prizes = {w.account: str(w.prize_amount) for w in walked.winners.entries}
+    agents = {s.submitter: s.agent_id for s in challenge.submissions}
+    ranked = list(walked.ranking.standings) if walked.ranking else []
+    rows: list[dict[str, Any]] = [
+        {
+            "address": s.item,
+            "agentId": agents[s.item],  # type: ignore[index]  # items are the submitters' addresses
+            "rank": s.rank,
+            "score": s.score,
+            "elo": s.elo,
+            "low": s.low,
+            "high": s.high,
+            "pTop": s.p_top,
+            "wins": s.wins,
+            "losses": s.losses,
+            "ties": s.ties,
+            "prizeAmount": prizes.get(s.item),  # type: ignore[call-overload]
+            "status": "ranked",
+            "reason": None,
+        }
+        for s in ranked
+    ]
+    for place, refused in enumerate(walked.rejected, start=len(rows) + 1):
+        account = refused.submission.submitter
+        rows.append(
+            {"address": account, "agentId": agents[account], "rank": place, "score": 0, "elo": None}
+            | dict.fromkeys(("low", "high", "pTop", "wins", "losses", "ties"))
+            | {"prizeAmount": prizes.get(account), "status": "rejected", "code": refused.code, "reason": refused.reason}
+        )
+    return rows

@@ -1,0 +1,124 @@
+"""Checking a trace is walking it again: from its own evidence, through the same rooms, to the same bytes.
+
+In: the lines of a trace file, and optionally a chain. Out: a `Checked` that says entry by entry what holds, or a
+`BadTrace` that names the first entry that does not. Everything but the model's words is recomputed: hashes, config,
+measured features, prompts and their hashes, the reading of every answer, verdicts, Elo, winners, prizes, calldata.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.challenge.model import Challenge
+from clara_eval.errors import BadTrace, ClaraError
+from clara_eval.pipeline.evaluate import ChainOfRecord
+from clara_eval.pipeline.plan import Plan, unwatched
+from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
+from clara_eval.pipeline.sources import TraceSources
+from clara_eval.pipeline.walk import Walk, walk
+from clara_eval.publish.calldata import read_calldata
+from clara_eval.publish.posted import Posted
+from clara_eval.trace.document import TraceEntry, read_entries
+
+NOT_PROVEN = (
+    "that the models really gave the recorded answers: providers do not sign them",
+    "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
+    "that the criteria are good: they are the poster's",
+)
+TOLERANCE = 0.02
+"""For intervals and chances only: they come from matrix work whose last digits differ between processors."""
+_ESTIMATES = frozenset(
+    "low high pTop pRank theta thetaLow thetaHigh rankLow rankHigh probability misallocation positionBias "
+    "positionBiasSd margin margins consistency remarks".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    challenge: Challenge
+    plan: Plan
+    walk: Walk
+    digest: str
+    entries: int
+    posted: Posted | None
+
+
+async def check_trace(lines: Iterable[str], chain: ChainOfRecord | None = None) -> Checked:
+    """Check every entry offline; with a chain also that this trace is the one that was posted."""
+    recorded = list(read_entries(lines))
+    bodies = {entry.key: entry.body for entry in recorded}
+    challenge, plan = _parsed(bodies)
+    try:
+        walked = await walk(challenge, plan, TraceSources(bodies), unwatched)
+    except BadTrace:
+        raise
+    except ClaraError as bad:
+        raise BadTrace(f"The recorded evidence cannot be walked again: {bad}", entry="evidence") from bad
+    _compare(recorded, challenge, plan, walked)
+    digest = recorded[-1].hash
+    posted = await _check_chain(challenge, walked, digest, chain) if chain else None
+    return Checked(challenge, plan, walked, digest, len(recorded), posted)
+
+
+def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, Plan]:
+    for key in ("challenge", "plan"):
+        if key not in bodies:
+            raise BadTrace(f"The trace has no entry {key}.", entry=key)
+    try:
+        return CHALLENGE.validate_python(bodies["challenge"]), PLAN.validate_python(bodies["plan"])
+    except ValueError as bad:
+        raise BadTrace(f"The challenge or the plan cannot be read: {bad}", entry="challenge") from bad
+
+
+def _compare(recorded: list[TraceEntry], challenge: Challenge, plan: Plan, walked: Walk) -> None:
+    """Entry by entry, what was recorded against what comes out now."""
+    expected = list(entries(challenge, plan, walked))
+    for entry, (key, body) in zip(recorded, expected, strict=False):
+        name = f"#{entry.seq} {entry.key}"
+        if entry.key != key:
+            raise BadTrace(f"Entry {name} stands where {key} belongs.", entry=name)
+        if key != "header" and not _same(entry.body, body):
+            raise BadTrace(f"Entry {name} is not what its evidence gives.", entry=name)
+    if len(recorded) != len(expected):
+        raise BadTrace(f"The trace has {len(recorded)} entries; its evidence gives {len(expected)}.", entry="end")
+
+
+def _same(recorded: Any, computed: Any, *, loose: bool = False) -> bool:
+    """Equal; estimates may differ in their last digits."""
+    if isinstance(recorded, dict) and isinstance(computed, dict):
+        return recorded.keys() == computed.keys() and all(
+            _same(recorded[key], computed[key], loose=loose or key in _ESTIMATES) for key in recorded
+        )
+    if isinstance(recorded, list) and isinstance(computed, list):
+        return len(recorded) == len(computed) and all(
+            _same(a, b, loose=loose) for a, b in zip(recorded, computed, strict=True)
+        )
+    if loose and isinstance(recorded, (int, float)) and isinstance(computed, (int, float)):
+        return math.isclose(recorded, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return type(recorded) is type(computed) and bool(recorded == computed)
+
+
+async def _check_chain(challenge: Challenge, walked: Walk, digest: str, chain: ChainOfRecord) -> Posted:
+    """The chain's own facts against the trace, and the digest in the transaction that posted."""
+    if chain.chain_id != challenge.chain_id:
+        raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")
+    if not await chain.is_canonical(challenge.block):
+        raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
+    again = await chain.challenge_at(challenge.address, challenge.block)
+    if again != challenge:
+        raise BadTrace("The chain tells other facts about the challenge at this block.", entry="challenge")
+    posted = await chain.posted_by(challenge)
+    if posted is None:
+        raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")
+    said = read_calldata(posted.calldata)
+    if said.trace_digest != digest:
+        shown = said.trace_digest or "none"
+        raise BadTrace(
+            f"The posted transaction {posted.tx_hash} commits to the trace {shown}, this one is {digest}.", entry="digest"
+        )
+    if said.winners != walked.winners or not posted.calldata.startswith(walked.calldata):
+        raise BadTrace("The posted winners are not those of the trace.", entry="winners")
+    return posted

@@ -1,0 +1,80 @@
+"""A person's word about one result: waiting, approved or rejected, tied to the digest of its trace.
+
+An approval is for exactly the result that was looked at: if the evaluation comes out differently, it is asked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, Protocol
+
+from clara_eval.errors import BadInput, NotFound
+from clara_eval.hashing import plain_json
+
+ReviewState = Literal["waiting", "approved", "rejected"]
+
+
+class Keys(Protocol):
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+    async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    address: str
+    digest: str
+    state: ReviewState
+    reasons: tuple[str, ...]
+    requested_at: int
+    decided_at: int | None = None
+    note: str = ""
+
+
+def review_key(address: str) -> str:
+    return f"challenges:{address}:review"
+
+
+async def request_review(
+    keys: Keys, chain_id: int, address: str, digest: str, reasons: Sequence[str], now: int
+) -> Review:
+    review = Review(address, digest, "waiting", tuple(reasons), now)
+    await _write(keys, chain_id, review)
+    return review
+
+
+async def read_review(keys: Keys, chain_id: int, address: str) -> Review | None:
+    text = await keys.get(chain_id, review_key(address))
+    if text is None:
+        return None
+    fields = json.loads(text)
+    return Review(**{**fields, "reasons": tuple(fields["reasons"])})
+
+
+async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
+    """Every review of this network, those that wait first."""
+    found = []
+    for key in await keys.keys(chain_id, "challenges:"):
+        if key.endswith(":review"):
+            review = await read_review(keys, chain_id, key.split(":")[1])
+            if review is not None:
+                found.append(review)
+    return sorted(found, key=lambda review: (review.state != "waiting", review.requested_at, review.address))
+
+
+async def decide(keys: Keys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int) -> Review:
+    """Approve or reject what is waiting."""
+    review = await read_review(keys, chain_id, address)
+    if review is None:
+        raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
+    if review.state != "waiting":
+        raise BadInput(f"The review of {address} is already {review.state}.", value=review.state)
+    decided = replace(review, state=state, note=note, decided_at=now)
+    await _write(keys, chain_id, decided)
+    return decided
+
+
+async def _write(keys: Keys, chain_id: int, review: Review) -> None:
+    await keys.put(chain_id, review_key(review.address), plain_json(asdict(review)))
