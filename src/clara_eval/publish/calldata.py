@@ -39,10 +39,17 @@ class PostedScores:
     trace_digest: str | None
 
 
+def post_scores(winners: Winners) -> bytes:
+    """The contract's call alone, as it stands in the trace: the digest over the trace cannot be inside it."""
+    rows = [(w.account, w.agent_id, w.score, w.prize_amount) for w in winners.entries]
+    encoded: bytes = encode(_WINNERS, [rows])
+    return POST_SCORES + encoded
+
+
 def post_scores_calldata(winners: Winners, trace_digest: str) -> bytes:
     """The exact bytes to send."""
     digest = _digest(trace_digest)
-    return _encoded(winners) + MARK + digest
+    return post_scores(winners) + MARK + digest
 
 
 def read_calldata(data: bytes) -> PostedScores:
@@ -55,16 +62,10 @@ def read_calldata(data: bytes) -> PostedScores:
         raise BadInput("The calldata is no list of winners.", value=data[:100].hex()) from bad
     winners = Winners(tuple(Winner(Address(account.lower()), *numbers) for account, *numbers in entries))
     # Only right after the canonical encoding is the mark ours: further in, it could be part of a number.
-    call = _encoded(winners)
+    call = post_scores(winners)
     tail = data[len(call) :] if data.startswith(call) else b""
     is_ours = len(tail) == 36 and tail.startswith(MARK)
     return PostedScores(winners, "0x" + tail[4:].hex() if is_ours else None)
-
-
-def _encoded(winners: Winners) -> bytes:
-    rows = [(w.account, w.agent_id, w.score, w.prize_amount) for w in winners.entries]
-    encoded: bytes = encode(_WINNERS, [rows])
-    return POST_SCORES + encoded
 
 
 def _digest(text: str) -> bytes:

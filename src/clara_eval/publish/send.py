@@ -208,6 +208,7 @@ class _Passage:
         self._is_rehearsed = False
         self._raised_at = self._pace.now()
         self._latest_word: Receipt | None = None
+        self._is_bound_told = False
 
     async def walk(self) -> Receipt:
         started = self._pace.now()
@@ -303,7 +304,9 @@ class _Passage:
             return sent
         raised = await self._sender.bump(tx)
         if raised is None:
-            log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
+            if not self._is_bound_told:
+                log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
+                self._is_bound_told = True
             return await self._sender.broadcast(tx)
         return await self._sender.broadcast(await self._record_raised(raised))
 

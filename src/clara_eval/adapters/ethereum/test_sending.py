@@ -1,0 +1,664 @@
+"""Posting on a real node with a real store: exactly once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from clara_eval.adapters.ethereum.coding import SCORES_POSTED
+from clara_eval.adapters.ethereum.reading import EthereumChain
+from clara_eval.adapters.ethereum.rpc import Rpc
+from clara_eval.adapters.ethereum.sending import EthereumSender
+from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.adapters.wallet import Wallet
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.errors import CannotPublish, Disagrees, NotYet, Temporary, Unscorable
+from clara_eval.networks import NETWORKS
+from clara_eval.publish.calldata import read_calldata
+from clara_eval.publish.guard import SigningPolicy
+from clara_eval.publish.keeper import advance, finalize
+from clara_eval.publish.posted import PostedBy
+from clara_eval.publish.publish import publish
+from clara_eval.publish.send import Outcome, Pace, Receipt, Road, Sender, TransactionLog
+from clara_eval.publish.transaction import StoredTransaction, read_signed
+from clara_eval.testing.faulty_node import FaultyNode, refuses, status
+from clara_eval.testing.local_chain import DAY, Handed, LocalChain, Terms
+from clara_eval.winners import Placed, Winners, choose_winners
+
+DIGEST = "0x" + "d1" * 32
+
+
+class Clock:
+    """Time that passes only while somebody waits; `on_wait` is what the world does meanwhile."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.waits = 0
+        self.on_wait: Callable[[int], Awaitable[None]] | None = None
+
+    def now(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.waits += 1
+        if self.on_wait is not None:
+            await self.on_wait(self.waits)
+        await asyncio.sleep(0.003)
+
+    def pace(self, lease_seconds: float = 60) -> Pace:
+        return Pace(poll_seconds=10, now=self.now, sleep=self.sleep, lease_seconds=lease_seconds)
+
+
+@dataclass(slots=True)
+class World:
+    """One closed round, ready to be scored, and everything to score it with."""
+
+    local: LocalChain
+    chain: EthereumChain
+    sender: EthereumSender
+    store: SqlStore
+    clock: Clock
+    challenge: Challenge
+    winners: Winners
+
+    @property
+    def road(self) -> Road:
+        return Road(self.sender, self.store, self.clock.pace())
+
+    async def post(self, road: Road | None = None) -> Receipt:
+        return await publish(self.challenge, self.winners, DIGEST, road=road or self.road, results=self.chain)
+
+    async def posts(self) -> int:
+        """How many ScoresPosted events stand in the chain."""
+        wanted = {"address": self.challenge.address, "topics": [SCORES_POSTED], "fromBlock": "0x0", "toBlock": "latest"}
+        return len(await self.chain.rpc.ask("eth_getLogs", wanted))
+
+    async def attempts(self) -> list[StoredTransaction]:
+        return await self.store.transactions(self.challenge.run, "post_scores")
+
+    async def rpc(self, method: str, *params: Any) -> Any:
+        return await self.local.node.rpc(method, *params)
+
+
+def wallet_of(key: str, **policy: Any) -> Wallet:
+    return Wallet(SecretStr(key), SigningPolicy(chain_id=31337, **policy))
+
+
+async def closed(local: LocalChain, submitters: int = 4, terms: Terms | None = None) -> Address:
+    address = await local.post_challenge(terms)
+    await local.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in local.agents[:submitters]])
+    await local.move_time(DAY + 1)
+    return address
+
+
+def decide(challenge: Challenge) -> Winners:
+    placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
+    return choose_winners(challenge, placed)
+
+
+@asynccontextmanager
+async def world(
+    local: LocalChain, folder: Path, *, confirmations: int = 1, urls: Sequence[str] = (), **policy: Any
+) -> AsyncIterator[World]:
+    network = replace(NETWORKS["local"], confirmations=confirmations)
+    clock = Clock()
+    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, timeout_seconds=5, sleep=clock.sleep)
+    chain = EthereumChain(rpc, network, first_block=0)
+    store = await SqliteStore.open(folder / "store.db")
+    address = await closed(local)
+    await local.send(local.owner, local.challenge(address), "advanceToScoring")
+    challenge = await look_at_challenge(chain, address)
+    sender = EthereumSender(chain, wallet_of(local.evaluator.key, **policy), factory=local.deployment.factory)
+    try:
+        yield World(local, chain, sender, store, clock, challenge, decide(challenge))
+    finally:
+        await local.node.rpc("evm_setAutomine", True)
+        await chain.close()
+        await store.close()
+
+
+async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The winners stand on the chain, the digest in the transaction, the signed bytes in the store."""
+    async with world(local_chain, tmp_path) as w:
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.EVALUATOR)
+        assert await w.chain.winners_on_chain(w.challenge.address, 3) == w.winners.entries
+        posted = await w.chain.posted_by(w.challenge)
+        assert posted is not None
+        assert posted.tx_hash == receipt.tx_hash
+        assert read_calldata(posted.calldata).trace_digest == DIGEST
+        assert read_calldata(posted.calldata).winners == w.winners
+        (attempt,) = await w.attempts()
+        assert attempt.tx_hash == receipt.tx_hash
+        assert (await w.post()).tx_hash == receipt.tx_hash
+        assert await w.posts() == 1
+
+
+async def test_advance_post_finalize_take_the_same_road(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The keeper's calls end confirmed, each with its own nonce, and repeat harmlessly."""
+    async with world(local_chain, tmp_path) as w:
+        address = await closed(local_chain)
+        challenge = await look_at_challenge(w.chain, address)
+        with pytest.raises(NotYet, match="still Open"):
+            await publish(challenge, decide(challenge), DIGEST, road=w.road, results=w.chain)
+        with pytest.raises(NotYet, match="No scores are posted"):
+            await finalize(challenge, road=w.road, results=w.chain)
+        assert (await advance(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        receipt = await publish(challenge, decide(challenge), DIGEST, road=w.road, results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        with pytest.raises(NotYet, match="12 hours"):
+            await finalize(challenge, road=w.road, results=w.chain)
+        await local_chain.move_time(DAY)
+        assert (await finalize(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await finalize(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await w.chain.standing(address)).status is ChallengeStatus.FINALIZED
+        rows = await w.store.pending_nonces(w.sender.address)
+        assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
+        assert len({row.nonce for row in rows}) == 3
+
+
+async def test_what_others_advanced_is_already_done(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When anybody else was faster, the keeper sends nothing and says so."""
+    async with world(local_chain, tmp_path) as w:
+        receipt = await advance(w.challenge, road=w.road, results=w.chain)
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.ALREADY_DONE, None)
+        assert await w.store.pending_nonces(w.sender.address) == []
+
+
+async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without a key everything is rehearsed and nothing is sent or recorded."""
+    async with world(local_chain, tmp_path) as w:
+        before = await w.rpc("eth_blockNumber")
+        for dry_address in (local_chain.evaluator.address, None):
+            dry = EthereumSender(w.chain, None, dry_address=dry_address)
+            receipt = await w.post(Road(dry, w.store, w.clock.pace()))
+            assert (receipt.outcome, receipt.tx_hash) == (Outcome.DRY_RUN, None)
+            assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
+        assert await w.rpc("eth_blockNumber") == before
+        assert await w.store.pending_nonces(local_chain.evaluator.address) == []
+        assert (await w.chain.standing(w.challenge.address)).score_posted_at == 0
+
+
+async def test_a_dry_run_of_a_stranger_says_not_evaluator(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The rehearsal uses the address that would send."""
+    async with world(local_chain, tmp_path) as w:
+        dry = EthereumSender(w.chain, None, dry_address=local_chain.agents[9].address)
+        with pytest.raises(CannotPublish, match="NotEvaluator"):
+            await w.post(Road(dry, w.store, w.clock.pace()))
+
+
+async def test_the_wrong_key_is_refused_before_anything_is_signed(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A key that is not the evaluator's gets the contract's reason and the remedy."""
+    async with world(local_chain, tmp_path) as w:
+        wrong = EthereumSender(w.chain, wallet_of(local_chain.agents[9].key), factory=local_chain.deployment.factory)
+        with pytest.raises(CannotPublish, match="Use the evaluator's key") as caught:
+            await w.post(Road(wrong, w.store, w.clock.pace()))
+        assert "NotEvaluator" in str(caught.value)
+        assert await w.attempts() == []
+
+
+async def test_a_challenge_the_factory_does_not_know_is_not_signed(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The wallet signs only for challenges of the factory, or for those a person named."""
+    async with world(local_chain, tmp_path) as w:
+        stranger = EthereumSender(w.chain, wallet_of(local_chain.evaluator.key), factory=None)
+        with pytest.raises(CannotPublish, match="not a known challenge"):
+            await w.post(Road(stranger, w.store, w.clock.pace()))
+        named = wallet_of(local_chain.evaluator.key, challenges={w.challenge.address})
+        receipt = await w.post(Road(EthereumSender(w.chain, named), w.store, w.clock.pace()))
+        assert receipt.outcome is Outcome.CONFIRMED
+
+
+async def test_an_empty_wallet_is_named(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without ETH for gas the error says what to do."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("anvil_setBalance", local_chain.evaluator.address, "0x0")
+        with pytest.raises(CannotPublish, match="Send ETH"):
+            await w.post()
+
+
+async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A challenge with fewer submitters than winners is refused before the node is asked."""
+    async with world(local_chain, tmp_path) as w:
+        short = replace(w.challenge, submissions=w.challenge.submissions[:2])
+        with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
+            await publish(short, w.winners, DIGEST, road=w.road, results=w.chain)
+
+
+async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -> None:
+    """We stop, send nothing, and say whose result stands."""
+    async with world(local_chain, tmp_path) as w:
+        other = Winners(tuple(replace(winner, score=1) for winner in w.winners.entries))
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 1, e.prize_amount) for e in other.entries]
+        await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert "by the poster" in receipt.detail
+        assert await w.attempts() == []
+
+
+async def test_expired_first(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An expired challenge is refused by name, without any transaction."""
+    async with world(local_chain, tmp_path) as w:
+        await local_chain.move_time(8 * DAY)
+        await local_chain.send(local_chain.owner, local_chain.challenge(w.challenge.address), "expire")
+        with pytest.raises(CannotPublish, match="Expired"):
+            await w.post()
+        assert await w.attempts() == []
+
+
+async def test_a_lost_store_finds_its_own_post_on_the_chain(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With an empty store the same bytes on the chain are recognised as our post."""
+    async with world(local_chain, tmp_path) as w:
+        first = await w.post()
+        empty = await SqliteStore.open(tmp_path / "other.db")
+        again = await w.post(Road(w.sender, empty, w.clock.pace()))
+        await empty.close()
+        assert (again.outcome, again.tx_hash, again.posted_by) == (Outcome.CONFIRMED, first.tx_hash, PostedBy.EVALUATOR)
+        assert await w.posts() == 1
+
+
+async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Once a transaction is signed, other winners are never sent under the same intention."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        assert (await w.post()).outcome is Outcome.UNKNOWN
+        with pytest.raises(Disagrees, match="something else"):
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+
+
+# -- crashes
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Mortal:
+    """Lets every call of sender and store through, until its number comes up: then all of it is dead."""
+
+    def __init__(self, dies_at: int, *, after: bool) -> None:
+        self._left = dies_at
+        self._after = after
+        self.is_dead = False
+
+    def wrap(self, thing: Any) -> Any:
+        mortal = self
+
+        class Wrapped:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(thing, name)
+                return mortal.guard(found) if asyncio.iscoroutinefunction(found) else found
+
+        return Wrapped()
+
+    def guard(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def guarded(*args: Any, **named: Any) -> Any:
+            if self.is_dead:
+                raise Killed
+            self._left -= 1
+            self.is_dead = self._left == 0
+            if self.is_dead and not self._after:
+                raise Killed
+            result = await call(*args, **named)
+            if self.is_dead:
+                raise Killed
+            return result
+
+        return guarded
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChain, tmp_path: Path, after: bool) -> None:
+    """However the process dies, before or after any step, the restart ends with one post and one nonce."""
+    async with world(local_chain, tmp_path) as w:
+        deaths = 0
+        for step in range(1, 100):
+            snapshot = await local_chain.snapshot()
+            store = await SqliteStore.open(tmp_path / f"{step}.db")
+            mortal = Mortal(step, after=after)
+            sender, log = mortal.wrap(w.sender), mortal.wrap(store)
+            pace = w.clock.pace(lease_seconds=0.02)
+            try:
+                await w.post(Road(sender, log, pace))
+            except Killed:
+                deaths += 1
+            receipt = await w.post(Road(w.sender, store, pace))
+            assert receipt.outcome is Outcome.CONFIRMED
+            assert await w.posts() == 1
+            assert len({tx.nonce for tx in await store.transactions(w.challenge.run, "post_scores")}) == 1
+            await store.close()
+            await local_chain.revert(snapshot)
+            if not mortal.is_dead:
+                break
+        assert deaths >= 12
+
+
+# -- two at once
+
+
+async def test_two_publishers_on_one_key_post_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With one store the second waits for the first; both report the same transaction."""
+    async with world(local_chain, tmp_path) as w:
+        first, second = await asyncio.gather(w.post(), w.post())
+        assert first.tx_hash == second.tx_hash
+        assert (first.outcome, second.outcome) == (Outcome.CONFIRMED, Outcome.CONFIRMED)
+        assert await w.posts() == 1
+
+
+async def test_two_machines_on_one_key_post_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without a common store the nonce and the contract keep it to one post, and only one transaction is mined."""
+    async with world(local_chain, tmp_path) as w:
+        other = await SqliteStore.open(tmp_path / "other.db")
+        before = await w.sender.next_nonce()
+        receipts = await asyncio.gather(w.post(), w.post(Road(w.sender, other, w.clock.pace())))
+        await other.close()
+        assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
+        assert await w.posts() == 1
+        assert await w.sender.next_nonce() == before + 1
+
+
+async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two challenges due together are both posted, with neighbouring nonces."""
+    async with world(local_chain, tmp_path) as w:
+        address = await closed(local_chain)
+        await local_chain.send(local_chain.owner, local_chain.challenge(address), "advanceToScoring")
+        second = await look_at_challenge(w.chain, address)
+        receipts = await asyncio.gather(w.post(), publish(second, decide(second), DIGEST, road=w.road, results=w.chain))
+        assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
+        rows = await w.store.pending_nonces(w.sender.address)
+        assert rows[0].nonce == rows[1].nonce + 1
+
+
+# -- stuck, dropped, replaced, reorganised
+
+
+async def test_a_stuck_transaction_is_replaced_with_more_money_only(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The replacement has the same nonce and calldata, an eighth more fee at least, and lands."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def mine_after_the_bump(_waits: int) -> None:
+            if len(await w.attempts()) >= 2:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine_after_the_bump
+        receipt = await w.post()
+        first, second = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, second.tx_hash)
+        assert (first.nonce, read_signed(first.raw).data) == (second.nonce, read_signed(second.raw).data)
+        assert second.max_fee_per_gas >= first.max_fee_per_gas * 9 // 8
+        assert second.max_priority_fee_per_gas >= first.max_priority_fee_per_gas * 9 // 8
+        assert await w.posts() == 1
+
+
+async def test_the_cheap_attempt_mines_after_the_bump(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When a miner takes the older attempt, that is success."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def mine_the_first(_waits: int) -> None:
+            rows = await w.attempts()
+            if len(rows) == 2:
+                await w.rpc("anvil_dropTransaction", rows[1].tx_hash)
+                await w.rpc("eth_sendRawTransaction", rows[0].raw)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine_the_first
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, (await w.attempts())[0].tx_hash)
+        assert await w.posts() == 1
+
+
+async def test_never_mined_is_unknown_and_goes_on_later(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A transaction that nobody mines ends as unknown with its hash; the next call finishes it."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        receipt = await w.post()
+        rows = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.UNKNOWN, rows[-1].tx_hash)
+        assert len({row.nonce for row in rows}) == 1
+        assert rows[-1].max_fee_per_gas <= 5 * rows[0].max_fee_per_gas
+        await w.rpc("anvil_mine", 1)
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def test_dropped_from_the_pool_is_sent_again(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When the node forgets our transaction, the same bytes go out again."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def drop_then_mine(waits: int) -> None:
+            if waits == 1:
+                await w.rpc("anvil_dropTransaction", (await w.attempts())[0].tx_hash)
+            if waits >= 3:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = drop_then_mine
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert len(await w.attempts()) == 1
+        assert await w.posts() == 1
+
+
+@pytest.mark.parametrize("depth", [1, 3, 10])
+async def test_a_reorg_that_drops_the_post_is_repaired(local_chain: LocalChain, tmp_path: Path, depth: int) -> None:
+    """While we wait for confirmations the post vanishes: it is sent again, the same bytes, and stands once."""
+    async with world(local_chain, tmp_path, confirmations=depth + 2) as w:
+
+        async def reorg_then_mine(waits: int) -> None:
+            if waits == 1:
+                await w.rpc("anvil_mine", depth - 1) if depth > 1 else None
+                await local_chain.reorg(depth)
+                assert await w.posts() == 0
+            if waits >= 2:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = reorg_then_mine
+        receipt = await w.post()
+        (attempt,) = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, attempt.tx_hash)
+        assert await w.posts() == 1
+
+
+async def test_a_reorg_after_the_end_is_repaired_by_the_next_call(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Asked again after its post was taken back, it posts the same bytes once more."""
+    async with world(local_chain, tmp_path) as w:
+        first = await w.post()
+        await local_chain.reorg(1)
+        assert await w.posts() == 0
+        again = await w.post()
+        assert (again.outcome, again.tx_hash) == (Outcome.CONFIRMED, first.tx_hash)
+        assert await w.posts() == 1
+
+
+async def test_the_base_fee_jumps(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A base fee ten times higher than when we signed only costs a replacement."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def dear_blocks(_waits: int) -> None:
+            attempts = await w.attempts()
+            if attempts:
+                await w.rpc("anvil_setNextBlockBaseFeePerGas", attempts[0].max_fee_per_gas * 4)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = dear_blocks
+        receipt = await w.post()
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert len(await w.attempts()) >= 2
+        assert await w.posts() == 1
+
+
+async def test_a_base_fee_above_the_cap_waits(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Above the cap nothing dearer is signed; when the fee falls the recorded bytes land."""
+    async with world(local_chain, tmp_path, max_fee_per_gas=3 * 10**9) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def too_dear(_waits: int) -> None:
+            await w.rpc("anvil_setNextBlockBaseFeePerGas", 200 * 10**9)
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = too_dear
+        assert (await w.post()).outcome is Outcome.UNKNOWN
+        assert all(row.max_fee_per_gas <= 3 * 10**9 for row in await w.attempts())
+        await w.rpc("anvil_setNextBlockBaseFeePerGas", 10**9)
+        await w.rpc("anvil_mine", 1)
+
+        async def cheap_again(_waits: int) -> None:
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = cheap_again
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def foreign_transaction(w: World) -> None:
+    """The evaluator's key, used by somebody else."""
+    await local_send(w, {"from": w.sender.address, "to": w.local.owner.address, "value": "0x1"})
+
+
+async def local_send(w: World, transaction: dict[str, str]) -> None:
+    tx_hash = await w.rpc("eth_sendTransaction", transaction)
+    await w.local.node.receipts([tx_hash])
+
+
+async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When a foreign transaction takes our recorded nonce, another nonce is taken and the post stands once."""
+    async with world(local_chain, tmp_path) as w:
+        mortal = Mortal(1, after=True)
+
+        class DiesBeforeSending:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(w.sender, name)
+                return mortal.guard(found) if name == "broadcast" else found
+
+        mortal._after = False
+        with pytest.raises(Killed):
+            await w.post(Road(DiesBeforeSending(), w.store, w.clock.pace()))
+        await foreign_transaction(w)
+        receipt = await w.post()
+        lost, landed = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, landed.tx_hash)
+        assert landed.nonce == lost.nonce + 1
+        assert await w.posts() == 1
+
+
+async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A recorded but never sent transaction of another challenge does not block the wallet."""
+    async with world(local_chain, tmp_path) as w:
+        mortal = Mortal(1, after=False)
+
+        class DiesBeforeSending:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(w.sender, name)
+                return mortal.guard(found) if name == "broadcast" else found
+
+        with pytest.raises(Killed):
+            await w.post(Road(DiesBeforeSending(), w.store, w.clock.pace()))
+        address = await closed(local_chain)
+        second = await look_at_challenge(w.chain, address)
+        receipt = await advance(second, road=w.road, results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+
+
+async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A transaction that the chain reverts ends as reverted; the next call uses a new nonce and succeeds."""
+    async with world(local_chain, tmp_path) as w:
+
+        class Starved:
+            """Signs with too little gas, as after a change of state between rehearsal and mining."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.sender, name)
+
+            async def prepare(self, call: Any, *, attempt: int, nonce: int) -> StoredTransaction:
+                from clara_eval.adapters.ethereum.sending import _signed
+
+                good = await w.sender.prepare(call, attempt=attempt, nonce=nonce)
+                poor = replace(read_signed(good.raw), gas=60_000)
+                return _signed(w.sender._signer(), poor, run=call.run, intention=call.intention, attempt=attempt)
+
+        starved: Any = Starved()
+        assert (await w.post(Road(starved, w.store, w.clock.pace()))).outcome is Outcome.REVERTED
+        assert await w.posts() == 0
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        first, second = await w.attempts()
+        assert second.nonce == first.nonce + 1
+        assert await w.posts() == 1
+
+
+# -- nodes that misbehave while we send
+
+
+async def test_a_second_node_takes_over_while_sending(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The first node takes the transaction and then dies: the second one confirms it."""
+    async with (
+        FaultyNode(local_chain.rpc_url) as node,
+        world(local_chain, tmp_path, urls=[node.url, local_chain.rpc_url]) as w,
+    ):
+        await w.rpc("evm_setAutomine", False)
+
+        async def die_then_mine(waits: int) -> None:
+            node.fault = status(500)
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = die_then_mine
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32000, "already known"),
+        (-32000, "nonce too low: next nonce 9, tx nonce 8"),
+        (-32000, "replacement transaction underpriced"),
+    ],
+)
+async def test_what_nodes_say_to_a_repeated_broadcast_is_no_failure(
+    local_chain: LocalChain, tmp_path: Path, code: int, message: str
+) -> None:
+    """Each of these answers leaves our transaction on its way, and it is found mined."""
+    async with FaultyNode(local_chain.rpc_url) as node, world(local_chain, tmp_path, urls=[node.url]) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def answer_so(waits: int) -> None:
+            node.instead = refuses("eth_sendRawTransaction", code, message)
+            if waits == 3:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = answer_so
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert len({row.nonce for row in await w.attempts()}) == 1
+        assert await w.posts() == 1
+
+
+async def test_no_node_while_sending_is_temporary(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When every node is gone the caller hears so, and the next call goes on."""
+    async with FaultyNode(local_chain.rpc_url) as node, world(local_chain, tmp_path, urls=[node.url]) as w:
+        node.fault = status(503)
+        with pytest.raises(Temporary, match="No node answers"):
+            await w.post()
+        node.fault = None
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+
+
+def test_the_sender_is_what_the_room_asks_for(tmp_path: Path) -> None:
+    """The adapter and the store fulfil the room's protocols."""
+
+    def accepts(sender: type[Sender], log: type[TransactionLog]) -> bool:
+        return True
+
+    assert accepts(EthereumSender, SqlStore)
