@@ -1,6 +1,6 @@
-"""The two outages that need more than patience.
+"""The outages that need more than patience.
 
-Both are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge down. `Unanswered`
+All are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge down. `Unanswered`
 means that the request left us and no answer came back, so the provider may have charged for it: the purse counts it.
 """
 
@@ -15,3 +15,7 @@ class RateLimited(Temporary):
 
 class Unanswered(Temporary):
     """The request was sent and no answer came back."""
+
+
+class OutOfTime(Temporary):
+    """The round's wall-clock budget ends before this judge can answer."""

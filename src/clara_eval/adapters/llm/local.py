@@ -115,7 +115,8 @@ def _load(path: Path) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.warmup, params.verbosity = CONTEXT_TOKENS, 1, False, -1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = os.cpu_count() or 1
+    # The threads wait for each other by spinning: as many as there are cores, on a busy machine, are 20 times slower.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 1) // 2)
     # llama.cpp opens a port on the loopback that we do not use; a random key keeps everybody else out of it.
     params.api_keys = [secrets.token_hex(16)]
     return xllamacpp.Server(params)

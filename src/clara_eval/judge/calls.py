@@ -1,0 +1,275 @@
+"""Asking a model once per distinct request, whatever happens.
+
+A `Prompt` comes in; the recorded answer of exactly this request goes out, or a new one that is in the answer book
+before anybody sees it. Equal requests at the same time share one call. Outages are waited out with jitter, for at most
+`tries` calls and never beyond the round's one deadline; then a `Temporary` says who failed and how.
+`Succession` lets the next judge take over, and looks for what any of them has already answered before it asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from clara_eval.errors import ClaraError, ConfigError, Temporary
+from clara_eval.judge.gate import Breaker, Gate
+from clara_eval.judge.outages import OutOfTime, RateLimited, Unanswered
+from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.prices import PriceCard
+from clara_eval.judge.purse import Purse
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long we try. `deadline` is a moment of the event loop's clock: the round's one budget of time."""
+
+    deadline: float | None = None
+    tries: int = 6
+    call_seconds: float = 120.0
+    first_pause_seconds: float = 0.5
+    longest_pause_seconds: float = 30.0
+    most_in_flight: int = 64
+    ask_seconds: float = 1800.0
+    """How long one request may wait for a judge that is down, where there is no deadline."""
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What happened so far, for the progress shown to people."""
+
+    answered: int = 0
+    reused: int = 0
+    refused: int = 0
+    rate_limited: int = 0
+    failed: int = 0
+
+
+class Desk:
+    """One model behind the answer book; an `Asker`."""
+
+    def __init__(
+        self,
+        llm: Llm,
+        book: AnswerBook,
+        *,
+        run: str,
+        purse: Purse,
+        card: PriceCard | None,
+        patience: Patience | None = None,
+        sleep: Sleep = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._llm, self._book, self._run, self._purse, self._card = llm, book, run, purse, card
+        self._name = llm.name
+        self._patience = patience or Patience()
+        self._sleep = sleep
+        self._rng = rng or random.Random(llm.name)  # noqa: S311 - jitter is no secret
+        self._clock = asyncio.get_running_loop().time
+        self.gate = Gate(self._patience.most_in_flight, clock=self._clock)
+        self.breaker = Breaker()
+        self.counts = CallCounts()
+        self._found: dict[str, PaidAnswer] = {}
+        self._absent: set[str] = set()
+        self._under_way: dict[str, asyncio.Future[PaidAnswer]] = {}
+        self._broken: ConfigError | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def prefetch(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
+        """Look all of these up in a few queries; returns how many are already answered."""
+        requests = list(dict.fromkeys(request_hash(self._name, prompt, attempt) for prompt in prompts))
+        found = await self._book.answers(requests)
+        self._found.update(found)
+        self._absent.update(request for request in requests if request not in found)
+        return len(found)
+
+    async def recorded(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer | None:
+        """What is already answered, without asking anybody."""
+        return await self._look_up(request_hash(self._name, prompt, attempt))
+
+    async def ask(self, prompt: Prompt, attempt: int = 0, *, yields: bool = False) -> PaidAnswer:
+        """`yields`: another judge can take over, so a judge that is down is an error at once and not waited for."""
+        request = request_hash(self._name, prompt, attempt)
+        while (shared := self._under_way.get(request)) is not None:
+            try:
+                paid = await asyncio.shield(shared)
+            except _GivenUp:
+                continue
+            self.counts.reused += 1
+            return paid
+        promise: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
+        self._under_way[request] = promise
+        try:
+            paid = await self._look_up(request) or await self._pay(request, prompt, yields=yields)
+        except BaseException as bad:
+            promise.set_exception(bad if isinstance(bad, ClaraError) else _GivenUp())
+            # Looked at here, so that nobody waiting is no complaint of the event loop.
+            promise.exception()
+            raise
+        else:
+            promise.set_result(paid)
+            return paid
+        finally:
+            del self._under_way[request]
+
+    async def _look_up(self, request: str) -> PaidAnswer | None:
+        if request in self._absent:
+            return None
+        known = self._found.pop(request, None) or (await self._book.answers((request,))).get(request)
+        if known is not None:
+            self.counts.reused += 1
+        return known
+
+    async def _pay(self, request: str, prompt: Prompt, *, yields: bool) -> PaidAnswer:
+        until = self._patience.deadline or self._clock() + self._patience.ask_seconds
+        last: Temporary | None = None
+        for number in range(self._patience.tries):
+            if last is not None:
+                await self._pause(number, last, until)
+            try:
+                return await self._try_once(request, prompt, until, yields=yields)
+            except OutOfTime:
+                raise
+            except Temporary as bad:
+                last = bad
+                if yields and self.breaker.is_open:
+                    break
+        raise Temporary(
+            f"{self._name} gave no answer; the last of {number + 1} tries: {last}",
+            retry_after_seconds=last.retry_after_seconds if last else None,
+        )
+
+    async def _try_once(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
+        entered_at = await self.gate.enter()
+        try:
+            await self._until_callable(until, yields=yields)
+            probe = self.breaker.begin()
+            try:
+                reserved = await self._purse.reserve(self._name, self._card, prompt)
+                answer = await self._call(prompt, reserved, entered_at, until, probe=probe)
+            finally:
+                self.breaker.abandoned(probe=probe)
+            cost = None if self._card is None else self._card.cost(answer)
+            paid = PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
+            self._purse.settle(reserved, prompt.purpose, answer, cost)
+            await self._save(paid)
+        finally:
+            self.gate.leave()
+        self.counts.answered += 1
+        return paid
+
+    async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
+        """One call with its consequences for gate, breaker and purse."""
+        try:
+            answer = await self._within_time(prompt, until)
+        except RateLimited as bad:
+            self.counts.rate_limited += 1
+            self.gate.limited(entered_at, bad.retry_after_seconds)
+            self._purse.release(reserved, prompt.purpose)
+            raise
+        except Temporary as bad:
+            self.counts.failed += 1
+            self.breaker.failed(self._clock(), probe=probe)
+            (self._purse.unsure if isinstance(bad, Unanswered) else self._purse.release)(reserved, prompt.purpose)
+            raise
+        except ClaraError as bad:
+            self.counts.refused += 1
+            if isinstance(bad, ConfigError):
+                self._broken = bad
+            self._purse.release(reserved, prompt.purpose)
+            raise
+        except BaseException:
+            self._purse.unsure(reserved, prompt.purpose)
+            raise
+        self.breaker.answered()
+        self.gate.answered()
+        return answer
+
+    async def _within_time(self, prompt: Prompt, until: float) -> Answer:
+        """A whole call within its own limit and the round's: also against an answer that drips."""
+        limit = min(self._clock() + self._patience.call_seconds, until)
+        try:
+            async with asyncio.timeout_at(limit):
+                return await self._llm.complete(prompt)
+        except TimeoutError:
+            raise Unanswered(f"{self._name} did not finish its answer in time.") from None
+
+    async def _until_callable(self, until: float, *, yields: bool) -> None:
+        """Wait out a Retry-After that holds everybody, and a judge that is down."""
+        while True:
+            if self._broken is not None:
+                raise self._broken
+            now = self._clock()
+            held, down = self.gate.held_until - now, self.breaker.wait(now)
+            if held <= 0 and down <= 0:
+                return
+            if yields and down > 0:
+                raise Temporary(f"{self._name} is down.", retry_after_seconds=down)
+            await self._rest(max(held, down), until)
+
+    async def _pause(self, number: int, last: Temporary, until: float) -> None:
+        """Jittered, doubling; at least as long as the provider asked for."""
+        longest = min(self._patience.longest_pause_seconds, self._patience.first_pause_seconds * 2 ** (number - 1))
+        seconds = self._rng.uniform(longest / 2, longest)
+        await self._rest(max(seconds, last.retry_after_seconds or 0.0), until)
+
+    async def _rest(self, seconds: float, until: float) -> None:
+        if self._clock() + seconds >= until:
+            raise OutOfTime(f"{self._name} cannot answer before the round's time is over.", retry_after_seconds=seconds)
+        await self._sleep(seconds)
+
+    async def _save(self, paid: PaidAnswer) -> None:
+        """It is paid for: a store that stumbles is asked again before the answer is given up."""
+        for number in range(1, self._patience.tries + 1):
+            try:
+                await self._book.save_answer(paid)
+            except Temporary:
+                if number == self._patience.tries:
+                    raise
+                await self._sleep(self._patience.first_pause_seconds * number)
+            else:
+                self._absent.discard(paid.request)
+                return
+
+
+class Succession:
+    """Several desks, one after the other: the next takes over where one cannot answer; an `Asker`.
+
+    The answer is recorded under the judge that really gave it. What any of them has answered before is taken first, so
+    a restart after a takeover asks for nothing twice. `setbacks` tells who failed, and the last reason.
+    """
+
+    def __init__(self, desks: Sequence[Desk]) -> None:
+        if not desks:
+            raise ConfigError("No judge is left to ask.", remedy="Name at least one model in CLARA_JUDGES.")
+        self._desks = tuple(desks)
+        self.setbacks: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return ", else ".join(desk.name for desk in self._desks)
+
+    async def prefetch(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
+        return max([await desk.prefetch(prompts, attempt) for desk in self._desks])
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        for desk in self._desks:
+            known = await desk.recorded(prompt, attempt)
+            if known is not None:
+                return known
+        for desk in self._desks[:-1]:
+            try:
+                return await desk.ask(prompt, attempt, yields=True)
+            except (Temporary, ConfigError) as bad:
+                self.setbacks[desk.name] = bad.message
+        return await self._desks[-1].ask(prompt, attempt)
+
+
+class _GivenUp(Exception):
+    """The caller that held the request went away; whoever waits for it asks itself."""

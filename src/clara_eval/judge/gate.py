@@ -1,0 +1,120 @@
+"""How many calls of one judge may be in flight, found out by trying, and when none may.
+
+The limit starts moderate, grows by one with each answer until the first rate limit, then by one per round of answers;
+it halves on a rate limit, once per round of calls. A Retry-After holds every caller back, not only the one it was sent
+to. The breaker opens after several failures in a row; then one call at a time probes, and an answer closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+START = 8
+OPEN_AFTER = 8
+"""Failures in a row, over all callers, after which the judge counts as down."""
+FIRST_COOLDOWN_SECONDS = 2.0
+LONGEST_COOLDOWN_SECONDS = 60.0
+PROBE_LOOK_SECONDS = 0.25
+"""How often callers look whether the probe came back."""
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Closed: every call passes. Open: none until `opens_at`, then one probe at a time, whose outcome decides."""
+
+    open_after: int = OPEN_AFTER
+    is_open: bool = False
+    opens_at: float = 0.0
+    failures: int = 0
+    _probing: bool = False
+    _cooldown: float = FIRST_COOLDOWN_SECONDS
+
+    def wait(self, now: float) -> float:
+        """Seconds until it is worth looking again; 0 means that a call may begin."""
+        if not self.is_open:
+            return 0.0
+        if now < self.opens_at:
+            return self.opens_at - now
+        return PROBE_LOOK_SECONDS if self._probing else 0.0
+
+    def begin(self) -> bool:
+        """A call begins; True if it is the probe."""
+        self._probing = self._probing or self.is_open
+        return self.is_open
+
+    def answered(self) -> None:
+        self.is_open, self._probing, self.failures = False, False, 0
+        self._cooldown = FIRST_COOLDOWN_SECONDS
+
+    def failed(self, now: float, *, probe: bool) -> None:
+        self.failures += 1
+        if probe:
+            self._probing = False
+            self._cooldown = min(self._cooldown * 2, LONGEST_COOLDOWN_SECONDS)
+        if probe or (not self.is_open and self.failures >= self.open_after):
+            self.is_open = True
+            self.opens_at = now + self._cooldown
+
+    def abandoned(self, *, probe: bool) -> None:
+        """The call ended without saying anything about the judge: the next may probe."""
+        if probe:
+            self._probing = False
+
+
+class Gate:
+    """Lets as many callers through as the judge bears; first come, first served."""
+
+    def __init__(self, most: int, *, start: int = START, clock: Callable[[], float]) -> None:
+        self.limit = float(min(start, most))
+        self.in_flight = 0
+        self.held_until = 0.0
+        self._most = float(most)
+        self._clock = clock
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._limited_at = -1.0
+        self._was_limited = False
+
+    async def enter(self) -> float:
+        """Wait for a place; returns the moment of entry, to be given to `limited`."""
+        if self.in_flight >= int(self.limit) or self._waiting:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self.leave()
+                raise
+        else:
+            self.in_flight += 1
+        return self._clock()
+
+    def leave(self) -> None:
+        """Give the place to the next."""
+        self.in_flight -= 1
+        self._admit()
+
+    def answered(self) -> None:
+        """One more at a time, until the provider once said no; then one more per round of answers."""
+        if self.limit < self._most:
+            self.limit = min(self._most, self.limit + (1 / self.limit if self._was_limited else 1.0))
+
+    def limited(self, entered_at: float, retry_after: float | None) -> None:
+        """The provider asks for less: half as many, unless that was done since this call began."""
+        now = self._clock()
+        self._was_limited = True
+        if entered_at >= self._limited_at:
+            self.limit = max(1.0, self.limit / 2)
+            self._limited_at = now
+        if retry_after:
+            self.held_until = max(self.held_until, now + retry_after)
+
+    def _admit(self) -> None:
+        while self._waiting and self.in_flight < int(self.limit):
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_flight += 1
+                place.set_result(None)

@@ -1,0 +1,114 @@
+"""The money of one evaluation: reserve the worst case before a call, settle the real cost after it.
+
+The cap is hard under any concurrency: what is spent plus what is reserved never exceeds it. A call that does not fit
+waits while other calls may still give back; when nothing is out any more and it still does not fit, it is `Deferred`.
+A call that was sent and never answered counts in full, because it may have been charged. Without a known price a capped
+purse pays for nothing: the operator names the price or lifts the cap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from clara_eval.errors import ConfigError, Deferred
+from clara_eval.judge.port import Answer, Prompt
+from clara_eval.judge.prices import PriceCard
+
+MICRO = 1_000_000
+
+
+@dataclass(slots=True)
+class StageSpend:
+    """One purpose (schema, features, comparison): calls paid for, tokens, and money."""
+
+    calls: int = 0
+    micro_usd: int = 0
+    unpriced_calls: int = 0
+    """Answers of a model with no known price; not in `micro_usd`."""
+    unsure_micro_usd: int = 0
+    """Worst case of calls that were sent and never answered; counts against the cap, is not in `micro_usd`."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Purse:
+    """`cap_micro_usd` None is no bound. `spent_before` is what earlier runs of the same evaluation paid."""
+
+    cap_micro_usd: int | None
+    spent_before: int = 0
+    stages: dict[str, StageSpend] = field(default_factory=dict)
+    reserved: int = 0
+    _spent: int = 0
+    _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+    @property
+    def spent(self) -> int:
+        """Everything that counts against the cap, calls in flight excepted."""
+        return self.spent_before + self._spent
+
+    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt, *, batch: bool = False) -> int:
+        """Set the worst case of one call aside and return it."""
+        if card is None:
+            if self.cap_micro_usd is not None:
+                raise _no_price(judge)
+            return 0
+        worst = card.worst(prompt, batch=batch)
+        while self.cap_micro_usd is not None and self.spent + self.reserved + worst > self.cap_micro_usd:
+            if self.reserved == 0:
+                raise self._over(worst)
+            gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(gate)
+            await gate
+        self.reserved += worst
+        return worst
+
+    def settle(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
+        """The call was answered: its real cost replaces the reservation."""
+        stage = self._stage(purpose)
+        stage.calls += 1
+        stage.input_tokens += answer.input_tokens
+        stage.output_tokens += answer.output_tokens
+        stage.unpriced_calls += cost is None
+        stage.micro_usd += cost or 0
+        self._spent += cost or 0
+        self._give_back(reserved)
+
+    def unsure(self, reserved: int, purpose: str) -> None:
+        """The call was sent and never answered: it may be charged, so the reservation is spent."""
+        self._stage(purpose).unsure_micro_usd += reserved
+        self._spent += reserved
+        self._give_back(reserved)
+
+    def release(self, reserved: int, purpose: str) -> None:
+        """The call was refused: nothing is owed."""
+        self._stage(purpose)
+        self._give_back(reserved)
+
+    def _stage(self, purpose: str) -> StageSpend:
+        return self.stages.setdefault(purpose, StageSpend())
+
+    def _give_back(self, reserved: int) -> None:
+        self.reserved -= reserved
+        while self._waiting:
+            gate = self._waiting.popleft()
+            if not gate.done():
+                gate.set_result(None)
+
+    def _over(self, worst: int) -> Deferred:
+        cap = self.cap_micro_usd or 0
+        return Deferred(
+            f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent, "
+            f"and the next call may cost ${worst / MICRO:.4f}.",
+            remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD; what is paid for is kept and not paid again.",
+        )
+
+
+def _no_price(judge: str) -> ConfigError:
+    return ConfigError(
+        f"{judge} has no known price, so the budget cannot be kept.",
+        remedy=f"Name it: CLARA_PRICES={judge}=INPUT/OUTPUT in dollars per million tokens (0/0 for your own machine), "
+        "or remove the CLARA_BUDGET_… caps.",
+    )
