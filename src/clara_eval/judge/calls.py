@@ -48,7 +48,7 @@ class CallCounts:
     failed: int = 0
 
 
-class Desk:
+class JudgeLine:
     """One model behind the answer book; an `Asker`."""
 
     def __init__(
@@ -239,36 +239,36 @@ class Desk:
 
 
 class Succession:
-    """Several desks, one after the other: the next takes over where one cannot answer; an `Asker`.
+    """Several lines, one after the other: the next takes over where one cannot answer; an `Asker`.
 
     The answer is recorded under the judge that really gave it. What any of them has answered before is taken first, so
     a restart after a takeover asks for nothing twice. `setbacks` tells who failed, and the last reason.
     """
 
-    def __init__(self, desks: Sequence[Desk]) -> None:
-        if not desks:
+    def __init__(self, lines: Sequence[JudgeLine]) -> None:
+        if not lines:
             raise ConfigError("No judge is left to ask.", remedy="Name at least one model in CLARA_JUDGES.")
-        self._desks = tuple(desks)
+        self._lines = tuple(lines)
         self.setbacks: dict[str, str] = {}
 
     @property
     def name(self) -> str:
-        return ", else ".join(desk.name for desk in self._desks)
+        return ", else ".join(line.name for line in self._lines)
 
     async def prefetch(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
-        return max([await desk.prefetch(prompts, attempt) for desk in self._desks])
+        return max([await line.prefetch(prompts, attempt) for line in self._lines])
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        for desk in self._desks:
-            known = await desk.recorded(prompt, attempt)
+        for line in self._lines:
+            known = await line.recorded(prompt, attempt)
             if known is not None:
                 return known
-        for desk in self._desks[:-1]:
+        for line in self._lines[:-1]:
             try:
-                return await desk.ask(prompt, attempt, yields=True)
+                return await line.ask(prompt, attempt, yields=True)
             except (Temporary, ConfigError) as bad:
-                self.setbacks[desk.name] = bad.message
-        return await self._desks[-1].ask(prompt, attempt)
+                self.setbacks[line.name] = bad.message
+        return await self._lines[-1].ask(prompt, attempt)
 
 
 class _GivenUp(Exception):
