@@ -189,7 +189,7 @@ def _table(ranking: Ranking, names: int) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("#", "item", "Elo", "95 %", "", "P(paid)", "W–L–T"):
-        table.add_column(heading, justify="left" if heading in ("item", "95 % interval") else "right", no_wrap=True)
+        table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
     shown = ranking.standings[:SHOWN_ROWS]
     low, high = min(s.low for s in shown), max(s.high for s in shown)
     for s in shown:

@@ -24,15 +24,25 @@ MOST_ROWS = 60
 LABEL = 26
 _COLOURS = {"full": "#8a6d3b", "both": "#7a4fb5", "adaptive": "#0f7b6c"}
 
-_STYLE = """
-.clara{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;--ink:#1c2330;--soft:#667085;--line:#e4e7ec;
---back:#ffffff;--paid:#0f7b6c;--rest:#98a2b3;--lose:#c2410c;--even:#eef0f3}
-@media (prefers-color-scheme:dark){.clara{--ink:#e6e9ef;--soft:#98a2b3;--line:#2c3442;--back:#12161e;--paid:#3fc1a8;
---rest:#667085;--lose:#f0874f;--even:#222936}}
-.clara text{fill:var(--ink)}.clara .soft{fill:var(--soft)}.clara .title{font-size:15px;font-weight:600}
-.clara .back{fill:var(--back)}.clara .grid{stroke:var(--line);stroke-width:1}.clara .end{text-anchor:end}
-.clara .mid{text-anchor:middle}.clara .paidline{stroke:var(--soft);stroke-dasharray:4 4}
-"""
+_LIGHT = {"ink": "#1c2330", "soft": "#667085", "line": "#e4e7ec", "back": "#ffffff"}
+_LIGHT |= {"paid": "#0f7b6c", "rest": "#98a2b3", "lose": "#c2410c", "even": "#d5d9e0"}
+_DARK = {"ink": "#e6e9ef", "soft": "#98a2b3", "line": "#2c3442", "back": "#12161e"}
+_DARK |= {"paid": "#3fc1a8", "rest": "#7b8698", "lose": "#f0874f", "even": "#4a5363"}
+
+
+def _theme(colours: dict[str, str]) -> str:
+    """Plain classes instead of CSS variables: converters other than browsers know them."""
+    fills = "".join(f".clara .{name}{{fill:{colour}}}" for name, colour in colours.items())
+    lines = f".clara .grid,.clara .never{{stroke:{colours['line']}}}.clara .paidline{{stroke:{colours['soft']}}}"
+    return f".clara text{{fill:{colours['ink']}}}{fills}.clara text.soft{{fill:{colours['soft']}}}{lines}"
+
+
+_STYLE = (
+    ".clara{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}"
+    ".clara .title{font-size:15px;font-weight:600}.clara .end{text-anchor:end}.clara .mid{text-anchor:middle}"
+    ".clara .never{fill:none}.clara .paidline{stroke-dasharray:4 4}"
+    f"{_theme(_LIGHT)}@media (prefers-color-scheme:dark){{{_theme(_DARK)}}}"
+)
 
 
 def ratings_svg(ranking: Ranking) -> str:
@@ -72,10 +82,15 @@ def win_matrix_svg(ranking: Ranking, results: Sequence[Result]) -> str:
     for i, item in enumerate(shown):
         y = top + cell * i
         parts.append(_text(left - 8, y + cell / 2 + 4, f"{i + 1}. {_short(item)}", "end"))
-        parts.append(_text(left + cell * (i + 0.5), top - 8, str(i + 1), "soft mid"))
+        if len(shown) <= 30 or i % 5 == 4:
+            parts.append(_text(left + cell * (i + 0.5), top - 8, str(i + 1), "soft mid"))
+        parts.append(
+            f'<rect x="{left + cell * i + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" class="line"/>'
+        )
         parts += [
-            _cell(left + cell * j, y, cell, float(share[i, j]), f"{item} – {other}", diagonal=i == j)
+            _cell(left + cell * j, y, cell, float(share[i, j]), f"{item} – {other}" if len(shown) <= 30 else "")
             for j, other in enumerate(shown)
+            if j != i
         ]
     bottom = top + cell * len(shown)
     parts += _cut_note(len(ranking.standings), bottom + 22)
@@ -120,15 +135,15 @@ def _panel(left: float, title: str, data: Sequence[tuple[str, int, float]]) -> l
 
 
 def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[float], float]) -> list[str]:
-    colour = "var(--paid)" if standing.rank <= winner_count else "var(--rest)"
+    kind = "paid" if standing.rank <= winner_count else "rest"
     start, end = x(standing.low), x(standing.high)
     tip = f"{escape(standing.item)}: Elo {standing.elo:.1f} ({standing.low:.0f}–{standing.high:.0f})"
     bar = f'x="{start:.1f}" y="{y - 3:.1f}" width="{end - start:.1f}" height="6" rx="3" opacity=".35"'
     dot = f'cx="{x(standing.elo):.1f}" cy="{y:.1f}" r="5"'
     return [
         _text(200, y + 4, f"{standing.rank}. {_short(standing.item)}", "end"),
-        f'<rect {bar} style="fill:{colour}"/>',
-        f'<circle {dot} style="fill:{colour}"><title>{tip}</title></circle>',
+        f'<rect {bar} class="{kind}"/>',
+        f'<circle {dot} class="{kind}"><title>{tip}</title></circle>',
         _text(884, y + 4, f"{100 * standing.p_top:.0f} %", "end"),
     ]
 
@@ -143,16 +158,14 @@ def _shares(items: Sequence[str], results: Sequence[Result]) -> np.ndarray[tuple
     return np.where(total > 0, won / np.maximum(total, 1), np.nan)
 
 
-def _cell(x: float, y: float, size: float, share: float, title: str, *, diagonal: bool) -> str:
-    inner = f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="{size - 2:.1f}" height="{size - 2:.1f}" rx="3"'
-    if diagonal:
-        return f'<rect {inner} style="fill:var(--line)"/>'
+def _cell(x: float, y: float, size: float, share: float, title: str) -> str:
+    inner = f'x="{x + 1:.0f}" y="{y + 1:.0f}" width="{size - 2:.0f}" height="{size - 2:.0f}" rx="2"'
     if np.isnan(share):
-        return f'<rect {inner} fill="none" style="stroke:var(--line)"/>'
-    colour = "var(--even)" if share == 0.5 else "var(--paid)" if share > 0.5 else "var(--lose)"
-    strength = 1.0 if share == 0.5 else 0.25 + 1.5 * abs(share - 0.5)
-    tip = f"<title>{escape(title)}: {100 * share:.0f} %</title>"
-    return f'<rect {inner} style="fill:{colour}" opacity="{min(1.0, strength):.2f}">{tip}</rect>'
+        return f'<rect {inner} class="never"/>'
+    kind = "even" if share == 0.5 else "paid" if share > 0.5 else "lose"
+    strength = 1.0 if share == 0.5 else min(1.0, 0.25 + 1.5 * abs(share - 0.5))
+    tip = f"<title>{escape(title)}: {100 * share:.0f} %</title>" if title else ""
+    return f'<rect {inner} class="{kind}" opacity="{strength:.2f}">{tip}</rect>'
 
 
 def _cut_note(total: int, y: float) -> Iterable[str]:
@@ -161,9 +174,9 @@ def _cut_note(total: int, y: float) -> Iterable[str]:
 
 def _ticks(low: float, high: float) -> list[float]:
     """About five round numbers in the range."""
-    raw = max(high - low, 1e-9) / 5
+    raw = max(high - low, 1e-9) / 6
     unit = 10.0 ** np.floor(np.log10(raw))
-    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw * 0.999)
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
     return [round(float(k * step), 10) for k in range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)]
 
 

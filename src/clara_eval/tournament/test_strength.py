@@ -1,0 +1,72 @@
+"""The Bradley–Terry fit: unique, finite, symmetric."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clara_eval.tournament.results import Result, Winner
+from clara_eval.tournament.strength import fit, gradient, normals
+from clara_eval.tournament.tally import tally
+
+VERDICTS: list[Winner] = ["first", "second", "tie"]
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> tuple[list[str], list[Result]]:
+    items = [f"i{k}" for k in range(draw(st.integers(1, 7)))]
+    if len(items) == 1:
+        return items, []
+    pair = st.lists(st.sampled_from(items), min_size=2, max_size=2, unique=True)
+    rows = draw(st.lists(st.tuples(pair, st.sampled_from(VERDICTS), st.sampled_from(["x", "y"])), max_size=40))
+    return items, [Result(a, b, winner, judge) for (a, b), winner, judge in rows]
+
+
+@settings(max_examples=80, deadline=None)
+@given(verdicts())
+def test_the_slope_is_zero_at_the_fit(case: tuple[list[str], list[Result]]) -> None:
+    """The fit is the optimum, whatever is undefeated, winless, unconnected or empty."""
+    table = tally(*case)
+    found = fit(table)
+    assert np.abs(gradient(np.concatenate((found.theta, found.bias)), table)).max() < 1e-6
+    assert np.all(np.linalg.eigvalsh(found.covariance) > 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(verdicts())
+def test_turning_every_verdict_around_turns_every_strength_around(case: tuple[list[str], list[Result]]) -> None:
+    """Winners and losers are treated alike."""
+    items, results = case
+    other: dict[str, Winner] = {"first": "second", "second": "first", "tie": "tie"}
+    mirrored = [Result(r.first, r.second, other[r.winner], r.judge) for r in results]
+    assert np.allclose(fit(tally(items, results)).theta, -fit(tally(items, mirrored)).theta, atol=1e-6)
+    assert np.allclose(fit(tally(items, results)).bias, -fit(tally(items, mirrored)).bias, atol=1e-6)
+
+
+def test_no_results_leave_the_prior() -> None:
+    """Without a verdict everybody is equal and the uncertainty is the prior's."""
+    found = fit(tally(["a", "b"], []))
+    assert found.theta.tolist() == [0, 0]
+    assert np.allclose(np.diag(found.covariance), [2.25, 2.25, 0.25])
+
+
+def test_a_lean_to_the_first_is_seen_for_each_judge() -> None:
+    """One judge always says first, the other always second: two position terms of opposite sign, equal strengths."""
+    items = ["a", "b", "c", "d"]
+    pairs = [(a, b) for a in items for b in items if a != b]
+    results = [Result(a, b, "first", "x") for a, b in pairs] + [Result(a, b, "second", "y") for a, b in pairs]
+    found = fit(tally(items, results))
+    assert np.allclose(found.theta, 0, atol=1e-8)
+    assert found.bias[0] > 0.5
+    assert found.bias[1] < -0.5
+
+
+def test_draws_are_fixed_mirrored_and_have_the_fitted_spread() -> None:
+    """The posterior sample is the same every time, symmetric about the fit, and as wide as the covariance."""
+    found = fit(tally(["a", "b", "c"], [Result("a", "b", "first"), Result("b", "c", "tie")]))
+    draws = found.draws(4000)
+    assert np.array_equal(draws, found.draws(4000))
+    assert np.allclose(draws.mean(axis=0), found.theta)
+    assert np.allclose(np.cov(draws.T), found.covariance[:3, :3], atol=0.2)
+    assert abs(float(normals(500, 500, "check").std()) - 1) < 0.01
