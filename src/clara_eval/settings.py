@@ -73,6 +73,8 @@ class Settings(BaseModel):
     judges: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
+    prices: str = Field("", alias="CLARA_PRICES")
+    """Prices the public table does not know: comma list of JUDGE=INPUT/OUTPUT in dollars per million tokens."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
 
     budget_per_challenge_usd: Usd = Field(25.0, alias="CLARA_BUDGET_PER_CHALLENGE_USD")

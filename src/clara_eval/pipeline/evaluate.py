@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,13 +19,12 @@ from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, Challen
 from clara_eval.challenge.read import Chain, read_challenge
 from clara_eval.errors import CannotPublish, NeedsReview, Unscorable
 from clara_eval.hashing import plain_json
-from clara_eval.judge.port import Asker
 from clara_eval.networks import Network
 from clara_eval.pipeline.keys import public_keys, scores_document, scores_key
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
-from clara_eval.pipeline.sources import LiveSources
+from clara_eval.pipeline.sources import LiveSources, Seats
 from clara_eval.pipeline.status import Status, StatusBoard
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.keeper import advance
@@ -38,18 +38,23 @@ from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
 
 
+_SHARE_OF_WINDOW = 0.6
+"""The rest is for reviews, a stuck transaction, and a node that is down."""
+
+
 class ChainOfRecord(Chain, Results, Protocol):
     """The node, as this walk needs it."""
 
 
 class Bench(Protocol):
-    """Seats the models for one run: each behind the answer book, within the run's budget and time."""
+    """Seats the models for one run: behind the answer book, within the run's budget and time."""
 
-    def __call__(self, challenge: Challenge, plan: Plan) -> Mapping[str, Asker]: ...
+    def seat(self, challenge: Challenge, plan: Plan, seconds: float) -> AbstractAsyncContextManager[SeatedModels]: ...
 
-    @property
-    def spent(self) -> tuple[int, float]:
-        """Calls made and dollars spent so far in this process."""
+
+class SeatedModels(Seats, Protocol):
+    def meter(self) -> tuple[int, float]:
+        """Calls made and dollars spent so far."""
         ...
 
 
@@ -92,7 +97,6 @@ async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluati
         ports.store,
         options.network.chain_id,
         address,
-        meter=lambda: ports.bench.spent,
         listener=options.listener,
         now=options.now,
     )
@@ -102,8 +106,9 @@ async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluati
         challenge = await _pinned(address, ports, journal)
         _check_ours(challenge, options)
         plan = await journal.once("plan", PLAN, _given(options.plan))
-        sources = LiveSources(journal, ports.fetch, ports.bench(challenge, plan), options.limits)
-        walked = await walk(challenge, plan, sources, board)
+        async with ports.bench.seat(challenge, plan, await _seconds_left(challenge, ports)) as seats:
+            board.meter = seats.meter
+            walked = await walk(challenge, plan, LiveSources(journal, ports.fetch, seats, options.limits), board)
         digest = await _file(challenge, plan, walked, ports, journal)
         review = await _review(challenge, walked, digest, ports, options)
         await _save_scores(challenge, walked, digest, None, ports)
@@ -127,6 +132,12 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
         return challenge
     await journal.forget()
     return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
+
+
+async def _seconds_left(challenge: Challenge, ports: Ports) -> float:
+    """The walk's one budget of time: most of what is left of the scoring window, by the chain's own clock."""
+    head = await ports.chain.head()
+    return max(60.0, (challenge.scoring_deadline - head.timestamp) * _SHARE_OF_WINDOW)
 
 
 def _check_ours(challenge: Challenge, options: Options) -> None:

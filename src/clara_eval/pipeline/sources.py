@@ -7,7 +7,7 @@ recorded. Because the walk cannot tell them apart, checking a trace is walking i
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,10 +44,20 @@ class Received:
         return Fetched(base64.b64decode(self.content), self.media_type, self.immutable, self.note)
 
 
+class Seats(Protocol):
+    """The models of one run, each behind the answer book."""
+
+    def asker(self, name: str) -> Asker: ...
+    def reader(self, names: Sequence[str]) -> Asker: ...
+
+
 class Sources(Protocol):
     async def metadata(self, challenge: Challenge) -> bytes: ...
     async def received(self, submission: Submission, language: str | None) -> Received: ...
     def asker(self, name: str) -> Asker: ...
+    def reader(self, names: Sequence[str]) -> Asker:
+        """Who reads the submissions: the first of these, the next where it cannot answer."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ _TEXT = TypeAdapter(str)
 class LiveSources:
     journal: Journal
     fetch: Fetch
-    askers: Mapping[str, Asker]
+    seats: Seats
     limits: Limits
 
     async def metadata(self, challenge: Challenge) -> bytes:
@@ -116,7 +126,10 @@ class LiveSources:
         return await self.journal.once(f"received/{submission.submitter}", _RECEIVED, receive)
 
     def asker(self, name: str) -> Asker:
-        return self.askers[name]
+        return self.seats.asker(name)
+
+    def reader(self, names: Sequence[str]) -> Asker:
+        return self.seats.reader(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +145,10 @@ class TraceSources:
         return _RECEIVED.validate_json(plain_json(self._body(f"solution/{submission.submitter}")["received"]))
 
     def asker(self, name: str) -> Asker:
-        return _RecordedAsker(name, self.entries)
+        return _RecordedAsker((name,), self.entries)
+
+    def reader(self, names: Sequence[str]) -> Asker:
+        return _RecordedAsker(tuple(names), self.entries)
 
     def _body(self, key: str) -> Any:
         if key not in self.entries:
@@ -142,12 +158,18 @@ class TraceSources:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedAsker:
-    name: str
+    names: tuple[str, ...]
     entries: Mapping[str, Any]
 
+    @property
+    def name(self) -> str:
+        return ", else ".join(self.names)
+
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        request = request_hash(self.name, prompt, attempt)
-        body = self.entries.get(f"answer/{request}")
-        if body is None:
-            raise Temporary(self.entries.get("unanswered", {}).get(request, f"The trace records no answer {request}."))
-        return PaidAnswer(request, "", self.name, prompt.purpose, Answer(**body["answer"]), None)
+        for name in self.names:
+            request = request_hash(name, prompt, attempt)
+            body = self.entries.get(f"answer/{request}")
+            if body is not None:
+                return PaidAnswer(request, "", name, prompt.purpose, Answer(**body["answer"]), None)
+        missing = request_hash(self.name, prompt, attempt)
+        raise Temporary(self.entries.get("unanswered", {}).get(missing, f"The trace records no answer to {missing}."))

@@ -76,13 +76,13 @@ class StatusBoard:
         chain_id: int,
         address: str,
         *,
-        meter: Callable[[], tuple[int, float]] = lambda: (0, 0.0),
         listener: Callable[[Status], None] | None = None,
         now: Callable[[], float] = time.time,
         every_seconds: float = 0.25,
     ) -> None:
         self._keys, self._chain_id, self._address = keys, chain_id, address
-        self._meter, self._listener, self._now, self._every = meter, listener, now, every_seconds
+        self._listener, self._now, self._every = listener, now, every_seconds
+        self.meter: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
         self._began = now()
         self._stage_began: dict[str, tuple[float, int]] = {}
         self._written = 0.0
@@ -116,7 +116,7 @@ class StatusBoard:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def _progress(self, stage: str, done: int, total: int) -> StageProgress:
-        calls, cost = self._meter()
+        calls, cost = self.meter()
         began, first = self._stage_began.setdefault(stage, (self._now(), done))
         elapsed, steps = self._now() - began, done - first
         rate = steps / elapsed if steps > 0 and elapsed > 0 else None

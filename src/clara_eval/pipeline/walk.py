@@ -75,7 +75,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     metadata_bytes = await sources.metadata(challenge)
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
     keeping = Keeping()
-    reader = keeping.over([sources.asker(name) for name in plan.models]) if plan.models else None
+    reader = keeping.over(sources.reader(plan.models)) if plan.models else None
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
@@ -183,7 +183,7 @@ def _judges(
     return {
         name: RulesJudge(schema)
         if name == "rules"
-        else ModelJudge(keeping.over([sources.asker(name)]), metadata.config.criteria, schema)
+        else ModelJudge(keeping.over(sources.asker(name)), metadata.config.criteria, schema)
         for name in plan.judges
     }
 

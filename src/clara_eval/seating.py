@@ -1,0 +1,97 @@
+"""Seats the models of one run: each behind its desk, all with one purse, within one reservation of the ledger.
+
+In: settings and the store. Out: `Seats` for a run. Must hold: before the first call the most this run may still spend
+is reserved under every cap in one transaction; at the end it is settled to what was really spent. Judges that cost
+nothing reserve nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from clara_eval.budget.caps import caps_of
+from clara_eval.challenge.model import Challenge
+from clara_eval.judge.calls import Desk, Patience, Succession
+from clara_eval.judge.jury import parse_judge
+from clara_eval.judge.port import Asker, Llm
+from clara_eval.judge.prices import PriceCard, parse_prices, price_card
+from clara_eval.judge.purse import Purse
+from clara_eval.pipeline.plan import Plan
+from clara_eval.settings import Settings
+from clara_eval.trace.store import Store
+
+
+@dataclass(slots=True)
+class RunSeats:
+    """Fulfils `pipeline.evaluate.SeatedModels`."""
+
+    desks: dict[str, Desk]
+    purse: Purse
+
+    def asker(self, name: str) -> Asker:
+        return self.desks[name]
+
+    def reader(self, names: Sequence[str]) -> Asker:
+        desks = [self.desks[name] for name in names]
+        return desks[0] if len(desks) == 1 else Succession(desks)
+
+    def meter(self) -> tuple[int, float]:
+        return sum(desk.counts.answered for desk in self.desks.values()), (self.purse.spent) / 1_000_000
+
+
+@dataclass(slots=True)
+class ModelBench:
+    """Fulfils `pipeline.evaluate.Bench`; models are built once and shared by runs."""
+
+    settings: Settings
+    store: Store
+    _llms: dict[str, Llm] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def seat(self, challenge: Challenge, plan: Plan, seconds: float) -> AsyncIterator[RunSeats]:
+        """The seats of this run; leaving settles what was reserved."""
+        cards = {name: self._card(name) for name in plan.models}
+        spent = sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
+        caps = caps_of(self.settings)
+        costly = any(card is None or card.input or card.output for card in cards.values())
+        purse = Purse(caps.per_challenge if costly else None, spent_before=spent)
+        ledger = await self._reserve(challenge, purse) if costly else None
+        patience = Patience(
+            deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
+        )
+        desks = {
+            name: Desk(self._llm(name), self.store, run=challenge.run, purse=purse, card=card, patience=patience)
+            for name, card in cards.items()
+        }
+        try:
+            yield RunSeats(desks, purse)
+        finally:
+            if ledger is not None:
+                await self.store.settle_spend(ledger, purse.spent)
+
+    async def _reserve(self, challenge: Challenge, purse: Purse) -> int:
+        """The whole cap of the challenge, because a run may spend that much; settling gives the rest back."""
+        most = purse.cap_micro_usd if purse.cap_micro_usd is not None else purse.spent
+        return await self.store.reserve_spend(
+            challenge.run, challenge.poster, "evaluation", most, caps_of(self.settings)
+        )
+
+    def _card(self, name: str) -> PriceCard | None:
+        return price_card(parse_judge(name), parse_prices(self.settings.prices))
+
+    def _llm(self, name: str) -> Llm:
+        if name not in self._llms:
+            from clara_eval.adapters.llm.build import build_llm
+
+            self._llms[name] = build_llm(name, self.settings)
+        return self._llms[name]
+
+    async def close(self) -> None:
+        for llm in self._llms.values():
+            close: Any = getattr(llm, "close", None)
+            if close is not None:
+                await close()
