@@ -206,9 +206,9 @@ class Standing(TypedDict):
     low: float | None
     high: float | None
     pTop: float | None
-    wins: int | None
-    losses: int | None
-    ties: int | None
+    wins: float | None
+    losses: float | None
+    ties: float | None
     prizeAmount: str | None
     prize: str | None
     status: Literal["ranked", "rejected", "unknown"]

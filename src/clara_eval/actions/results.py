@@ -235,9 +235,9 @@ def _standing(challenge: Challenge, row: Mapping[str, Any], winner: PostedWinner
         low=_number(row.get("low")),
         high=_number(row.get("high")),
         pTop=_number(row.get("pTop")),
-        wins=_whole(row.get("wins")),
-        losses=_whole(row.get("losses")),
-        ties=_whole(row.get("ties")),
+        wins=_number(row.get("wins")),
+        losses=_number(row.get("losses")),
+        ties=_number(row.get("ties")),
         prizeAmount=str(amount),
         prize=show_amount(amount, challenge.token),
         status="rejected" if row.get("status") == "rejected" else "ranked",
@@ -331,7 +331,7 @@ def _why(standing: Standing, rival: Standing | None, games: list[Game]) -> str:
         )
         parts.append(f"Elo {standing['elo']:.0f}{interval}")
     if standing["wins"] is not None:
-        parts.append(f"{standing['wins']} won, {standing['losses']} lost, {standing['ties']} tied")
+        parts.append(f"{standing['wins']:g} won, {standing['losses'] or 0:g} lost, {standing['ties'] or 0:g} tied")
     if rival is not None:
         against = [game["result"] for game in games if game["rival"] == rival["address"]]
         met = f", {against.count('won')} of {len(against)} games won against it" if against else ""

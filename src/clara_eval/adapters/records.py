@@ -1,0 +1,161 @@
+"""What evaluations left behind, for the agents' tools: from the store, or from a running service.
+
+Both fulfil `actions.Records` and give the same documents. The store is opened at the first question, and an SQLite file
+that does not exist is not created: an agent without a service of its own simply has no records. A service's trace is
+read as a stream, and only what concerns one challenge's submitters is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from clara_eval.challenge.model import Address
+from clara_eval.errors import Temporary
+from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.store import Store
+
+MAX_TRACE_BYTES = 200_000_000
+
+
+class StoreRecords:
+    """The specification's keys in our own store."""
+
+    def __init__(self, database_url: str, chain_id: int, store: Store | None = None) -> None:
+        self._url = database_url
+        self._chain_id = chain_id
+        self._store = store
+        self._is_ours = store is None
+
+    async def close(self) -> None:
+        if self._store is not None and self._is_ours:
+            await self._store.close()
+
+    async def status(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(address, "eval-status")
+
+    async def scores(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(address, "scores")
+
+    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
+        return await self._document(address, f"features:{submitter}")
+
+    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
+        return await self._document(address, f"pairwise:{first}:{second}")
+
+    async def trace(self, address: Address) -> str | None:
+        store = await self._open()
+        if store is None:
+            return None
+        return "".join([piece async for piece in stream_trace(store, self._chain_id, address)]) or None
+
+    def trace_place(self, address: Address) -> str:
+        return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
+
+    async def _document(self, address: Address, name: str) -> dict[str, Any] | None:
+        store = await self._open()
+        text = await store.get(self._chain_id, f"challenges:{address}:{name}") if store else None
+        found = json.loads(text) if text else None
+        return found if isinstance(found, dict) else None
+
+    async def _open(self) -> Store | None:
+        from clara_eval.adapters.database import open_store
+
+        if self._store is None and _is_there(self._url):
+            self._store = await open_store(self._url)
+        return self._store
+
+
+def _is_there(url: str) -> bool:
+    from clara_eval.adapters.database import is_sqlite, sqlite_path
+
+    return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
+
+
+class ApiRecords:
+    """The same through the service's REST door."""
+
+    def __init__(self, api_url: str) -> None:
+        self._url = api_url.rstrip("/")
+        self._facts: tuple[Address, dict[str, dict[str, Any]]] | None = None
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def status(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(address, "eval-status")
+
+    async def scores(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(address, "leaderboard")
+
+    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
+        return (await self._of_trace(address)).get(f"features/{submitter}")
+
+    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
+        return (await self._of_trace(address)).get(f"game/{first}/{second}")
+
+    async def trace(self, address: Address) -> str | None:
+        content = await self._get(address, "eval-trace")
+        return None if content is None else content.decode()
+
+    def trace_place(self, address: Address) -> str:
+        return f"{self._url}/api/v1/challenges/{address}/eval-trace"
+
+    async def _document(self, address: Address, name: str) -> dict[str, Any] | None:
+        content = await self._get(address, name)
+        found = json.loads(content) if content else None
+        return found if isinstance(found, dict) else None
+
+    async def _of_trace(self, address: Address) -> dict[str, dict[str, Any]]:
+        """Features and games of the last challenge asked for, by the names used above."""
+        if self._facts is None or self._facts[0] != address:
+            text = await self.trace(address)
+            self._facts = (address, facts_in(text) if text else {})
+        return self._facts[1]
+
+    async def _get(self, address: Address, name: str) -> bytes | None:
+        """The body; None where the service has nothing to show, Temporary where it does not answer."""
+        url = f"{self._url}/api/v1/challenges/{address}/{name}"
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+                session.get(url, allow_redirects=False) as response,
+            ):
+                if response.status in {403, 404}:
+                    return None
+                if response.status != 200:
+                    raise Temporary(f"The service at {self._url} answered HTTP {response.status}.")
+                return await _limited(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+            raise Temporary(
+                f"The service at {self._url} does not answer ({type(bad).__name__}).", remedy="Check CLARA_API_URL."
+            ) from bad
+
+
+async def _limited(response: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(65536):
+        content += chunk
+        if len(content) > MAX_TRACE_BYTES:
+            raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.")
+    return bytes(content)
+
+
+def facts_in(trace: str) -> dict[str, dict[str, Any]]:
+    """Features and games of a trace, as the store's keys have them."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in trace.splitlines():
+        if '"key":"features/' not in line and '"key":"comparison/' not in line:
+            continue
+        entry = json.loads(line.removesuffix(","))["entry"]
+        body = entry["body"]
+        if entry["key"].startswith("features/"):
+            found[entry["key"]] = body
+        elif isinstance(body, dict) and "first" in body:
+            names = {"first": body["first"], "second": body["second"], "tie": "tie"}
+            game = {"winner": names.get(body.get("winner")), **{k: body.get(k) for k in ("confidence", "reason")}}
+            found.setdefault(f"game/{body['first']}/{body['second']}", game)
+    return found

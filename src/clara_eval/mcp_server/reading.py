@@ -1,0 +1,108 @@
+"""The tools that only look: browse, detail, evaluation status, leaderboard, score."""
+
+# ruff: noqa: N803 - tool arguments are camelCase, like every document that other programs read
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from mcp_types import CallToolResult
+from pydantic import Field
+
+from clara_eval.actions import browse as browsing
+from clara_eval.actions import results
+from clara_eval.actions.documents import (
+    BrowseResult,
+    DetailResult,
+    EvalStatusResult,
+    LeaderboardResult,
+    ScoreResult,
+)
+from clara_eval.mcp_server import wording
+from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
+
+ChallengeAddress = Annotated[str, Field(description="The challenge's contract address: 0x and 40 hex digits.")]
+SenderAddress = Annotated[
+    str, Field(description="Your own address, when the server has no local wallet; empty otherwise.")
+]
+POLL_SECONDS = 1.0
+
+
+async def challenge_browse(
+    ctx: ToolContext,
+    status: Annotated[
+        Literal["open", "scoring", "finalized", "cancelled", "expired", "any"],
+        Field(description="Status on chain; `open` means that submissions are accepted now."),
+    ] = "open",
+    skill: Annotated[str, Field(description="Only challenges that list this skill.", max_length=60)] = "",
+    evaluator: Annotated[
+        Literal["clara", "self", "any"], Field(description="Who scores: Clara, or the poster alone.")
+    ] = "any",
+    limit: Annotated[int, Field(ge=1, le=50, description="How many to return.")] = 20,
+    offset: Annotated[int, Field(ge=0, description="`nextOffset` of the page before.")] = 0,
+) -> Annotated[CallToolResult, BrowseResult]:
+    """List challenges, newest first: prize, deadline, status, how many have submitted. Titles are posters' words."""
+    wanted = browsing.Filter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
+    with in_words():
+        found = await browsing.browse(desk_of(ctx), wanted)
+    return answer(wording.browse(found), found)
+
+
+async def challenge_detail(
+    ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
+) -> Annotated[CallToolResult, DetailResult]:
+    """One challenge in full: problem statement, eval config, terms, money, winners, and your own submission."""
+    with in_words():
+        found = await browsing.detail(desk_of(ctx), address, sender or None)
+    return answer(wording.detail(found), found)
+
+
+async def challenge_eval_status(
+    ctx: ToolContext,
+    address: ChallengeAddress,
+    waitSeconds: Annotated[
+        int, Field(ge=0, le=300, description="Wait this long for a change, with progress notifications; 0 asks once.")
+    ] = 0,
+) -> Annotated[CallToolResult, EvalStatusResult]:
+    """How far the AI evaluation is: stage, progress, time left, and why it waits or stopped."""
+    with in_words():
+        found = await _followed(ctx, address, waitSeconds)
+    return answer(wording.status(found), found)
+
+
+async def _followed(ctx: ToolContext, address: str, seconds: int) -> EvalStatusResult:
+    """The status now, or as soon as it is final, changed in kind, or the time is over."""
+    desk, clock = desk_of(ctx), asyncio.get_running_loop()
+    end = clock.time() + seconds
+    found = await results.eval_status(desk, address)
+    first = found["status"]
+    while results.is_waiting(found) and found["status"] == first and clock.time() < end:
+        await ctx.report_progress(found["progress"], 100, found["status"])
+        await asyncio.sleep(min(POLL_SECONDS, max(0.0, end - clock.time())))
+        found = await results.eval_status(desk, address)
+    if seconds:
+        await ctx.report_progress(found["progress"], 100, found["status"])
+    return found
+
+
+async def challenge_leaderboard(
+    ctx: ToolContext,
+    address: ChallengeAddress,
+    limit: Annotated[int, Field(ge=1, le=200, description="How many places to return.")] = 50,
+) -> Annotated[CallToolResult, LeaderboardResult]:
+    """Everybody's place with Elo, its interval and the prize; public once scores are posted on chain."""
+    with in_words():
+        found = await results.leaderboard(desk_of(ctx), address, limit=limit)
+    return answer(wording.leaderboard(found), found)
+
+
+async def challenge_score(
+    ctx: ToolContext,
+    address: ChallengeAddress,
+    submitter: Annotated[str, Field(description="Whose score; empty for the local wallet's own.", max_length=60)] = "",
+) -> Annotated[CallToolResult, ScoreResult]:
+    """Why a submission won or lost: rank, Elo with interval, prize, features, games, closest rival, and the trace."""
+    with in_words():
+        found = await results.score(desk_of(ctx), address, submitter or None)
+    return answer(wording.score(found), found)
