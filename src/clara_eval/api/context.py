@@ -1,0 +1,36 @@
+"""What the API needs, as one value: the store to read, and one narrow way to ask the engine for something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from clara_eval.challenge.model import Address
+from clara_eval.engine.health import Pulse
+from clara_eval.observe.metrics import Metrics
+from clara_eval.settings import Settings
+from clara_eval.trace.store import Store
+
+Decision = Literal["approve", "reject"]
+
+
+class EngineDoor(Protocol):
+    """What an administrator may ask of the engine."""
+
+    async def request(self, address: Address) -> str:
+        """Queue an evaluation and return its workflow id; NotFound, NotYet or Temporary where it cannot begin."""
+        ...
+
+    async def decide(self, address: Address, decision: Decision, reason: str) -> None:
+        """Record a person's decision about an evaluation that waits for one; BadInput where none waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    settings: Settings
+    store: Store
+    chain_id: int
+    metrics: Metrics
+    pulse: Pulse
+    engine: EngineDoor

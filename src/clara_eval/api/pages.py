@@ -1,0 +1,78 @@
+"""The status page, rendered on the server: a list of challenges and one page for each.
+
+Everything strangers wrote goes through Jinja's autoescape; no script is needed to read the page. The page of a running
+evaluation asks the browser to load it again every few seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+from starlette.staticfiles import StaticFiles
+
+from clara_eval import __version__
+from clara_eval.api.problems import Refusal
+from clara_eval.api.reading import Reading
+from clara_eval.api.schemas import FINAL
+from clara_eval.budget.fees import dollars
+from clara_eval.challenge.model import to_address
+from clara_eval.errors import BadInput
+
+router = APIRouter(include_in_schema=False)
+_ROWS = 200
+
+
+def _moment(seconds: int | None) -> str:
+    return "–" if not seconds else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _amount(units: str | None, token: dict[str, Any]) -> str:
+    return "–" if units is None else f"{dollars(int(units), token['decimals'])} {token['symbol']}"
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("clara_eval.api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters.update(moment=_moment, amount=_amount)
+    environment.globals.update(version=__version__)
+    return environment
+
+
+_pages = _environment()
+
+
+def mount_static(app: FastAPI) -> None:
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+
+
+def _reading(request: Request) -> Reading:
+    context = request.app.state.context
+    return Reading(context.store, context.chain_id, context.settings.traces_public)
+
+
+def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(_pages.get_template(name).render(**values), status)
+
+
+@router.get("/")
+async def index(request: Request) -> HTMLResponse:
+    rows = await _reading(request).listed(None)
+    network = request.app.state.context.settings.network_name
+    return _page("index.html", rows=rows[:_ROWS], total=len(rows), network=network)
+
+
+@router.get("/challenges/{address}")
+async def challenge(address: str, request: Request) -> HTMLResponse:
+    try:
+        found = await _reading(request).detail(to_address(address), admin=False)
+    except (BadInput, Refusal) as bad:
+        status = bad.status if isinstance(bad, Refusal) else 404
+        return _page("missing.html", status, message=str(bad))
+    refresh = found["evaluation"]["status"] not in FINAL
+    return _page("challenge.html", found=found, refresh=refresh)

@@ -1,0 +1,155 @@
+"""Errors as RFC 9457 problem documents, every one of them, whoever raised it.
+
+`type` names the kind, `detail` says what happened, `remedy` what to do about it. An error of ours has one status; what
+nobody expected is a 500 that tells the caller nothing about our inside and the log everything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from clara_eval.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotYet, Temporary
+
+MEDIA_TYPE = "application/problem+json"
+_log = structlog.get_logger(__name__)
+
+TITLES = {
+    400: "The request cannot be read",
+    401: "The admin key is missing or wrong",
+    403: "Not allowed",
+    404: "Not found",
+    405: "This address does not take that method",
+    406: "Not acceptable",
+    409: "Not possible now",
+    413: "The body is too large",
+    415: "The body has another media type",
+    422: "The request is not valid",
+    429: "Too many requests",
+    500: "Something broke here",
+    503: "Not available now",
+}
+_STATUS: tuple[tuple[type[ClaraError], int], ...] = (
+    (BadInput, 422),
+    (NotFound, 404),
+    (NotYet, 409),
+    (Deferred, 409),
+    (NeedsReview, 409),
+    (Temporary, 503),
+)
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem document."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:clara-eval:problem:404",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "No challenge 0x0000000000000000000000000000000000000001 is known here.",
+                    "instance": "/api/v1/challenges/0x0000000000000000000000000000000000000001/eval-status",
+                    "remedy": "A new challenge appears within five minutes.",
+                }
+            ]
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    remedy: str | None = None
+    errors: list[dict[str, Any]] | None = Field(None, description="One item a wrong place, for validation problems.")
+
+
+class Refusal(Exception):
+    """A door's own refusal, with its HTTP status."""
+
+    def __init__(self, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.remedy = remedy
+        self.headers = headers
+
+
+def document(
+    status: int, detail: str, instance: str, *, remedy: str = "", errors: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": f"urn:clara-eval:problem:{status}",
+        "title": TITLES.get(status, "Refused"),
+        "status": status,
+        "detail": detail,
+        "instance": instance[:300],
+    }
+    if remedy:
+        found["remedy"] = remedy
+    if errors is not None:
+        found["errors"] = errors
+    return found
+
+
+def response(
+    request: Request, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None,
+    errors: list[dict[str, Any]] | None = None,
+) -> JSONResponse:  # fmt: skip
+    body = document(status, detail, request.url.path, remedy=remedy, errors=errors)
+    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI `responses` of these statuses."""
+    return {
+        status: {
+            "description": TITLES[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in statuses
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Route every exception of the application through problem documents."""
+
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, bad: Refusal) -> JSONResponse:
+        return response(request, bad.status, bad.detail, remedy=bad.remedy, headers=bad.headers)
+
+    @app.exception_handler(ClaraError)
+    async def ours(request: Request, bad: ClaraError) -> JSONResponse:
+        status = next((status for kind, status in _STATUS if isinstance(bad, kind)), 500)
+        if status == 500:
+            _log.error("request_failed", path=request.url.path, problem=str(bad))
+            return response(request, 500, "The request failed.", remedy="The operator's log has the reason.")
+        wait = {"retry-after": "30"} if status == 503 else None
+        return response(request, status, bad.message, remedy=bad.remedy, headers=wait)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, bad: RequestValidationError) -> JSONResponse:
+        errors = [
+            {"path": ".".join(str(part) for part in error["loc"]), "message": str(error["msg"])}
+            for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
+        ]
+        first = errors[0] if errors else {"path": "", "message": "not valid"}
+        return response(request, 422, f"{first['path']}: {first['message']}.", errors=errors)
+
+    @app.exception_handler(HTTPException)
+    async def routing(request: Request, bad: HTTPException) -> JSONResponse:
+        return response(request, bad.status_code, str(bad.detail), headers=dict(bad.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, bad: Exception) -> JSONResponse:
+        _log.error("request_broke", path=request.url.path, exc_info=bad)
+        return response(request, 500, "The request failed.", remedy="The operator's log has the reason.")

@@ -1,0 +1,111 @@
+"""What the doors read from the store: statuses, the list, leaderboards, traces, and what of it is public.
+
+Before scores are posted only status and progress are public: a free oracle invites probing. After the post the
+leaderboard and the trace are, unless the operator keeps traces private; the administrator always may read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.api.problems import Refusal
+from clara_eval.challenge.model import Address
+from clara_eval.engine.board import index_key, read_document, scores_key, status_key, summaries
+from clara_eval.trace.archive import Archived, archived_trace
+from clara_eval.trace.store import Store
+
+WAITING: dict[str, Any] = {
+    "status": "pending",
+    "progress": 0,
+    "startedAt": None,
+    "updatedAt": None,
+    "reason": None,
+    "retryAt": None,
+    "stage": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    store: Store
+    chain_id: int
+    traces_public: str
+
+    async def status_text(self, address: Address) -> str:
+        """The evaluation's status as JSON; Refusal 404 for a challenge nobody has heard of."""
+        text = await self.store.get(self.chain_id, status_key(address))
+        if text is not None:
+            return text
+        if await self.store.get(self.chain_id, index_key(address)) is None:
+            raise unknown(address)
+        return json.dumps(WAITING)
+
+    async def status(self, address: Address) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await self.status_text(address))
+        return found
+
+    async def listed(self, wanted: str | None) -> list[dict[str, Any]]:
+        """Every challenge with its evaluation, the latest deadline first."""
+        found = await summaries(self.store, self.chain_id)
+        rows = [{**summary, "evaluation": await self._evaluation(address)} for address, summary in found.items()]
+        chosen = [row for row in rows if wanted is None or row["evaluation"]["status"] == wanted]
+        return sorted(chosen, key=lambda row: (-row["deadline"], row["address"]))
+
+    async def _evaluation(self, address: Address) -> dict[str, Any]:
+        return await read_document(self.store, self.chain_id, status_key(address)) or WAITING
+
+    async def detail(self, address: Address, *, admin: bool) -> dict[str, Any]:
+        summary = await read_document(self.store, self.chain_id, index_key(address))
+        if summary is None:
+            raise unknown(address)
+        scores = await read_document(self.store, self.chain_id, scores_key(address))
+        is_open = scores is not None and (admin or is_posted(scores))
+        return {
+            **summary,
+            "evaluation": await self._evaluation(address),
+            "leaderboard": scores if is_open else None,
+            "traceDigest": scores.get("traceDigest") if scores and is_open else None,
+        }
+
+    async def leaderboard(self, address: Address, *, admin: bool) -> dict[str, Any]:
+        scores = await read_document(self.store, self.chain_id, scores_key(address))
+        if scores is None:
+            await self.status_text(address)
+            raise Refusal(404, f"Challenge {address} has no ranking yet.", remedy="Follow its eval-status.")
+        if not admin and not is_posted(scores):
+            raise not_posted(address, "The ranking")
+        return scores
+
+    async def trace(self, address: Address, *, admin: bool) -> Archived:
+        """What is archived, if this caller may read it."""
+        archived = await archived_trace(self.store, self.chain_id, address)
+        if archived is None:
+            await self.status_text(address)
+            raise Refusal(404, f"Challenge {address} has no trace yet.", remedy="Follow its eval-status.")
+        if admin:
+            return archived
+        if self.traces_public == "never":
+            raise Refusal(403, "The operator keeps traces private.", remedy="Ask the operator for this one.")
+        scores = await read_document(self.store, self.chain_id, scores_key(address))
+        if scores is None or not is_posted(scores):
+            raise not_posted(address, "The trace")
+        return archived
+
+
+def is_posted(scores: dict[str, Any]) -> bool:
+    """Scores are public when they stand on the chain, whoever posted them."""
+    return bool(scores.get("publishedAt")) or scores.get("postedBy") is not None
+
+
+def unknown(address: Address) -> Refusal:
+    return Refusal(404, f"No challenge {address} is known here.", remedy="A new challenge appears within five minutes.")
+
+
+def not_posted(address: Address, what: str) -> Refusal:
+    return Refusal(
+        403,
+        f"{what} of {address} is public once its scores are posted.",
+        remedy="Until then eval-status shows the progress.",
+    )

@@ -1,0 +1,218 @@
+"""The REST routes: thin, one question each."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from clara_eval.api.admin import IsAdmin, require_admin
+from clara_eval.api.context import ApiContext
+from clara_eval.api.problems import Refusal, documented
+from clara_eval.api.reading import Reading
+from clara_eval.api.schemas import (
+    FINAL,
+    Accepted,
+    AddressPath,
+    ChallengeDetail,
+    ChallengeList,
+    EvalStatus,
+    EvalStatusName,
+    EvaluateRequest,
+    Leaderboard,
+    ReviewRecord,
+    ReviewRequest,
+)
+from clara_eval.challenge.model import to_address
+from clara_eval.trace.archive import stream_trace
+
+router = APIRouter(prefix="/api/v1", tags=["challenges"])
+MOST_STREAMS = 256
+EVENT_SECONDS = 0.5
+
+_ALWAYS = (422, 429, 503)
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Unchanged since the given ETag."}}
+_STREAM = {"text/event-stream": {"example": 'event: status\ndata: {"status":"comparing"}\n\n'}}
+_TRACE = {
+    "application/json": {
+        "schema": {
+            "type": "object",
+            "required": ["format", "entries", "digest"],
+            "properties": {
+                "format": {"const": "clara-eval-trace/1"},
+                "entries": {"type": "array", "items": {"type": "object"}},
+                "digest": {"type": "string"},
+            },
+        },
+        "example": {"format": "clara-eval-trace/1", "entries": [], "digest": "0x" + "00" * 32},
+    }
+}
+
+
+def _context(request: Request) -> ApiContext:
+    found: ApiContext = request.app.state.context
+    return found
+
+
+def _reading(request: Request) -> Reading:
+    context = _context(request)
+    return Reading(context.store, context.chain_id, context.settings.traces_public)
+
+
+Context = Annotated[ApiContext, Depends(_context)]
+Read = Annotated[Reading, Depends(_reading)]
+
+
+@router.post(
+    "/challenges/evaluate",
+    status_code=202,
+    response_model=Accepted,
+    dependencies=[Depends(require_admin)],
+    responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
+    summary="Trigger the evaluation of a challenge",
+)
+async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, Any]:
+    address = to_address(body.challengeAddress)
+    workflow = await context.engine.request(address)
+    return {
+        "challengeAddress": address,
+        "workflowId": workflow,
+        "statusUrl": f"/api/v1/challenges/{address}/eval-status",
+    }
+
+
+@router.get("/challenges", response_model=ChallengeList, responses=documented(*_ALWAYS), summary="List challenges")
+async def list_challenges(
+    read: Read,
+    status: Annotated[EvalStatusName | None, Query(description="Only with this evaluation status.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> dict[str, Any]:
+    rows = await read.listed(status)
+    return {"total": len(rows), "offset": offset, "limit": limit, "challenges": rows[offset : offset + limit]}
+
+
+@router.get(
+    "/challenges/{address}",
+    response_model=ChallengeDetail,
+    responses=documented(404, *_ALWAYS),
+    summary="One challenge, with its ranking once that is public",
+)
+async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> dict[str, Any]:
+    return await read.detail(to_address(address), admin=admin)
+
+
+@router.get(
+    "/challenges/{address}/eval-status",
+    responses={200: {"model": EvalStatus}, **_NOT_MODIFIED, **documented(404, *_ALWAYS)},
+    summary="Status and progress of an evaluation",
+)
+async def eval_status(address: AddressPath, read: Read, request: Request) -> Response:
+    text = await read.status_text(to_address(address))
+    return _tagged(request, text.encode())
+
+
+@router.get(
+    "/challenges/{address}/eval-trace",
+    response_class=Response,
+    responses={
+        200: {"description": "The trace, streamed.", "content": _TRACE},
+        **_NOT_MODIFIED,
+        **documented(403, 404, *_ALWAYS),
+    },
+    summary="The whole trace: submissions, facts, prompts, answers, ranking, winners",
+)
+async def eval_trace(address: AddressPath, read: Read, admin: IsAdmin, request: Request) -> Response:
+    known = to_address(address)
+    archived = await read.trace(known, admin=admin)
+    etag = f'"{archived.digest}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
+    pieces = stream_trace(read.store, read.chain_id, known)
+    return StreamingResponse(pieces, headers=headers, media_type="application/json")
+
+
+@router.get(
+    "/challenges/{address}/leaderboard",
+    response_model=Leaderboard,
+    responses=documented(403, 404, *_ALWAYS),
+    summary="The ranking, public once scores are posted",
+)
+async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> dict[str, Any]:
+    return await read.leaderboard(to_address(address), admin=admin)
+
+
+@router.get(
+    "/challenges/{address}/events",
+    response_class=EventSourceResponse,
+    responses={200: {"description": "Server-sent events.", "content": _STREAM}, **documented(404, *_ALWAYS)},
+    summary="Every change of the evaluation's status, until it ends",
+)
+async def events(address: AddressPath, read: Read, request: Request) -> Response:
+    known = to_address(address)
+    first = await read.status_text(known)
+    state = request.app.state
+    if state.streams >= MOST_STREAMS:
+        raise Refusal(
+            503, "Too many event streams are open.", remedy="Poll eval-status.", headers={"retry-after": "30"}
+        )
+
+    async def changes() -> AsyncIterator[ServerSentEvent]:
+        state.streams += 1
+        try:
+            text, said = first, ""
+            while True:
+                if text != said:
+                    yield ServerSentEvent(data=text, event="status")
+                    said = text
+                if json.loads(text)["status"] in FINAL or state.stopping.is_set():
+                    return
+                await asyncio.sleep(EVENT_SECONDS)
+                text = await read.status_text(known)
+        finally:
+            state.streams -= 1
+
+    return EventSourceResponse(changes(), ping=15)
+
+
+@router.post(
+    "/challenges/{address}/review",
+    response_model=ReviewRecord,
+    dependencies=[Depends(require_admin)],
+    responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
+    summary="Approve or reject an evaluation that waits for a person",
+)
+async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, Any]:
+    known = to_address(address)
+    await context.engine.decide(known, body.decision, body.reason)
+    return {"challengeAddress": known, "decision": body.decision, "reason": body.reason}
+
+
+def _tagged(request: Request, body: bytes) -> Response:
+    """The body with its ETag, or 304 where the caller has it already."""
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _matches(request: Request, etag: str) -> bool:
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or etag in (part.strip().removeprefix("W/") for part in given.split(","))
+
+
+def health(request: Request) -> JSONResponse:
+    """Alive, by the loop's own heartbeat."""
+    from clara_eval import __version__
+
+    pulse = _context(request).pulse
+    return JSONResponse(pulse.report(__version__), 503 if pulse.is_stale else 200)

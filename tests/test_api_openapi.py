@@ -1,0 +1,65 @@
+"""The OpenAPI document and the service agree: generated requests meet no 5xx and no undocumented answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from clara_eval.testing.api_service import ADMIN, Service, running_service
+
+SPECIFIED = (
+    "/api/v1/challenges/evaluate",
+    "/api/v1/challenges/{address}/eval-status",
+    "/api/v1/challenges/{address}/eval-trace",
+)
+ADDED = (
+    "/api/v1/challenges",
+    "/api/v1/challenges/{address}",
+    "/api/v1/challenges/{address}/leaderboard",
+    "/api/v1/challenges/{address}/events",
+    "/api/v1/challenges/{address}/review",
+    "/healthz",
+    "/metrics",
+)
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+
+
+async def test_every_operation_is_documented(tmp_path: Path) -> None:
+    """All specified and added endpoints, each with a summary, and problem documents for its errors."""
+    async with running_service(tmp_path) as service:
+        document = json.loads((await service.get("/openapi.json"))[2])
+    assert set(SPECIFIED + ADDED) == set(document["paths"])
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            assert operation["summary"]
+            for status, answer in operation["responses"].items():
+                assert "example" in json.dumps(answer) or "$ref" in json.dumps(answer) or answer["description"]
+                if int(status) >= 400 and status != "503":
+                    assert set(answer["content"]) == {"application/problem+json"}
+
+
+async def test_generated_requests_find_nothing_undocumented(tmp_path: Path) -> None:
+    """Schemathesis, with and without the key, finds no server error and no answer outside the document."""
+    async with running_service(tmp_path) as service:
+        for arguments in (
+            ["--header", f"X-API-Key: {ADMIN}", "--phases", "examples,coverage,fuzzing"],
+            ["--phases", "coverage"],
+        ):
+            code, output = await _schemathesis(service, arguments)
+            assert code == 0, output[-4000:]
+
+
+async def _schemathesis(service: Service, arguments: list[str]) -> tuple[int, str]:
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")), "run", f"{service.url}/openapi.json",
+        "--checks", CHECKS, "--max-examples", "5", "--seed", "7", "--request-timeout", "10", "--no-color",
+        *arguments,
+    ]  # fmt: skip
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
