@@ -60,7 +60,7 @@ async def _factory(app: App) -> str:
     factory = to_address(app.settings.factory)
     code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
-        raise ClaraError(f"There is no contract at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
+        raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
     return factory
 
 

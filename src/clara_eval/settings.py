@@ -172,5 +172,13 @@ def _read_env_file(path: Path) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"{path}:{number} is not NAME=value.", remedy="Write one setting a line.")
-        found[name.strip()] = value.strip().strip("'\"")
+        found[name.strip()] = _value(value)
     return found
+
+
+def _value(text: str) -> str:
+    """Quoted as it stands; bare text ends where a comment begins."""
+    bare = text.strip()
+    if len(bare) >= 2 and bare[0] in "'\"" and bare[0] in bare[1:]:
+        return bare[1 : bare.index(bare[0], 1)]
+    return "" if bare.startswith("#") else bare.split(" #", 1)[0].strip()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from clara_eval.cli.output import console, emit_json
+from clara_eval.cli.output import console, emit_json, run
 
 
 def demo(
@@ -23,7 +22,7 @@ def demo(
 
     screen = console()
     with LiveProgress(screen) as progress:
-        told = asyncio.run(run_demo(trace_dir, progress.tell, progress))
+        told = run(run_demo(trace_dir, progress.tell, progress))
     document = demo_document(told)
     if json:
         emit_json(document)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, fail
+from clara_eval.cli.output import console, emit_json, fail, run
 
 if TYPE_CHECKING:
     from clara_eval.pipeline.evaluate import Evaluation
@@ -31,7 +30,7 @@ def evaluate(
 
     target = to_address(address)
     settings = Settings.from_env()
-    done, scores = asyncio.run(_evaluate(settings, target, dry_run, restart, schedule, max_games))
+    done, scores = run(_evaluate(settings, target, dry_run, restart, schedule, max_games))
     if json:
         emit_json(scores)
     else:
@@ -64,14 +63,18 @@ def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
     screen = console(stderr=False)
     for row in scores["rankings"]:
         elo = "rejected: " + row["code"] if row["status"] == "rejected" else f"Elo {row['elo']:.0f}"
-        screen.print(f"{row['rank']:>3}. {row['address']}  {elo}  score {row['score']}  prize {row['prizeAmount'] or '–'}")
+        screen.print(
+            f"{row['rank']:>3}. {row['address']}  {elo}  score {row['score']}  prize {row['prizeAmount'] or '–'}"
+        )
     if done.review is not None and done.receipt is None:
         screen.print("A person must approve before anything is posted:")
         for reason in done.review.reasons:
             screen.print(f"  - {reason}", markup=False)
         screen.print(f"Approve with `clara-eval review approve {done.challenge.address}`, then evaluate again.")
     elif done.receipt is not None:
-        screen.print(f"{done.receipt.outcome.value}: {done.receipt.tx_hash or done.receipt.detail or 'nothing was sent'}")
+        screen.print(
+            f"{done.receipt.outcome.value}: {done.receipt.tx_hash or done.receipt.detail or 'nothing was sent'}"
+        )
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
@@ -80,7 +83,7 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
     from clara_eval.settings import Settings
 
     target = to_address(address)
-    document = asyncio.run(_status(Settings.from_env(), target))
+    document = run(_status(Settings.from_env(), target))
     if document is None:
         fail(f"No evaluation of {target} is known in this store. `clara-eval evaluate {target}` starts one.", code=1)
     if json:
@@ -108,9 +111,14 @@ def check(*, json: JsonFlag = False) -> None:
     from clara_eval.preflight import preflight
     from clara_eval.settings import Settings
 
-    findings = asyncio.run(preflight(Settings.from_env()))
+    findings = run(preflight(Settings.from_env()))
     if json:
-        emit_json({"ok": all(f.ok for f in findings), "checks": [{"name": f.name, "ok": f.ok, "detail": f.detail} for f in findings]})
+        emit_json(
+            {
+                "ok": all(f.ok for f in findings),
+                "checks": [{"name": f.name, "ok": f.ok, "detail": f.detail} for f in findings],
+            }
+        )
     else:
         for finding in findings:
             mark = "[green]ok[/green]  " if finding.ok else "[red]no[/red]  "

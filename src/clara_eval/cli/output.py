@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from rich.console import Console
+
+T = TypeVar("T")
 
 
 def emit_json(document: Any) -> None:
@@ -32,6 +36,13 @@ def fail(message: str, *, code: int = 2) -> NoReturn:
     """End with a message and nothing else."""
     sys.stderr.write(f"clara-eval: {message}\n")
     raise SystemExit(code)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; asyncio is loaded only now, because --help does not need it."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def safe(text: str, limit: int = 200) -> str:

@@ -6,6 +6,7 @@ On a terminal the bars move; elsewhere each stage is told once when it ends, so 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -30,11 +31,13 @@ class LiveProgress:
             disable=not console.is_terminal,
         )
 
-    def __enter__(self) -> LiveProgress:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def tell(self, room: str, sentence: str) -> None:

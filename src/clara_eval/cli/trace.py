@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, fail
+from clara_eval.cli.output import console, emit_json, fail, run
 
 if TYPE_CHECKING:
     from clara_eval.pipeline.replay import Checked
@@ -27,7 +26,7 @@ def trace(
     from clara_eval.settings import Settings
 
     target = to_address(address)
-    written = asyncio.run(_copy(Settings.from_env(), target, out))
+    written = run(_copy(Settings.from_env(), target, out))
     if not written:
         fail(f"No trace of {target} is in this store.", code=1)
 
@@ -62,7 +61,7 @@ def verify(
     from clara_eval.pipeline.replay import NOT_PROVEN
 
     try:
-        checked = asyncio.run(_verify(source, rpc))
+        checked = run(_verify(source, rpc))
     except BadTrace as bad:
         if json:
             emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
@@ -77,18 +76,13 @@ def verify(
 
 
 async def _verify(source: str, rpc: str | None) -> Checked:
-    from clara_eval.errors import BadTrace, NotFound
+    from clara_eval.errors import NotFound
     from clara_eval.pipeline.replay import check_trace
 
-    path = Path(source)
-    if path.is_file():
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        except UnicodeDecodeError as bad:
-            raise BadTrace(f"The file is not UTF-8 at byte {bad.start}.", entry="format") from None
-    elif source.lower().startswith("0x"):
+    lines = _file_lines(Path(source))
+    if lines is None and source.lower().startswith("0x"):
         lines = await _stored(source)
-    else:
+    if lines is None:
         raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
     if rpc is None:
         return await check_trace(lines)
@@ -97,6 +91,16 @@ async def _verify(source: str, rpc: str | None) -> Checked:
         return await check_trace(lines, chain)
     finally:
         await chain.close()
+
+
+def _file_lines(path: Path) -> list[str] | None:
+    """The lines of the file, or None where there is no such file."""
+    from clara_eval.errors import BadTrace
+
+    try:
+        return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else None
+    except UnicodeDecodeError as bad:
+        raise BadTrace(f"The file is not UTF-8 at byte {bad.start}.", entry="format") from None
 
 
 async def _stored(source: str) -> list[str]:
@@ -142,17 +146,24 @@ def _document(checked: Checked) -> dict[str, Any]:
         "entries": checked.entries,
         "submissions": len(checked.challenge.submissions),
         "comparisons": len(walk.comparisons),
-        "winners": [{"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries],
-        "onChain": None if posted is None else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
+        "winners": [
+            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
+        ],
+        "onChain": None
+        if posted is None
+        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
     }
 
 
 def _tell(document: dict[str, Any], not_proven: tuple[str, ...]) -> None:
     screen = console(stderr=False)
-    screen.print(f"[green]ok[/green] {document['entries']} entries of {document['challenge']} hold; digest {document['digest']}", soft_wrap=True)
-    screen.print(f"recomputed: {document['submissions']} submissions, {document['comparisons']} games, ranking, winners, prizes, calldata")
+    held = f"{document['entries']} entries of {document['challenge']} hold; digest {document['digest']}"
+    screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
+    counts = f"{document['submissions']} submissions, {document['comparisons']} games"
+    screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
     if document["onChain"]:
-        screen.print(f"on chain: {document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}, commits to this digest", soft_wrap=True)
+        posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
+        screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
     for point in not_proven:
         screen.print(f"  - {point}")

@@ -90,7 +90,7 @@ async def _judge_and_pay(
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
     with path.open(encoding="utf-8") as lines:
         checked = await check_trace(lines, app.chain)
-    tell("verify", f"the trace was walked again: {checked.entries} entries hold, its digest is in the posted transaction")
+    tell("verify", f"walked again: all {checked.entries} entries hold, and the posted transaction commits to them")
     return Told(round_, evaluation, checked, path, balances, claimed)
 
 
@@ -118,6 +118,11 @@ async def _claim(
     return balances, await app.chain.has_claimed(evaluation.challenge.address, winners)
 
 
+def _received(told: Told, account: Address) -> int:
+    before, after = told.balances[account]
+    return after - before
+
+
 def demo_document(told: Told) -> dict[str, Any]:
     """The one JSON document of `clara-eval demo --json`."""
     evaluation, walk = told.evaluation, told.evaluation.walk
@@ -128,9 +133,7 @@ def demo_document(told: Told) -> dict[str, Any]:
         "challenge": evaluation.challenge.address,
         "chainId": evaluation.challenge.chain_id,
         "submissions": len(evaluation.challenge.submissions),
-        "rejected": [
-            {"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected
-        ],
+        "rejected": [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected],
         "ranking": [
             {
                 "account": s.item,
@@ -149,7 +152,7 @@ def demo_document(told: Told) -> dict[str, Any]:
                 "account": w.account,
                 "agentId": w.agent_id,
                 "prizeAmount": str(w.prize_amount),
-                "claimed": told.claimed[w.account] and told.balances[w.account][1] - told.balances[w.account][0] == w.prize_amount,
+                "claimed": told.claimed[w.account] and _received(told, w.account) == w.prize_amount,
             }
             for w in walk.winners.entries
         ],

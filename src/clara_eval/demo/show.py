@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rich.console import Console
 from rich.table import Table
 
+from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import Told
 
 _BAR = 24
@@ -20,21 +23,46 @@ def show_story(console: Console, told: Told) -> None:
     _where(console, told)
 
 
+_HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("#", "right"),
+    ("entry", "left"),
+    ("agent", "left"),
+    ("Elo", "right"),
+    ("95 % interval", "left"),
+    ("in the money", "right"),
+    ("won–lost–tied", "right"),
+    ("score", "right"),
+    ("prize", "right"),
+)
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2),
+    )
+
+
 def _leaderboard(told: Told) -> Table:
     walk, token = told.evaluation.walk, told.evaluation.challenge.token
     standings = walk.ranking.standings if walk.ranking else ()
-    table = Table(title="Leaderboard", title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
-    for heading, side in (("#", "right"), ("entry", "left"), ("agent", "left"), ("Elo", "right"), ("95 % interval", "left"),
-                          ("in the money", "right"), ("won–lost–tied", "right"), ("score", "right"), ("prize", "right")):  # fmt: skip
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    table = _table("Leaderboard")
+    for heading, side in _HEADINGS:
+        table.add_column(heading, justify=side)
     prizes = {w.account: w.prize_amount for w in walk.winners.entries}
     low, high = min((s.low for s in standings), default=0), max((s.high for s in standings), default=1)
     for s in standings:
-        prize = prizes.get(s.item)  # type: ignore[call-overload]
+        account = Address(s.item)
+        prize = prizes.get(account)
         table.add_row(
             str(s.rank),
-            told.round.names[s.item],  # type: ignore[index]
-            short(s.item),
+            told.round.names[account],
+            short(account),
             f"{s.elo:.0f}",
             bar(s.low, s.elo, s.high, low, high),
             f"{100 * s.p_top:.0f} %",
@@ -61,13 +89,14 @@ def _rejections(console: Console, told: Told) -> None:
     console.print("[bold]Not ranked[/bold], each with its reason; the round went on without them:")
     for refused in told.evaluation.walk.rejected:
         account = refused.submission.submitter
-        console.print(f"  {told.round.names[account]:<22}{short(account)}  [yellow]{refused.code}[/yellow]: {refused.reason}")
+        who = f"{told.round.names[account]:<22}{short(account)}"
+        console.print(f"  {who}  [yellow]{refused.code}[/yellow]: {refused.reason}", soft_wrap=True)
 
 
 def _money(told: Told) -> Table:
     challenge = told.evaluation.challenge
     unit, symbol = 10**challenge.token.decimals, challenge.token.symbol
-    table = Table(title="The money", title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table = _table("The money")
     table.add_column("account")
     table.add_column("before", justify="right")
     table.add_column("claimed", justify="right")
@@ -80,7 +109,7 @@ def _money(told: Told) -> Table:
             f"{after / unit:,.2f} {symbol}",
         )
     total = sum(after - before for before, after in told.balances.values())
-    table.add_row("[dim]prize pool[/dim]", f"[dim]{challenge.prize_pool / unit:,.2f}[/dim]", f"[dim]{total / unit:,.2f}[/dim]", "")
+    table.add_row("prize pool", f"{challenge.prize_pool / unit:,.2f}", f"{total / unit:,.2f}", "", style="dim")
     return table
 
 

@@ -37,7 +37,6 @@ from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
 
-
 _SHARE_OF_WINDOW = 0.6
 """The rest is for reviews, a stuck transaction, and a node that is down."""
 
@@ -143,7 +142,8 @@ async def _seconds_left(challenge: Challenge, ports: Ports) -> float:
 def _check_ours(challenge: Challenge, options: Options) -> None:
     if challenge.evaluator == ZERO_ADDRESS:
         raise CannotPublish(
-            f"Challenge {challenge.address} has no evaluator: its poster scores it.", remedy="Nothing is to be done here."
+            f"Challenge {challenge.address} has no evaluator: its poster scores it.",
+            remedy="Nothing is to be done here.",
         )
     if challenge.evaluator != options.evaluator:
         raise CannotPublish(
@@ -158,13 +158,12 @@ async def _file(challenge: Challenge, plan: Plan, walked: Walk, ports: Ports, jo
     lines = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
     await journal.note("digest", writer.digest)
     await save_trace(ports.store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
-    await ports.store.put_many(challenge.chain_id, public_keys(challenge, walked, extracted_at=challenge.block.timestamp))
+    keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
+    await ports.store.put_many(challenge.chain_id, keys)
     return writer.digest
 
 
-async def _review(
-    challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options
-) -> Review | None:
+async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Review | None:
     """Whether a person must look, and what they said about exactly this result."""
     reasons = [remark.sentence for remark in walked.remarks if remark.severity == "review"]
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from clara_eval.challenge.model import Challenge
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.walk import Walk
 from clara_eval.publish.send import Outcome, Receipt
@@ -55,7 +55,8 @@ def _pairwise(first: str, second: str, votes: Sequence[Comparison]) -> dict[str,
         "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
         "reason": agreeing[0].reason,
         "votes": [
-            {"judge": v.judge, "winner": letters[v.winner], "confidence": v.confidence, "reason": v.reason} for v in votes
+            {"judge": v.judge, "winner": letters[v.winner], "confidence": v.confidence, "reason": v.reason}
+            for v in votes
         ],
     }
 
@@ -98,7 +99,7 @@ def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {
             "address": s.item,
-            "agentId": agents[s.item],  # type: ignore[index]  # items are the submitters' addresses
+            "agentId": agents[Address(s.item)],
             "rank": s.rank,
             "score": s.score,
             "elo": s.elo,
@@ -108,7 +109,7 @@ def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
             "wins": s.wins,
             "losses": s.losses,
             "ties": s.ties,
-            "prizeAmount": prizes.get(s.item),  # type: ignore[call-overload]
+            "prizeAmount": prizes.get(Address(s.item)),
             "status": "ranked",
             "reason": None,
         }

@@ -31,8 +31,8 @@ NOT_PROVEN = (
 TOLERANCE = 0.02
 """For intervals and chances only: they come from matrix work whose last digits differ between processors."""
 _ESTIMATES = frozenset(
-    "low high pTop pRank theta thetaLow thetaHigh rankLow rankHigh probability misallocation positionBias "
-    "positionBiasSd margin margins consistency remarks".split()
+    {"low", "high", "pTop", "pRank", "theta", "thetaLow", "thetaHigh", "rankLow", "rankHigh", "probability"}
+    | {"misallocation", "positionBias", "positionBiasSd", "margin", "margins", "consistency"}
 )
 
 
@@ -117,7 +117,8 @@ async def _check_chain(challenge: Challenge, walked: Walk, digest: str, chain: C
     if said.trace_digest != digest:
         shown = said.trace_digest or "none"
         raise BadTrace(
-            f"The posted transaction {posted.tx_hash} commits to the trace {shown}, this one is {digest}.", entry="digest"
+            f"The posted transaction {posted.tx_hash} commits to the trace {shown}, this one is {digest}.",
+            entry="digest",
         )
     if said.winners != walked.winners or not posted.calldata.startswith(walked.calldata):
         raise BadTrace("The posted winners are not those of the trace.", entry="winners")

@@ -121,10 +121,17 @@ class StatusBoard:
         elapsed, steps = self._now() - began, done - first
         rate = steps / elapsed if steps > 0 and elapsed > 0 else None
         left = (total - done) / rate if rate else None
-        return StageProgress(stage, done, total, calls, round(cost, 6), rate and round(rate, 2), left and round(left, 1))
+        shown_rate, shown_left = rate and round(rate, 2), left and round(left, 1)
+        return StageProgress(stage, done, total, calls, round(cost, 6), shown_rate, shown_left)
 
     async def say(
-        self, state: State, progress: int, *, reason: str | None = None, retry_at: int | None = None, posted_by: str | None = None
+        self,
+        state: State,
+        progress: int,
+        *,
+        reason: str | None = None,
+        retry_at: int | None = None,
+        posted_by: str | None = None,
     ) -> None:
         """A change of state: written before this returns."""
         await self._settled()

@@ -18,8 +18,8 @@ from clara_eval.features import Features, extract_features
 from clara_eval.features.extract import Reading
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, PaidAnswer
-from clara_eval.pipeline.keeping import Keeping
 from clara_eval.pipeline.gate import remarks
+from clara_eval.pipeline.keeping import Keeping
 from clara_eval.pipeline.plan import Plan, Watch
 from clara_eval.pipeline.remarks import Remark
 from clara_eval.pipeline.sources import Received, Sources, settle

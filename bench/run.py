@@ -1,0 +1,45 @@
+"""`make bench`: every benchmark in turn, each in its own process, with targets and what was measured.
+
+Prints one JSON document with the tables of all benches; a bench that fails is reported as failed and the others still
+run. `--quick` runs each with few trials. Performance is a ratio within one run: machines are shared and noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+BENCHES = ("judge", "ranking", "service")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few trials, for a first look")
+    parser.add_argument("--only", choices=BENCHES, action="append", help="only this bench (may be repeated)")
+    asked = parser.parse_args()
+    results: dict[str, Any] = {}
+    for name in asked.only or BENCHES:
+        print(f"bench {name} …", file=sys.stderr, flush=True)
+        results[name] = run(name, quick=asked.quick)
+    print(json.dumps(results, indent=2))
+    if any("failed" in result for result in results.values()):
+        sys.exit(1)
+
+
+def run(name: str, *, quick: bool) -> dict[str, Any]:
+    command = [sys.executable, str(HERE / f"{name}.py"), *(["--quick"] if quick else [])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        result: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return {"failed": f"exit code {done.returncode}", "output": done.stdout[-2000:]}
+    return result
+
+
+if __name__ == "__main__":
+    main()

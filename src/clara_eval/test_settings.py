@@ -1,0 +1,93 @@
+"""Settings come from the environment, a file, or secret files; wrong ones are named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clara_eval.errors import ConfigError
+from clara_eval.settings import SECRETS, Settings
+
+EXAMPLE = Path(__file__).parents[2] / ".env.example"
+
+
+def test_the_defaults_need_nothing() -> None:
+    """Without any setting everything is embedded: local chain, SQLite, rules, no key."""
+    settings = Settings.from_env({})
+    assert settings.network_name == "local"
+    assert settings.database_url.startswith("sqlite:")
+    assert settings.judge_names == ("rules",)
+    assert settings.evaluator_key is None
+
+
+def test_the_example_names_every_setting_with_its_default() -> None:
+    """.env.example lists every setting, and reading it gives the defaults."""
+    names = set(re.findall(r"^([A-Z_]+)=", EXAMPLE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert names == {field.alias for field in Settings.model_fields.values()}
+    assert Settings.from_env({}, env_file=None) == _from_file(EXAMPLE)
+
+
+def _from_file(path: Path) -> Settings:
+    from clara_eval.settings import _read_env_file
+
+    return Settings.from_env(_read_env_file(path))
+
+
+def test_a_file_is_read_with_quotes_and_comments(tmp_path: Path) -> None:
+    """Quotes, `export` and trailing comments are understood."""
+    file = tmp_path / ".env"
+    file.write_text("export CLARA_JUDGES='rules' # who\nCLARA_PORT=9000   # here\n\n# CLARA_HOST=x\n")
+    settings = _from_file(file)
+    assert (settings.judges, settings.port, settings.host) == ("rules", 9000, "127.0.0.1")
+
+
+def test_a_line_without_a_value_is_named(tmp_path: Path) -> None:
+    """A line that is not NAME=value is an error with its place."""
+    file = tmp_path / ".env"
+    file.write_text("CLARA_PORT=1\nnonsense\n")
+    with pytest.raises(ConfigError, match=r"\.env:2"):
+        _from_file(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CLARA_NETWORK", "mainnet"),
+        ("CLARA_PORT", "70000"),
+        ("CLARA_BUDGET_PER_CHALLENGE_USD", "-1"),
+        ("CLARA_CHALLENGE_FACTORY", "0x12"),
+        ("CLARA_FROM_BLOCK", "soon"),
+        ("CLARA_FEE_MODE", "free"),
+    ],
+)
+def test_a_wrong_value_is_named(name: str, value: str) -> None:
+    """The error says which setting is wrong and what it was."""
+    with pytest.raises(ConfigError, match=f"{name}='{value}'"):
+        Settings.from_env({name: value})
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_never_shows(name: str, tmp_path: Path) -> None:
+    """A secret comes from NAME or NAME_FILE and appears in no text of the settings."""
+    secret = "hunter2-" + "9" * 20
+    file = tmp_path / "secret"
+    file.write_text(secret + "\n")
+    for settings in (Settings.from_env({name: secret}), Settings.from_env({f"{name}_FILE": str(file)})):
+        held = next(getattr(settings, key) for key, field in Settings.model_fields.items() if field.alias == name)
+        assert held.get_secret_value() == secret
+        assert secret not in f"{settings!r} {settings} {settings.model_dump_json()}"
+
+
+def test_an_unreadable_secret_file_is_named_without_its_content(tmp_path: Path) -> None:
+    """A missing secret file is an error with its path."""
+    with pytest.raises(ConfigError, match="CLARA_EVALUATOR_KEY_FILE"):
+        Settings.from_env({"CLARA_EVALUATOR_KEY_FILE": str(tmp_path / "none")})
+
+
+def test_a_local_network_needs_a_factory() -> None:
+    """Base has a fixed factory; a local chain says where to get one."""
+    assert Settings.from_env({"CLARA_NETWORK": "base"}).factory.startswith("0x4eaf")
+    with pytest.raises(ConfigError, match="devnet"):
+        _ = Settings.from_env({}).factory
