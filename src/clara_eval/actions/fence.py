@@ -41,3 +41,8 @@ def fence(text: str, written_by: str, *, limit: int = LONG_CHARS) -> Untrusted:
         text=f"<untrusted-{nonce}>\n{shown}\n</untrusted-{nonce}>",
         truncated=len(text) > limit,
     )
+
+
+def bare(field: Untrusted) -> str:
+    """The words between the fences, for a screen that shows them in its own way."""
+    return field["text"].partition("\n")[2].rpartition("\n")[0]

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from clara_eval.actions import browse as browsing
-from clara_eval.actions import results
+from clara_eval.actions import results, wording
 from clara_eval.actions.documents import (
     BrowseResult,
     DetailResult,
@@ -19,7 +19,6 @@ from clara_eval.actions.documents import (
     LeaderboardResult,
     ScoreResult,
 )
-from clara_eval.mcp_server import wording
 from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
 
 ChallengeAddress = Annotated[str, Field(description="The challenge's contract address: 0x and 40 hex digits.")]

@@ -18,6 +18,7 @@ from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult,
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
+from clara_eval.actions import wording
 from clara_eval.actions.act import act, prepare
 from clara_eval.actions.claim import plan_claim
 from clara_eval.actions.documents import ClaimResult, PostResult, SubmitResult
@@ -25,7 +26,6 @@ from clara_eval.actions.plan import Plan
 from clara_eval.actions.port import Desk
 from clara_eval.actions.post import NO_HASH, Posting, plan_post
 from clara_eval.actions.submit import Handing, plan_submit
-from clara_eval.mcp_server import wording
 from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
 from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress
 
@@ -139,7 +139,8 @@ async def challenge_post(
     evalConfigJSON: Annotated[
         str | dict[str, Any],
         Field(
-            description="The eval config (features and criteria), as an object or as JSON text. See clara://eval-config/schema. Required for clara."
+            description="The eval config (features and criteria) as an object or JSON text; required for clara. "
+            "Its schema is the resource clara://eval-config/schema."
         ),
     ] = "",
     scoringWindow: Annotated[

@@ -1,4 +1,4 @@
-"""The tools' answers in a few lines, for a model to read.
+"""The actions' answers in a few lines, for a model or a person to read.
 
 Our words and our numbers; a stranger's words only inside the fence they already stand in.
 """
@@ -41,8 +41,8 @@ def detail(found: DetailResult) -> str:
     lines = [
         f"Challenge {item['address']} on {found['network']}: {item['status']}; {state}.",
         f"{item['prize']} for {item['winnerCount']} winner(s), {found['payoutBps']} basis points.",
-        f"{item['submissionCount']} submitted. Deadline {show_moment(item['deadline'])}; "
-        f"scores by {show_moment(found['scoringDeadline'])}.",
+        f"{item['submissionCount']} submitted. Deadline {show_moment(item['deadline'])}.",
+        f"Scores are due by {show_moment(found['scoringDeadline'])}.",
     ]
     if found["configProblem"]:
         lines.append(found["configProblem"])

@@ -1,0 +1,280 @@
+"""`challenge post|submit|claim|list|show|watch`: what posters and agents do, in a shell.
+
+The same actions as the MCP tools. Writing commands show the plan and send nothing, until `--send`; with it they ask on
+a terminal, or need `--yes`. Posters' words are shown on one line, escaped and cut.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from clara_eval.cli.output import console, emit_json, run, safe
+from clara_eval.errors import BadInput, ConfigError
+
+if TYPE_CHECKING:
+    from clara_eval.actions.documents import BrowseResult, DetailResult, EvalStatusResult
+    from clara_eval.actions.plan import Plan
+    from clara_eval.actions.port import Desk
+
+app = typer.Typer(no_args_is_help=True, help="Post challenges, submit solutions, claim prizes, look and wait.")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
+YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
+FromOption = Annotated[str, typer.Option("--from", help="Your address, when no wallet key is set.")]
+AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
+WATCH_SECONDS = 5.0
+
+
+@app.command()
+def post(  # noqa: PLR0917 - the terms of a challenge
+    title: Annotated[str, typer.Option(help="One line that says what is wanted.")],
+    problem: Annotated[str, typer.Option(help="The task, or @FILE to read it from.")],
+    prize: Annotated[str, typer.Option(help='The prize pool: "100", "12.5 USDC".')],
+    deadline: Annotated[str, typer.Option(help='"7 days", "36h", or a date with time zone.')],
+    config: Annotated[Path | None, typer.Option(help="The eval config file; needed for evaluator clara.")] = None,
+    evaluator: Annotated[str, typer.Option(help="clara or self.")] = "clara",
+    payout: Annotated[str, typer.Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "top3",
+    winners: Annotated[int | None, typer.Option(help="Number of winners, with payout equal.")] = None,
+    scoring_window: Annotated[str, typer.Option(help="Time for scoring after the deadline.")] = "3 days",
+    token: Annotated[str, typer.Option(help="The prize token's address; USDC if left away.")] = "",
+    skill: Annotated[list[str] | None, typer.Option(help="A skill tag; may be repeated.")] = None,
+    max_participants: Annotated[int, typer.Option(help="0 is no limit.")] = 0,
+    expected_entries: Annotated[int | None, typer.Option(help="For the quote and the warnings.")] = None,
+    allow_duplicate: Annotated[bool, typer.Option(help="Post although the same challenge is open.")] = False,
+    sender: FromOption = "",
+    send: SendFlag = False,
+    yes: YesFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    """Post a challenge: shows plan, quote, fee and warnings; --send escrows the prize."""
+    from clara_eval.actions.post import Posting, plan_post
+
+    if evaluator not in {"clara", "self"}:
+        raise BadInput(f"--evaluator {evaluator!r} is not known.", remedy="Use clara or self.")
+    posting = Posting(
+        title=title,
+        problem_statement=_text(Path(problem[1:])) if problem.startswith("@") else problem,
+        prize=prize,
+        deadline=deadline,
+        eval_config=_text(config) if config else "",
+        evaluator=cast("Any", evaluator),
+        payout=payout,
+        winner_count=winners,
+        scoring_window=scoring_window,
+        token=token or None,
+        skills=tuple(skill or ()),
+        max_participants=max_participants,
+        expected_entries=expected_entries,
+        allow_duplicate=allow_duplicate,
+    )
+    _write(lambda desk: plan_post(desk, posting, sender or None), send=send, yes=yes, json=json)
+
+
+@app.command()
+def submit(  # noqa: PLR0917 - three ways to name a solution
+    address: AddressArgument,
+    text: Annotated[str, typer.Option(help="The solution itself.")] = "",
+    file: Annotated[str, typer.Option(help="A file that holds it.")] = "",
+    uri: Annotated[str, typer.Option(help="Where it already is: data:, https: or ipfs:.")] = "",
+    solution_hash: Annotated[str, typer.Option(help="keccak256 of the content behind --uri.")] = "",
+    agent_id: Annotated[int | None, typer.Option(help="Your id in the identity registry; else looked up.")] = None,
+    register: Annotated[bool, typer.Option("--register", help="Register as an agent first, if you are none.")] = False,
+    sender: FromOption = "",
+    send: SendFlag = False,
+    yes: YesFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    """Submit a solution, or replace your earlier one."""
+    from clara_eval.actions.submit import Handing, plan_submit
+
+    handing = Handing(
+        challenge=address,
+        content=text,
+        file=file,
+        uri=uri,
+        solution_hash=solution_hash,
+        agent_id=agent_id,
+        register=register,
+    )
+    _write(lambda desk: plan_submit(desk, handing, sender or None), send=send, yes=yes, json=json)
+
+
+@app.command()
+def claim(
+    address: AddressArgument,
+    sender: FromOption = "",
+    send: SendFlag = False,
+    yes: YesFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    """Claim your prize, or your share of an expired challenge."""
+    from clara_eval.actions.claim import plan_claim
+
+    _write(lambda desk: plan_claim(desk, address, sender or None), send=send, yes=yes, json=json)
+
+
+@app.command("list")
+def list_(
+    status: Annotated[str, typer.Option(help="open, scoring, finalized, cancelled, expired or any.")] = "open",
+    skill: Annotated[str, typer.Option(help="Only with this skill.")] = "",
+    evaluator: Annotated[str, typer.Option(help="clara, self or any.")] = "any",
+    limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
+    offset: Annotated[int, typer.Option(min=0)] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """List challenges, newest first."""
+    from clara_eval.actions.browse import STATUS, Filter, browse
+
+    if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
+        raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
+    wanted = Filter(
+        status=cast("Any", status), skill=skill, evaluator=cast("Any", evaluator), limit=limit, offset=offset
+    )
+    found = _read(lambda desk: browse(desk, wanted))
+    if json:
+        emit_json(found)
+    else:
+        _show_list(found)
+
+
+@app.command()
+def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
+    """One challenge in full, with your own submission."""
+    from clara_eval.actions.browse import detail
+
+    found = _read(lambda desk: detail(desk, address, sender or None))
+    if json:
+        emit_json(found)
+    else:
+        _show_detail(found)
+
+
+@app.command()
+def watch(
+    address: AddressArgument,
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = WATCH_SECONDS,
+    json: JsonFlag = False,
+) -> None:
+    """Follow an evaluation until it ends; --json prints the last status."""
+    found = _read(lambda desk: _watch(desk, address, every))
+    if json:
+        emit_json(found)
+
+
+def _read(question: Callable[[Desk], Awaitable[Any]]) -> Any:
+    async def ask() -> Any:
+        from clara_eval.desk import open_desk
+        from clara_eval.settings import Settings
+
+        async with open_desk(Settings.from_env()) as desk:
+            return await question(desk)
+
+    return run(ask())
+
+
+def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool, json: bool) -> None:
+    found = _read(lambda desk: _act(desk, make_plan, send=send, yes=yes))
+    if json:
+        emit_json(found)
+        return
+    from clara_eval.actions.wording import written
+
+    console(stderr=False).print(written(found), markup=False, soft_wrap=True)
+
+
+async def _act(
+    desk: Desk, make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool
+) -> dict[str, Any]:
+    from clara_eval.actions.act import act, prepare
+
+    async def report(done: int, total: int, words: str) -> None:
+        console().print(f"[{done}/{total}] {words}", markup=False)
+
+    if not send:
+        found = await act(desk, lambda: make_plan(desk), confirmed="unasked")
+        if desk.wallet is not None:
+            found["next"] = "Nothing was sent: this was a dry run. Run it again with --send to send it."
+        return found
+    if desk.wallet is None:
+        raise ConfigError("--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
+    agreed = yes or _asked((await prepare(desk, lambda: make_plan(desk))).question)
+    return await act(desk, lambda: make_plan(desk), confirmed="yes" if agreed else "no", report=report)
+
+
+def _asked(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise BadInput("There is nobody to ask before sending.", remedy="Add --yes if you mean it.")
+    return typer.confirm(question, err=True)
+
+
+async def _watch(desk: Desk, address: str, every: float) -> EvalStatusResult:
+    import asyncio
+
+    from clara_eval.actions.results import eval_status, is_waiting
+    from clara_eval.actions.wording import status
+
+    said = ""
+    while True:
+        found = await eval_status(desk, address)
+        text = status(found)
+        if text != said:
+            console().print(text, markup=False, soft_wrap=True)
+            said = text
+        if not is_waiting(found) or found["chainStatus"] in {"finalized", "cancelled", "expired"}:
+            return found
+        await asyncio.sleep(every)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        raise BadInput(f"The file {str(path)!r} cannot be read ({type(bad).__name__}).", value=str(path)) from None
+
+
+def _show_list(found: BrowseResult) -> None:
+    from clara_eval.actions.fence import bare
+    from clara_eval.actions.times import show_wait
+
+    screen = console(stderr=False)
+    for item in found["challenges"]:
+        left = f"{show_wait(item['secondsLeft'])} left" if item["secondsLeft"] else "closed"
+        screen.print(
+            f"{item['address']}  {item['status']:<9}  {item['prize']:>14}  {item['submissionCount']:>4} submitted  "
+            f"{left:<12}  {safe(bare(item['title']), 80)}",
+            soft_wrap=True,
+        )
+    if not found["challenges"]:
+        screen.print(f"No such challenge on {found['network']} ({found['total']} in all).")
+    if found["nextOffset"] is not None:
+        console().print(f"More with --offset {found['nextOffset']}.")
+
+
+def _show_detail(found: DetailResult) -> None:
+    from clara_eval.actions.fence import bare
+    from clara_eval.actions.times import show_moment
+
+    item = found["challenge"]
+    lines = [
+        f"{item['address']} on {found['network']}: {item['status']}, scored by {item['evaluator']}",
+        f"title      {safe(bare(item['title']))}",
+        f"problem    {safe(bare(found['problemStatement']), 600)}",
+        f"prize      {item['prize']} for {item['winnerCount']} winner(s), basis points {found['payoutBps']}",
+        f"deadline   {show_moment(item['deadline'])}; scores by {show_moment(found['scoringDeadline'])}",
+        f"submitted  {item['submissionCount']}",
+        f"poster     {found['poster']}",
+        f"config     {safe(bare(found['evalConfig']), 600) if found['evalConfig'] else 'none'}",
+    ]
+    lines += [f"problem with the config: {found['configProblem']}"] if found["configProblem"] else []
+    lines += [f"winner {w['rank']}   {w['address']}  {w['prize']}  score {w['score']}" for w in found["winners"]]
+    if found["yours"]:
+        lines.append(f"yours      version {found['yours']['version']}, agent {found['yours']['agentId']}")
+    lines += [item["explorerUrl"]] if item["explorerUrl"] else []
+    for line in lines:
+        console(stderr=False).print(line, soft_wrap=True)
