@@ -48,11 +48,11 @@ class AnthropicLlm:
 
     async def complete(self, prompt: Prompt) -> Answer:
         try:
-            response = await self._create(**self.params(prompt))
+            content = await (await self._create(**self.params(prompt))).read()
         except (anthropic.AnthropicError, anthropic.APIError) as bad:
             raise explain(bad, self.endpoint) from None
         try:
-            return self.answer(json.loads(response.content))
+            return self.answer(json.loads(content))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Temporary(f"{self._name} answered with something that is not a message.") from None
 

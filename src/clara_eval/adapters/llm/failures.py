@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from aiohttp import ClientConnectorError, InvalidURL
+
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.outages import RateLimited, Unanswered
 
@@ -93,8 +95,13 @@ def said_in(detail: Mapping[str, Any]) -> str:
 
 
 def _never_sent(bad: Exception) -> bool:
-    cause = bad.__cause__
-    return type(cause).__name__ in ("ConnectError", "UnsupportedProtocol", "ProxyError")
+    """The transport reports a failed connection as a time-out; its first cause tells them apart."""
+    cause: BaseException | None = bad
+    while cause is not None:
+        if isinstance(cause, (ClientConnectorError, InvalidURL)):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _clean(text: str, key: str) -> str:
