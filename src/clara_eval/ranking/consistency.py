@@ -2,7 +2,8 @@
 
 In come the tally and the fit; out goes a `Consistency`. Cycles (A over B over C over A) are counted in matrix form
 among the pairs that have a net winner. Stability asks who would be paid had one item, or one cluster of look-alikes,
-never entered; it uses the first-order change of the fit, so that a thousand items cost one matrix product.
+never entered: by fitting again where that is cheap, else by the first-order change of the fit, so that a thousand
+items cost one matrix product.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.strength import Strengths, one_thread
+from clara_eval.tournament.strength import Strengths, fit, one_thread
 from clara_eval.tournament.tally import Floats, Ints, Tally
+
+REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,7 @@ def _pivotal(table: Tally, strengths: Strengths, winner_count: int, label: Mappi
         return ()
     number = {name: k for k, name in enumerate(names)}
     group = np.array([number[label[item]] if item in label else -1 for item in table.items])
-    shifted = strengths.theta + _shift_without(table, strengths, group, len(names))
+    shifted = _without(table, strengths, group, len(names))
     base = np.argsort(-strengths.theta, kind="stable")
     changed = []
     for name, theta in zip(names, shifted, strict=True):
@@ -201,7 +204,16 @@ def _pivotal(table: Tally, strengths: Strengths, winner_count: int, label: Mappi
     return tuple(changed)
 
 
-def _shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
+def _without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
+    """θ had a group not taken part, one row per group."""
+    if groups * table.size**2 > REFIT_LIMIT:
+        return strengths.theta + shift_without(table, strengths, group, groups)
+    return np.array(
+        [fit(table.take((group[table.first] != g) & (group[table.second] != g))).theta for g in range(groups)]
+    )
+
+
+def shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
     """First-order change of θ when all games of a group are taken out, one row per group."""
     size, total = table.size, len(strengths.covariance)
     voice = size + table.judge

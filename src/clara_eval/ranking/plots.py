@@ -137,7 +137,7 @@ def _panel(left: float, title: str, data: Sequence[tuple[str, int, float]]) -> l
 def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[float], float]) -> list[str]:
     kind = "paid" if standing.rank <= winner_count else "rest"
     start, end = x(standing.low), x(standing.high)
-    tip = f"{escape(standing.item)}: Elo {standing.elo:.1f} ({standing.low:.0f}–{standing.high:.0f})"
+    tip = f"{_safe(standing.item)}: Elo {standing.elo:.1f} ({standing.low:.0f}–{standing.high:.0f})"
     bar = f'x="{start:.1f}" y="{y - 3:.1f}" width="{end - start:.1f}" height="6" rx="3" opacity=".35"'
     dot = f'cx="{x(standing.elo):.1f}" cy="{y:.1f}" r="5"'
     return [
@@ -164,7 +164,7 @@ def _cell(x: float, y: float, size: float, share: float, title: str) -> str:
         return f'<rect {inner} class="never"/>'
     kind = "even" if share == 0.5 else "paid" if share > 0.5 else "lose"
     strength = 1.0 if share == 0.5 else min(1.0, 0.25 + 1.5 * abs(share - 0.5))
-    tip = f"<title>{escape(title)}: {100 * share:.0f} %</title>" if title else ""
+    tip = f"<title>{_safe(title)}: {100 * share:.0f} %</title>" if title else ""
     return f'<rect {inner} class="{kind}" opacity="{strength:.2f}">{tip}</rect>'
 
 
@@ -186,15 +186,18 @@ def _round_out(low: float, high: float) -> tuple[float, float]:
 
 
 def _short(text: str) -> str:
-    shown = "".join(c if c.isprintable() else "·" for c in text)
-    if shown.startswith("0x") and len(shown) > 18:
-        return f"{shown[:8]}…{shown[-6:]}"
-    return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
+    if text.startswith("0x") and len(text) > 18:
+        return f"{text[:8]}…{text[-6:]}"
+    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
 
 
 def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    shown = "".join(c if c.isprintable() else "·" for c in text)
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(shown)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{_safe(text)}</text>'
+
+
+def _safe(text: str) -> str:
+    """Markup escaped; what XML cannot hold and what hides or turns text becomes a dot."""
+    return escape("".join(c if c.isprintable() else "·" for c in text))
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
