@@ -20,7 +20,7 @@ _FORBIDDEN = (
     (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "the judge opens no links: say what is wanted in words"),
     (r"\b0x[0-9a-fA-F]{64}\b|\b[0-9a-fA-F]{64}\b", "a hash", "describe the property that makes a solution good"),
     (r"\b0x[0-9a-fA-F]{40}\b", "an address", "who submitted must not matter: describe the work"),
-    (r"\b[a-z0-9-]+\.(?:eth|base\.eth)\b", "an ENS name", "who submitted must not matter: describe the work"),
+    (r"(?i)\b[a-z0-9-]+\.(?:eth|base\.eth)\b", "an ENS name", "who submitted must not matter: describe the work"),
 )
 _QUOTED = re.compile(r"[\"“«]([^\"”»\n]{1,200})[\"”»]|`([^`\n]{1,200})`")
 _MAGIC = re.compile(
@@ -100,7 +100,7 @@ def lint_text(report: Report, path: str, text: str) -> None:
 def _lint_phrases(report: Report, path: str, text: str) -> None:
     for found in _QUOTED.finditer(text):
         phrase = found.group(1) or found.group(2)
-        if len(phrase.split()) >= 3 or _MAGIC.search(text[: found.start()]):
+        if len(phrase.split()) >= 3 or _MAGIC.search(text[max(0, found.start() - 80) : found.start()]):
             report.warn(
                 path,
                 phrase,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -79,6 +79,7 @@ def good_configs(draw: st.DrawFn) -> dict[str, Any]:
     return config
 
 
+@settings(max_examples=60)
 @given(good_configs())
 def test_good_configs_are_accepted_by_parser_and_schema(document: dict[str, Any]) -> None:
     """A config within the rules parses, validates, compiles, and survives the trace's JSON form."""
@@ -106,6 +107,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@settings(max_examples=60)
 @given(good_configs(), st.data())
 def test_what_the_schema_refuses_the_parser_refuses(document: dict[str, Any], data: st.DataObject) -> None:
     """Any value anywhere in a config: if the schema says no, the parser says no, and neither crashes."""

@@ -12,15 +12,16 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from clara_eval.solutions.model import Rejected, Solution
-from clara_eval.solutions.tokens import abstract_shingles, shingles, token_stream
+from clara_eval.solutions.tokens import TokenStream, abstract_shingles, shingles, token_stream
 
 NEAR = 0.8
 WIDTH = 5
 MIN_SHINGLES = 60
-ABSTRACT_WIDTH = 12
+ABSTRACT_WIDTH = 8
 MIN_ABSTRACT_SHINGLES = 80
 _BANDS, _ROWS = 32, 4
 """At similarity 0.8 a pair is missed by all bands with probability 0.59^32 ≈ 5e-8."""
@@ -64,7 +65,8 @@ class Cluster:
 def find_copies(solutions: Iterable[Solution], *, template: str = "") -> tuple[Cluster, ...]:
     """Clusters of two or more, earliest first; what the poster's `template` already holds does not count as copied."""
     ordered = sorted(solutions, key=_by_time)
-    prints = [_Print.of(solution, template) for solution in ordered]
+    given = token_stream(template)
+    prints = [_Print.of(solution, given) for solution in ordered]
     return _gather(ordered, _links(prints))
 
 
@@ -99,9 +101,8 @@ class _Print:
     abstract: frozenset[str]
 
     @classmethod
-    def of(cls, solution: Solution, template: str) -> _Print:
+    def of(cls, solution: Solution, given: TokenStream) -> _Print:
         stream = token_stream(solution.text)
-        given = token_stream(template)
         return cls(
             content=solution.content_sha256,
             # A text of comments only has no tokens, and must not equal every other such text.
@@ -160,11 +161,15 @@ def _near(sets: Sequence[frozenset[str]], least: int, known: Container[int]) -> 
 def _bands(one: frozenset[str]) -> list[bytes]:
     import numpy as np
 
-    hashes = np.array([int.from_bytes(_short(item)) for item in one], dtype=np.uint64)
-    count = _BANDS * _ROWS
-    factors = np.array([int.from_bytes(_short(f"factor {i}")) | 1 for i in range(count)], dtype=np.uint64)
-    signature = np.array([(hashes * factor).min() for factor in factors], dtype=np.uint64)
-    return [signature[start : start + _ROWS].tobytes() for start in range(0, count, _ROWS)]
+    hashes = np.frombuffer(b"".join(map(_short, one)), dtype="<u8")
+    factors = np.frombuffer(_factors(), dtype="<u8") | np.uint64(1)
+    signature = np.array([(hashes * factor).min() for factor in factors], dtype="<u8")
+    return [signature[start : start + _ROWS].tobytes() for start in range(0, len(factors), _ROWS)]
+
+
+@lru_cache(maxsize=1)
+def _factors() -> bytes:
+    return b"".join(_short(f"factor {number}") for number in range(_BANDS * _ROWS))
 
 
 def _short(text: str) -> bytes:

@@ -9,47 +9,50 @@ from __future__ import annotations
 
 import re
 
+# Every repetition is bounded: a stranger writes the text, and must not choose how long a search takes.
 _SIGNS: dict[str, tuple[str, ...]] = {
     "solidity": (
-        r"\bpragma\s+solidity\b",
+        r"\bpragma[ \t]{1,4}solidity\b",
         r"SPDX-License-Identifier",
-        r"^\s*(?:abstract\s+)?(?:contract|library|interface)\s+\w+[^;{\n]*\{",
-        r"\b(?:external|internal|public|private)\s+(?:pure|view|payable|returns)\b",
-        r"\b(?:uint256|mapping\s*\(|msg\.sender|bytes32)",
+        r"^[ \t]{0,40}(?:abstract[ \t]{1,4})?(?:contract|library|interface)[ \t]{1,4}\w{1,80}[^;{\n]{0,200}\{",
+        r"\b(?:external|internal|public|private)[ \t]{1,4}(?:pure|view|payable|returns)\b",
+        r"\b(?:uint256|mapping[ \t]{0,2}\(|msg\.sender|bytes32)",
     ),
     "python": (
-        r"^[ \t]*(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(",
-        r"^[ \t]*class[ \t]+\w+[^{;\n]*:[ \t]*$",
-        r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+[\w.]+[^;{\n]*$",
-        r"^[ \t]*(?:if|elif|for|while|with|else|try|except)\b[^{;\n]*:[ \t]*(?:#.*)?$",
-        r"__name__\s*==",
+        r"^[ \t]{0,40}(?:async[ \t]{1,4})?def[ \t]{1,4}\w{1,80}[ \t]{0,2}\(",
+        r"^[ \t]{0,40}class[ \t]{1,4}\w{1,80}(?:\([^{;\n]{0,200}\))?[ \t]{0,2}:[ \t]{0,20}$",
+        r"^[ \t]{0,40}(?:from[ \t]{1,4}[\w.]{1,80}[ \t]{1,4})?"
+        r"import[ \t]{1,4}[\w.]{1,80}(?:[ \t]{1,4}as\b|,|[ \t]{0,20}$)",
+        r"^[ \t]{0,40}(?:if|elif|for|while|with|else|try|except)\b[^{;\n]{0,200}:[ \t]{0,20}$",
+        r"__name__[ \t]{0,2}==",
     ),
     "rust": (
-        r"\bfn\s+\w+\s*(?:<[^>\n]*>)?\s*\(",
-        r"\blet\s+mut\b",
-        r"^\s*impl\b",
-        r"^\s*use\s+\w+(?:::\w+)+",
-        r"->\s*(?:Result|Option|Self|[iuf](?:8|16|32|64|128|size))\b",
+        r"\bfn[ \t]{1,4}\w{1,80}[ \t]{0,2}(?:<[^>\n]{0,80}>[ \t]{0,2})?\(",
+        r"\blet[ \t]{1,4}mut\b",
+        r"^[ \t]{0,40}impl\b",
+        r"^[ \t]{0,40}use[ \t]{1,4}\w{1,80}::\w",
+        r"->[ \t]{0,2}(?:Result|Option|Self|[iuf](?:8|16|32|64|128|size))\b",
     ),
     "go": (
-        r"^package\s+\w+\s*$",
-        r"^func\s+(?:\([^)\n]*\)\s*)?\w+\s*\(",
+        r"^package[ \t]{1,4}\w{1,80}[ \t]{0,20}$",
+        r"^func[ \t]{1,4}(?:\([^)\n]{0,80}\)[ \t]{0,2})?\w{1,80}[ \t]{0,2}\(",
         r":=",
-        r"\berr\s*!=\s*nil\b",
-        r"^import\s*(?:\(|\")",
+        r"\berr[ \t]{0,2}!=[ \t]{0,2}nil\b",
+        r"^import[ \t]{0,2}[(\"]",
     ),
     "typescript": (
-        r"[\w\])]\s*:\s*(?:string|number|boolean|void|unknown|any)\b",
-        r"^\s*(?:export\s+)?(?:interface\s+\w+\s*\{|type\s+\w+\s*=)",
-        r"\b(?:readonly|as\s+const|import\s+type)\b",
-        r"\b(?:const|let)\s+\w+\s*(?::\s*[\w<>\[\]]+\s*)=",
+        r"[\w\])][ \t]{0,2}:[ \t]{0,2}(?:string|number|boolean|void|unknown|any)\b",
+        r"^[ \t]{0,40}(?:export[ \t]{1,4})?"
+        r"(?:interface[ \t]{1,4}\w{1,80}[ \t]{0,2}\{|type[ \t]{1,4}\w{1,80}[ \t]{0,2}=)",
+        r"\b(?:readonly|as[ \t]{1,2}const|import[ \t]{1,2}type)\b",
+        r"\b(?:const|let)[ \t]{1,4}\w{1,80}[ \t]{0,2}:[ \t]{0,2}[\w<>\[\]]{1,80}[ \t]{0,2}=",
     ),
     "javascript": (
-        r"\b(?:const|let|var)\s+[\w{\[][^=\n]*=",
-        r"\bfunction\b\s*\*?\s*\w*\s*\(",
+        r"\b(?:const|let|var)[ \t]{1,4}[\w{\[][^=\n]{0,80}=",
+        r"\bfunction\b[ \t]{0,2}\*?[ \t]{0,2}\w{0,80}[ \t]{0,2}\(",
         r"=>",
-        r"\b(?:require\s*\(|module\.exports|export\s+(?:default|const|function))",
-        r"\bconsole\.log\s*\(",
+        r"\b(?:require[ \t]{0,2}\(|module\.exports|export[ \t]{1,4}(?:default|const|function))",
+        r"\bconsole\.log[ \t]{0,2}\(",
     ),
 }
 _COMPILED = {name: tuple(re.compile(sign, re.MULTILINE) for sign in signs) for name, signs in _SIGNS.items()}
@@ -66,7 +69,7 @@ _ALIASES = {
     "rs": "rust",
     "golang": "go",
 }
-_LOOKED_AT = 65_536
+_LOOKED_AT = 32_768
 """Characters that the guess reads; the signs of a language stand early."""
 
 

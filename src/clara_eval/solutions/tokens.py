@@ -85,7 +85,9 @@ def abstract_shingles(stream: TokenStream, width: int) -> set[str]:
 
 def _forget_names(window: Sequence[str]) -> list[str]:
     seen: dict[str, str] = {}
-    return [
-        seen.setdefault(token, f"\x1e{len(seen)}") if token.isidentifier() and token not in _KEYWORDS else token
-        for token in window
-    ]
+    return [seen.setdefault(token, f"\x1e{len(seen)}") if _is_name(token) else token for token in window]
+
+
+def _is_name(token: str) -> bool:
+    # A string of one word is a key, and renamed like any other name; a sentence is content.
+    return token.strip('"').isidentifier() and token not in _KEYWORDS

@@ -1,0 +1,124 @@
+"""The config commands as a poster uses them: files in, findings out, exit codes that scripts can trust."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from clara_eval.cli.config import app
+from clara_eval.errors import BadInput
+from clara_eval.eval_config import canonical_config, config_hash, parse_eval_config
+from clara_eval.eval_config.templates import TEMPLATES, template_text
+from clara_eval.testing.configs import APPENDIX, config_text
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    return result.exit_code, result.stdout
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "config.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_init_writes_a_config_that_validates(tmp_path: Path, name: str) -> None:
+    """Every template lands in the file as it is, and `validate` finds it usable."""
+    path = tmp_path / "mine.json"
+    code, shown = run("init", path, "--template", name)
+    assert (code, "mine.json" in shown) == (0, True)
+    assert path.read_text(encoding="utf-8") == template_text(name)
+    code, shown = run("validate", path)
+    assert code == 0
+    assert "is usable." in shown
+
+
+def test_init_never_overwrites(tmp_path: Path) -> None:
+    """A file that exists stays as it is, and the error names it."""
+    path = write(tmp_path, "mine")
+    with pytest.raises(BadInput, match=r"config\.json exists already"):
+        run("init", path)
+    assert path.read_text(encoding="utf-8") == "mine"
+    with pytest.raises(BadInput, match="cannot be written"):
+        run("init", tmp_path / "missing" / "config.json")
+
+
+def test_init_as_json_names_the_hash(tmp_path: Path) -> None:
+    """With --json one document comes out, with the hash of what was written."""
+    path = tmp_path / "mine.json"
+    code, shown = run("init", path, "--json")
+    assert (code, json.loads(shown)["hash"]) == (0, config_hash(path.read_bytes()))
+
+
+def test_validate_shows_the_compiled_schema(tmp_path: Path) -> None:
+    """A usable config is shown with its types, untyped names and both hashes."""
+    path = write(tmp_path, config_text(features=["novelty", "slippage_bound", {"name": "notes", "type": "text"}]))
+    code, shown = run("validate", path, "--json")
+    document = json.loads(shown)
+    assert (code, document["ok"], document["problems"], document["untyped"]) == (0, True, [], ["slippage_bound"])
+    assert [one["judged"] for one in document["features"]] == [True, True, False]
+    assert document["hash"] == config_hash(path.read_bytes())
+    code, shown = run("validate", path)
+    assert "for people only" in shown
+    assert "a model may type it" in shown
+
+
+def test_validate_lists_every_problem_and_says_no(tmp_path: Path) -> None:
+    """An unusable config exits 1 and names each place, in both forms; a stranger's text is shown harmlessly."""
+    path = write(tmp_path, config_text(version=2, features=["[red]\x1b[31mX[/]"], kriteria=1))
+    code, shown = run("validate", path, "--json")
+    document = json.loads(shown)
+    assert (code, document["ok"]) == (1, False)
+    assert {one["path"] for one in document["problems"]} == {"$.version", "$.features[0]", "$.kriteria"}
+    assert all(one["severity"] == "error" and one["remedy"] for one in document["problems"])
+    code, shown = run("validate", path)
+    assert code == 1
+    assert "3 errors" in shown
+    assert 'Did you mean "criteria"?' in shown
+    assert "\x1b[31mX" not in shown
+
+
+def test_warnings_alone_do_not_say_no(tmp_path: Path) -> None:
+    """A doubtful config is usable, with its warnings shown."""
+    code, shown = run("validate", write(tmp_path, config_text(criteria="Be fair.")))
+    assert code == 0
+    assert "with 1 warning" in shown
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff", b"[" * 2_000_000, b"nonsense"])
+def test_any_file_gets_an_answer(tmp_path: Path, text: bytes) -> None:
+    """Whatever is in the file, validate and hash exit 1 with one JSON document."""
+    path = write(tmp_path, text)
+    for command in ("validate", "hash"):
+        code, shown = run(command, path, "--json")
+        assert (code, json.loads(shown)["ok"]) == (1, False)
+
+
+def test_hash_is_over_bytes_or_canonical_form(tmp_path: Path) -> None:
+    """The plain hash is the one to commit for a string; --canonical is the one for an object."""
+    path = write(tmp_path, APPENDIX)
+    assert run("hash", path) == (0, config_hash(APPENDIX.encode()) + "\n")
+    canonical = config_hash(canonical_config(parse_eval_config(APPENDIX)))
+    assert run("hash", path, "--canonical") == (0, canonical + "\n")
+    assert json.loads(run("hash", path, "--canonical", "--json")[1])["hash"] == canonical
+
+
+def test_a_missing_file_ends_with_one_sentence_and_exit_2(tmp_path: Path) -> None:
+    """Through the real door: no traceback, the file named, exit code 2, nothing on standard output."""
+    missing = tmp_path / "nope.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "clara_eval", "config", "validate", str(missing), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nope.json" in done.stderr
+    assert "Traceback" not in done.stderr

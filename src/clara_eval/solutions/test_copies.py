@@ -1,0 +1,296 @@
+"""One work, one place: copies are found in every disguise named here, and honest work is left alone."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clara_eval.challenge.model import Address, Submission
+from clara_eval.hashing import keccak_hex, sha256_hex
+from clara_eval.solutions import Cluster, Solution, find_copies
+from clara_eval.solutions.copies import CopyKind
+from clara_eval.solutions.tokens import token_stream
+
+PYTHON = '''
+"""A fee that grows with volatility."""
+import math
+
+
+def fee(volume, volatility, base=30):
+    """The fee in basis points."""
+    # more volatile markets cost more
+    if volume <= 0:
+        raise ValueError("volume must be positive")
+    scale = math.sqrt(volatility) / 2
+    discount = math.log10(volume) // 3
+    return max(1, min(1000, int(base * (1 + scale) - discount)))
+
+
+def quote(pool_x, pool_y, amount, fee_bps):
+    if pool_x <= 0 or pool_y <= 0:
+        raise ValueError("empty pool")
+    paid = amount * (10_000 - fee_bps) // 10_000
+    out = pool_y * paid // (pool_x + paid)
+    return {"out": out, "price": out / amount, "left": pool_y - out}
+
+
+class Pool:
+    def __init__(self, x, y):
+        self.x, self.y, self.history = x, y, []
+
+    def swap(self, amount, volatility):
+        taken = quote(self.x, self.y, amount, fee(amount, volatility))
+        self.x += amount
+        self.y -= taken["out"]
+        self.history.append(taken["price"])
+        return taken["out"]
+'''
+OTHER = '''
+from dataclasses import dataclass
+
+
+@dataclass
+class Market:
+    reserves: tuple
+    window: list
+
+    def update(self, price):
+        self.window = [*self.window[-99:], price]
+
+    def spread(self):
+        mean = sum(self.window) / len(self.window)
+        return sum((p - mean) ** 2 for p in self.window) / len(self.window)
+
+
+def dynamic_fee(market, trade):
+    """Piecewise linear in the spread, capped."""
+    for bound, bps in ((0.001, 5), (0.01, 30), (0.1, 100)):
+        if market.spread() < bound:
+            return bps
+    return 300 if trade < market.reserves[0] / 10 else 500
+
+
+def execute(market, trade):
+    bps = dynamic_fee(market, trade)
+    net = trade - trade * bps / 10_000
+    x, y = market.reserves
+    received = y - x * y / (x + net)
+    market.reserves = (x + net, y - received)
+    market.update(received / trade)
+    return received
+'''
+SOLIDITY = """
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+/* A fee that follows volatility. */
+contract FeeCurve {
+    uint256 public constant BASE = 30;
+    uint256 public lastPrice;
+    mapping(address => uint256) public paid;
+
+    error TooSmall(uint256 amount);
+
+    function fee(uint256 volume, uint256 price) public view returns (uint256) {
+        if (volume == 0) revert TooSmall(volume); // nothing to price
+        uint256 moved = price > lastPrice ? price - lastPrice : lastPrice - price;
+        uint256 scaled = (moved * 10_000) / (lastPrice + 1);
+        uint256 result = BASE + scaled / 4;
+        return result > 1000 ? 1000 : result;
+    }
+
+    function settle(uint256 volume, uint256 price) external returns (uint256 due) {
+        due = (volume * fee(volume, price)) / 10_000;
+        paid[msg.sender] += due;
+        lastPrice = price;
+    }
+}
+"""
+ESSAY = (
+    "Fees should follow risk. When prices move quickly the pool loses to those who trade against stale quotes, and the "
+    "only defence that costs honest traders little is a fee that rises with volatility and falls again when markets are "
+    "calm. A fixed fee must choose between being too low in storms and too high in calm weather, and in both cases "
+    "somebody who did nothing wrong pays for it. The curve proposed here has three parts: a floor that covers gas, a slope "
+    "that is estimated from the last hundred trades, and a ceiling that keeps the pool usable when the estimate is wrong."
+)
+
+
+def solution(text: str, at: int, *, who: int | None = None, version: int = 1) -> Solution:
+    content = text.encode()
+    submission = Submission(Address(f"0x{who or at:040x}"), at, "data:,", keccak_hex(content), at, version)
+    return Solution(
+        submission=submission,
+        content=content,
+        text=text,
+        media_type="text/plain",
+        content_keccak=keccak_hex(content),
+        content_sha256=sha256_hex(content),
+        hash_kind="content",
+        pinned=True,
+        language=None,
+    )
+
+
+def rename(text: str, **names: str) -> str:
+    return re.sub(r"\b\w+\b", lambda found: names.get(found.group(), found.group()), text)
+
+
+def only(clusters: tuple[Cluster, ...]) -> tuple[int, list[tuple[int, CopyKind]]]:
+    (cluster,) = clusters
+    copies = [(copy.solution.submission.submitted_at, copy.kind) for copy in cluster.copies]
+    return cluster.original.submission.submitted_at, copies
+
+
+def test_exact_copies_lose_to_the_earliest() -> None:
+    """Of equal bytes the earliest submission is ranked, whatever the order they come in; the others name it."""
+    clusters = find_copies([solution(PYTHON, 30), solution(OTHER, 5), solution(PYTHON, 10), solution(PYTHON, 20)])
+    assert only(clusters) == (10, [(20, "exact"), (30, "exact")])
+    rejected = clusters[0].rejected()
+    assert [one.code for one in rejected] == ["copy", "copy"]
+    assert all(clusters[0].original.submission.submitter in one.reason for one in rejected)
+
+
+def test_equal_times_are_settled_by_address() -> None:
+    """Two submissions in one block: the smaller address is the original, on every machine."""
+    clusters = find_copies([solution(PYTHON, 10, who=9), solution(PYTHON, 10, who=3)])
+    assert clusters[0].original.submission.submitter == Address(f"0x{3:040x}")
+
+
+def test_reformatting_and_comments_are_seen_through() -> None:
+    """Indentation, blank lines, comments, docstrings and quotes do not make a new work, in Python and Solidity."""
+    python = re.sub(r"#.*", "", PYTHON).replace("    ", "  ").replace('"out"', "'out'") + "\n# mine\n"
+    python = re.sub(r'^ *"""[^"]*"""\n', "", python, flags=re.MULTILINE)
+    assert only(find_copies([solution(PYTHON, 1), solution(python, 2)])) == (1, [(2, "normalised")])
+    solidity = re.sub(r"\s*//.*|/\*.*\*/", "", SOLIDITY).replace("{\n", "\n{\n").replace("    ", "\t")
+    assert only(find_copies([solution(SOLIDITY, 1), solution(solidity, 2)])) == (1, [(2, "normalised")])
+
+
+def test_short_reformatted_copies_are_found_too() -> None:
+    """Equal tokens are equal work at any length."""
+    assert only(find_copies([solution("def f(x): return x+1", 1), solution("def f(x):\n  return x + 1 # mine", 2)]))
+
+
+def test_lightly_renamed_copies_are_found() -> None:
+    """Other names for variables and functions, a changed constant and an added line do not make a new work."""
+    renamed = rename(PYTHON, fee="charge", volume="size", volatility="sigma", quote="price_for", amount="qty", out="o")
+    renamed = renamed.replace("1000", "900") + "\n\nVERSION = 2\n"
+    assert only(find_copies([solution(PYTHON, 1), solution(renamed, 2)])) == (1, [(2, "near")])
+    renamed = rename(SOLIDITY, FeeCurve="MyCurve", moved="delta", scaled="ratio", result="res", due="owed")
+    assert only(find_copies([solution(SOLIDITY, 1), solution(renamed, 2)])) == (1, [(2, "near")])
+
+
+def test_a_lightly_edited_essay_is_a_copy() -> None:
+    """A few changed words in prose are a near copy; case and punctuation are no change at all."""
+    edited = ESSAY.replace("three parts", "three pieces").replace("calm weather", "quiet weather")
+    assert only(find_copies([solution(ESSAY, 1), solution(edited, 2)])) == (1, [(2, "near")])
+    assert only(find_copies([solution(ESSAY, 1), solution(ESSAY.upper() + "!", 2)])) == (1, [(2, "normalised")])
+
+
+def test_different_works_are_left_alone() -> None:
+    """Other solutions of the same task, other languages and other prose are no copies of each other."""
+    other_essay = " ".join(sorted(ESSAY.split()))
+    works = [PYTHON, OTHER, SOLIDITY, ESSAY, other_essay]
+    assert find_copies([solution(text, at) for at, text in enumerate(works, start=1)]) == ()
+
+
+def test_tiny_programs_are_not_accused() -> None:
+    """Short programs that look alike but differ in what they compute stay apart, also after Python's //."""
+    tiny = [f"def solve(n):\n    return n // {k}\n" for k in range(2, 8)]
+    tiny += [f"function solve(n) {{ return n + {k}; }}\nconsole.log(solve(1));" for k in range(5)]
+    assert find_copies([solution(text, at) for at, text in enumerate(tiny, start=1)]) == ()
+
+
+def test_what_the_poster_gave_is_not_copied() -> None:
+    """Submissions that share only the poster's skeleton are apart when the skeleton is named, and alike when it is not."""
+    bodies = ["    return base + volatility * 2\n", "    return max(base, len(str(volume)))\n"]
+    entries = [
+        solution(PYTHON + "\n\ndef answer(volume, volatility, base):\n" + body, i) for i, body in enumerate(bodies, 1)
+    ]
+    assert len(find_copies(entries)) == 1
+    assert find_copies(entries, template=PYTHON) == ()
+
+
+def test_a_resubmitted_copy_is_contested() -> None:
+    """Resubmission moves the time: the later one may be the older work, so the cluster says that a person should look."""
+    assert not find_copies([solution(PYTHON, 1), solution(PYTHON, 2)])[0].contested
+    assert find_copies([solution(PYTHON, 1), solution(PYTHON, 2, version=2)])[0].contested
+
+
+def test_likeness_by_steps_is_one_cluster() -> None:
+    """A copy of a copy belongs to the first work, and its reason names the step."""
+    words = [f"w{n}" for n in range(400)]
+    texts = [" ".join(words[shift:]) for shift in (0, 60, 120)]
+    (cluster,) = find_copies([solution(text, at) for at, text in enumerate(texts, start=1)])
+    assert [copy.like.submission.submitted_at for copy in cluster.copies] == [1, 2]
+    assert "through" in cluster.rejected()[1].reason
+
+
+def test_texts_without_tokens_are_compared_by_bytes() -> None:
+    """Two different texts of comments only are not the same work."""
+    texts = ["# def f(x): one\n#def g(): a\n", "# def f(x): two\n"]
+    assert find_copies([solution(text, at) for at, text in enumerate(texts, start=1)]) == ()
+
+
+def test_many_entries_with_clones_are_clustered() -> None:
+    """Four hundred entries, half of them edited clones, are clustered completely, one original."""
+    rng = random.Random(7)
+    vocabulary = [f"word{n}" for n in range(3_000)]
+    honest = [" ".join(rng.choices(vocabulary, k=300)) for _ in range(200)]
+    clones = [honest[0] + f" extra{n} tail{n}" for n in range(200)]
+    (cluster,) = find_copies([solution(text, at) for at, text in enumerate([*honest, *clones], start=1)])
+    assert len(cluster.copies) == 200
+    assert cluster.original.submission.submitted_at == 1
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sampled_from([PYTHON, OTHER, ESSAY, "def f(): return 1", "def f():  return 1"]), max_size=6),
+    st.randoms(),
+)
+def test_the_order_of_arrival_in_memory_does_not_matter(texts: list[str], rng: random.Random) -> None:
+    """Shuffling the input changes nothing, and every solution is in at most one cluster."""
+    entries = [solution(text, at) for at, text in enumerate(texts, start=1)]
+    clusters = find_copies(entries)
+    shuffled = entries.copy()
+    rng.shuffle(shuffled)
+    assert find_copies(shuffled) == clusters
+    members = [one.original for one in clusters] + [copy.solution for one in clusters for copy in one.copies]
+    assert len({one.submission.submitter for one in members}) == len(members)
+    assert len(entries) - sum(len(one.copies) for one in clusters) == len({token_stream(text).tokens for text in texts})
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_a_token_stream(text: str) -> None:
+    """Tokens come from the text in order; noise never fails."""
+    stream = token_stream("def f():\n" + text)
+    assert all(isinstance(token, str) and token for token in stream.tokens)
+
+
+def test_hostile_texts_are_read_in_linear_time() -> None:
+    """Texts made to defeat a tokenizer (open quotes, open comments, backslashes) end before the suite's time limit."""
+    for unit in (
+        '"\\',
+        "'",
+        '"',
+        "/*",
+        "`\\",
+        "'''",
+        '"""',
+        '\\"',
+        "def f(",
+        "a:",
+        "( ",
+        "\n",
+        " ",
+        "let a ",
+        "function ",
+        "class a",
+        "import a",
+        "fn a<",
+        "contract a",
+        "const a:",
+    ):
+        assert token_stream("def f():\n pragma solidity\n" + unit * (200_000 // len(unit))).is_code
