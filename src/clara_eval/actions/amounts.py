@@ -14,9 +14,11 @@ from datetime import datetime
 from clara_eval.challenge.model import Token
 from clara_eval.errors import BadInput
 
-_AMOUNT = re.compile(r"\$?\s*(\d{1,30}(?:[_,]\d{3})*)(?:\.(\d{1,36}))?\s*([A-Za-z][A-Za-z0-9.]{0,15})?")
-_SPAN = re.compile(r"(?:in\s+)?((?:\d{1,7}(?:\.\d{1,6})?\s*[a-z]+\s*)+)")
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_AMOUNT = re.compile(
+    r"\$?\s*(\d{1,3}(?:[_,]\d{3})+|\d{1,30})(?:\.(\d{1,36}))?\s*([A-Za-z][A-Za-z0-9.]{0,15})?", re.ASCII
+)
+_SPAN = re.compile(r"(?:in\s+)?((?:\d{1,7}(?:\.\d{1,6})?\s*[a-z]+\s*)+)", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
 _SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600}
 _SECONDS |= {"d": 86400, "day": 86400, "w": 604800, "week": 604800}
 
@@ -83,7 +85,7 @@ def _moment(text: str, now: int, what: str) -> int:
     span = parse_span(text)
     if span is not None:
         return now + span
-    if re.fullmatch(r"\d{9,11}", text):
+    if re.fullmatch(r"[0-9]{9,11}", text):
         return int(text)
     try:
         date = datetime.fromisoformat(text)
