@@ -1,0 +1,105 @@
+"""A syntax tree of text from a stranger, in bounded time.
+
+Text and a language come in, a `Parsed` or None goes out. Error recovery of the parser can be made quadratic by hostile
+text, so a parse is cut after `CPU_SECONDS`. For the result not to depend on the speed of the machine, a tree with more
+than a few errors is not used at all: text that would be cut is such a text, so cut or not, it gives None.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clara_eval.features.grammars import load_language
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Point, Tree
+
+MAX_BYTES = 1_048_576
+MAX_ERRORS = 20
+MAX_ERROR_SHARE = 0.1
+CPU_SECONDS = 1.0
+_CHUNK = 512
+"""Bytes handed to the parser at a time; the clock is looked at between chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    language: str
+    source: bytes
+    tree: Tree
+    errors: int
+    """Places where the parser had to skip or invent something; 0 means that the text parses."""
+
+
+def parse(source: bytes, language: str) -> Parsed | None:
+    """The tree, or None where the text is too broken, too large or too slow to be measured."""
+    if len(source) > MAX_BYTES:
+        return None
+    if language != "typescript":
+        return _parse_as(source, language)
+    plain = _parse_as(source, "typescript")
+    if plain is not None and plain.errors == 0:
+        return plain
+    # TypeScript has two grammars: `<T>x` is a cast in one and markup in the other.
+    markup = _parse_as(source, "tsx") if b"/>" in source or b"</" in source else None
+    if markup is not None and (plain is None or markup.errors < plain.errors):
+        return markup
+    return plain
+
+
+def _parse_as(source: bytes, language: str) -> Parsed | None:
+    from tree_sitter import Parser
+
+    ends_at = time.thread_time() + CPU_SECONDS
+    cut = False
+
+    def read(offset: int, _: Point) -> bytes:
+        nonlocal cut
+        cut = cut or time.thread_time() > ends_at
+        return b"" if cut else source[offset : offset + _CHUNK]
+
+    tree = Parser(load_language(language)).parse(read)
+    if cut:
+        return None
+    errors, lost = _errors(tree) if tree.root_node.has_error else (0, 0)
+    if errors > MAX_ERRORS or lost > MAX_ERROR_SHARE * max(len(source), 1):
+        return None
+    return Parsed(language, source, tree, errors)
+
+
+def _errors(tree: Tree) -> tuple[int, int]:
+    """Number of errors, and of the bytes in them; stops counting when there are too many."""
+    errors = lost = 0
+    cursor = tree.walk()
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.is_error or node.is_missing:
+            errors += 1
+            lost += node.end_byte - node.start_byte
+        inside = node.has_error and not node.is_error and errors <= MAX_ERRORS and cursor.goto_first_child()
+        if inside:
+            continue
+        while errors > MAX_ERRORS or not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return errors, lost
+
+
+def walk(tree: Tree) -> Iterator[tuple[Node, int]]:
+    """Every node with its depth, parents first, without recursion: a stranger must not choose how deep we call."""
+    cursor = tree.walk()
+    depth = 0
+    while True:
+        node = cursor.node
+        assert node is not None
+        yield node, depth
+        if cursor.goto_first_child():
+            depth += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+            depth -= 1

@@ -1,0 +1,71 @@
+"""The same code seen twice: as written, and without what is only there to be read.
+
+`strip_view` returns code without comments, documentation strings and the contents of string literals: what a submitter
+can only say, not do, is gone. Layout is kept. Where the text cannot be parsed there is no second view (None); prose
+has none either. `fenced_code` takes the code out of Markdown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from clara_eval.features.grammars import GRAMMARS
+from clara_eval.features.parsing import Parsed, parse
+from clara_eval.features.structure import Span, Structure, read_structure
+from clara_eval.solutions.language import language_name
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$")
+
+
+def known_language(language: str | None) -> str | None:
+    """The name of a language that can be parsed, from what people write (`Solidity ^0.8`, `ts`), or None."""
+    for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
+        name = language_name(word)
+        if name in GRAMMARS and name != "tsx":
+            return name
+    return None
+
+
+def strip_view(text: str, language: str | None) -> str | None:
+    """The code without comments and string contents, or None where there is no syntax tree to take them from."""
+    name = known_language(language)
+    parsed = parse(text.encode("utf-8", "replace"), name) if name else None
+    return strip_parsed(parsed, read_structure(parsed)) if parsed else None
+
+
+def strip_parsed(parsed: Parsed, structure: Structure) -> str:
+    spans = sorted([(*span, b"") for span in structure.comments] + [(*span, b'""') for span in structure.strings])
+    kept: list[bytes] = []
+    position = 0
+    for start, end, instead in spans:
+        if start < position:
+            continue  # inside one that is already gone
+        kept += [parsed.source[position:start], instead]
+        position = end
+    kept.append(parsed.source[position:])
+    lines = b"".join(kept).decode("utf-8", "replace").split("\n")
+    return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
+
+
+def without(source: bytes, spans: Iterable[Span]) -> bytes:
+    """The source with the spans blanked out, line breaks kept, so that line numbers stay."""
+    blanked = bytearray(source)
+    for start, end in spans:
+        blanked[start:end] = re.sub(rb"[^\n]", b" ", bytes(blanked[start:end]))
+    return bytes(blanked)
+
+
+def fenced_code(text: str, language: str) -> str | None:
+    """The fenced blocks of Markdown that are in this language (or name none), joined; None where there are none."""
+    blocks: list[str] = []
+    fence, wanted = "", False
+    for line in text.split("\n"):
+        mark = _FENCE.match(line.rstrip("\r"))
+        if not fence and mark:
+            fence, wanted = mark.group(1), not mark.group(2) or known_language(mark.group(2)) == language
+        elif fence and mark and mark.group(1).startswith(fence) and not mark.group(2):
+            fence = ""
+        elif fence and wanted:
+            blocks.append(line)
+    return "\n".join(blocks) + "\n" if blocks and not fence else None
