@@ -61,6 +61,7 @@ class JudgeLine:
         card: PriceCard | None,
         patience: Patience | None = None,
         sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._llm, self._book, self._run, self._purse, self._card = llm, book, run, purse, card
@@ -68,7 +69,7 @@ class JudgeLine:
         self._patience = patience or Patience()
         self._sleep = sleep
         self._rng = rng or random.Random(llm.name)  # noqa: S311 - jitter is no secret
-        self._clock = asyncio.get_running_loop().time
+        self._clock = clock or asyncio.get_running_loop().time
         self.gate = Gate(self._patience.most_in_flight, clock=self._clock)
         self.breaker = Breaker()
         self.counts = CallCounts()
@@ -193,9 +194,8 @@ class JudgeLine:
 
     async def _within_time(self, prompt: Prompt, until: float) -> Answer:
         """A whole call within its own limit and the round's: also against an answer that drips."""
-        limit = min(self._clock() + self._patience.call_seconds, until)
         try:
-            async with asyncio.timeout_at(limit):
+            async with asyncio.timeout(min(self._patience.call_seconds, until - self._clock())):
                 return await self._llm.complete(prompt)
         except TimeoutError:
             raise Unanswered(f"{self._name} did not finish its answer in time.") from None

@@ -1,0 +1,327 @@
+"""Asking through outages: once per distinct request, within the time, at the pace the provider bears."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
+from clara_eval.judge.calls import JudgeLine, Patience, Succession
+from clara_eval.judge.gate import Breaker, Gate
+from clara_eval.judge.outages import OutOfTime, RateLimited, Unanswered
+from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.prices import FREE, PriceCard
+from clara_eval.judge.purse import Purse
+
+CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+class Book:
+    """Answers in memory; counts the questions put to it."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, PaidAnswer] = {}
+        self.queries = 0
+        self.stumbles = 0
+
+    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
+        self.queries += 1
+        return {request: self.kept[request] for request in requests if request in self.kept}
+
+    async def save_answer(self, paid: PaidAnswer) -> None:
+        if self.stumbles:
+            self.stumbles -= 1
+            raise Temporary("database is locked")
+        self.kept.setdefault(paid.request, paid)
+
+
+class Model:
+    """Says what the script says: an error to raise, or None for an answer."""
+
+    def __init__(self, script: Callable[[int], Exception | None] = lambda _: None, name: str = "openai:test") -> None:
+        self.name = name
+        self.script = script
+        self.calls = 0
+        self.at_once = 0
+        self.most_at_once = 0
+        self.wait: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0)
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        number, self.calls = self.calls, self.calls + 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await self.wait()
+            bad = self.script(number)
+        finally:
+            self.at_once -= 1
+        if bad is not None:
+            raise bad
+        return Answer(f"answer to {prompt.user}", "test-1", "end", 10, 5)
+
+
+def _prompt(number: int = 0) -> Prompt:
+    return Prompt("comparison", "judge", f"pair {number}", "{}", 50, "0x00")
+
+
+def _line(model: Model, book: Book | None = None, **options: Any) -> tuple[JudgeLine, Book, Clock]:
+    book, clock = book or Book(), Clock()
+    settings = {"run": "r", "purse": Purse(None), "card": FREE, **options}
+    return JudgeLine(model, book, sleep=clock.sleep, clock=clock, **settings), book, clock
+
+
+async def test_an_answer_is_saved_and_never_asked_for_again() -> None:
+    """The same request is paid for once, also by another process with the same book; another attempt is another one."""
+    model = Model()
+    line, book, _ = _line(model)
+    first = await line.ask(_prompt())
+    assert first == await line.ask(_prompt()) == book.kept[request_hash("openai:test", _prompt())]
+    second, _, _ = _line(model, book)
+    assert await second.ask(_prompt()) == first
+    assert model.calls == 1
+    await second.ask(_prompt(), 1)
+    assert model.calls == 2
+
+
+async def test_equal_requests_at_the_same_time_share_one_call() -> None:
+    """Fifty callers with ten different prompts make ten calls."""
+    model = Model()
+    line, _, _ = _line(model)
+    answers = await asyncio.gather(*(line.ask(_prompt(number % 10)) for number in range(50)))
+    assert model.calls == 10
+    assert [paid.answer.text for paid in answers] == [f"answer to pair {number % 10}" for number in range(50)]
+
+
+async def test_a_cancelled_caller_does_not_take_the_others_with_it() -> None:
+    """If the caller that holds a request is cancelled, the next one that waits for it asks itself."""
+    model = Model()
+    held = asyncio.Event()
+    model.wait = held.wait
+    line, _, _ = _line(model, purse=(purse := Purse(None)), card=CARD)
+    first = asyncio.create_task(line.ask(_prompt()))
+    second = asyncio.create_task(line.ask(_prompt()))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    held.set()
+    assert (await second).answer.text == "answer to pair 0"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert line.gate.in_flight == 0
+    assert purse.stages["comparison"].unsure_micro_usd > 0, "the cancelled call may have been charged"
+
+
+async def test_prefetch_needs_few_questions() -> None:
+    """After a bulk look-up neither the answered nor the unanswered requests are looked up one by one."""
+    model = Model()
+    line, book, _ = _line(model)
+    for number in range(0, 100, 2):
+        await line.ask(_prompt(number))
+    again, _, _ = _line(model, book)
+    book.queries = 0
+    assert await again.prefetch([_prompt(number) for number in range(100)]) == 50
+    await asyncio.gather(*(again.ask(_prompt(number)) for number in range(100)))
+    assert book.queries == 1
+    assert model.calls == 100
+
+
+async def test_outages_are_waited_out() -> None:
+    """Two failures and then an answer: the pauses grow, with jitter, and the answer counts."""
+    model = Model(lambda number: Temporary("500") if number < 2 else None)
+    line, _, clock = _line(model)
+    await line.ask(_prompt())
+    assert model.calls == 3
+    assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
+
+
+async def test_a_judge_that_never_answers_is_a_named_failure() -> None:
+    """The tries are bounded, and the error names the judge, the number of tries and the last reason."""
+    model = Model(lambda _: Temporary("it says 500"))
+    line, book, _ = _line(model)
+    with pytest.raises(Temporary, match=r"openai:test gave no answer.*6 tries: it says 500"):
+        await line.ask(_prompt())
+    assert (model.calls, book.kept) == (6, {})
+
+
+async def test_one_deadline_for_everything() -> None:
+    """A pause that would end after the deadline is not begun: the caller hears at once that the time is over."""
+    model = Model(lambda _: RateLimited("429", retry_after_seconds=60))
+    line, _, clock = _line(model, patience=Patience(deadline=1050.0))
+    with pytest.raises(OutOfTime):
+        await line.ask(_prompt())
+    assert clock.now < 1050
+
+
+async def test_a_slow_answer_ends_with_the_call_limit() -> None:
+    """A call that drips or hangs is cut off in full time, and counts as possibly charged."""
+    model = Model()
+    model.wait = lambda: asyncio.sleep(30)
+    purse = Purse(None)
+    line, _, _ = _line(model, purse=purse, card=CARD, patience=Patience(call_seconds=0.01, tries=2))
+    with pytest.raises(Temporary, match="in time"):
+        await line.ask(_prompt())
+    assert purse.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt())
+
+
+async def test_retry_after_holds_everybody() -> None:
+    """After a 429 with a waiting time no caller of this judge calls before it is over."""
+    clock_at_call: list[float] = []
+    model = Model(lambda number: RateLimited("429", retry_after_seconds=20) if number == 0 else None)
+    line, _, clock = _line(model)
+
+    async def note() -> None:
+        clock_at_call.append(clock.now)
+        await asyncio.sleep(0)
+
+    model.wait = note
+    await line.ask(_prompt(0))
+    await asyncio.gather(*(line.ask(_prompt(number)) for number in range(1, 30)))
+    assert clock_at_call[0] == 1000
+    assert min(clock_at_call[1:]) >= 1020
+
+
+async def test_the_pace_adapts() -> None:
+    """It starts with eight at once, grows to the most allowed, and halves once per round of rate limits."""
+    model = Model()
+    model.wait = lambda: asyncio.sleep(0.001)
+    line, _, _ = _line(model, patience=Patience(most_in_flight=32))
+    await asyncio.gather(*(line.ask(_prompt(number)) for number in range(8)))
+    assert model.most_at_once == 8
+    await asyncio.gather(*(line.ask(_prompt(number)) for number in range(8, 300)))
+    assert model.most_at_once == 32
+    model.script = lambda number: RateLimited("429") if number < 300 + 32 else None
+    await asyncio.gather(*(line.ask(_prompt(number)) for number in range(300, 332)))
+    assert 8 <= line.gate.limit < 32
+    assert line.gate.in_flight == 0
+
+
+def test_the_breaker() -> None:
+    """It opens after several failures in a row, lets one probe through, doubles its pause, and closes on an answer."""
+    breaker = Breaker(open_after=3)
+    for _ in range(2):
+        breaker.failed(0, probe=breaker.begin())
+    assert not breaker.is_open
+    breaker.failed(0, probe=breaker.begin())
+    assert (breaker.is_open, breaker.wait(0), breaker.wait(1.5)) == (True, 2.0, 0.5)
+    assert breaker.wait(2) == 0
+    probe = breaker.begin()
+    assert probe
+    assert breaker.wait(2) > 0, "only one probe at a time"
+    breaker.failed(2, probe=False)
+    assert breaker.wait(2) > 0, "a call from before says nothing about the probe"
+    breaker.failed(2, probe=True)
+    assert breaker.wait(2) == 4.0
+    breaker.begin()
+    breaker.abandoned(probe=True)
+    assert breaker.wait(6) == 0, "a probe that was given up makes room for the next"
+    breaker.answered()
+    assert (breaker.is_open, breaker.wait(6), breaker.failures) == (False, 0, 0)
+
+
+async def test_a_long_outage_is_survived_with_few_calls() -> None:
+    """While the judge is down only probes are sent; when it is back, everything is answered."""
+    line, _, clock = _line(model := Model(), patience=Patience(tries=12))
+    model.script = lambda _: Temporary("down") if clock.now < 1030 else None
+    answers = await asyncio.gather(*(line.ask(_prompt(number)) for number in range(40)))
+    assert len(answers) == 40
+    assert model.calls < 40 + 25
+
+
+async def test_gate_places_survive_cancellation() -> None:
+    """A caller cancelled while it waits, or just as it is let in, leaves no place taken."""
+    gate = Gate(1, clock=lambda: 0.0)
+    await gate.enter()
+    waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    gate.leave()
+    waiting[1].cancel()
+    await asyncio.sleep(0)
+    await asyncio.wait_for(waiting[2], 1)
+    gate.leave()
+    assert gate.in_flight == 0
+
+
+@pytest.mark.parametrize("bad", [ConfigError("wrong key"), BadAnswer("too long")])
+async def test_what_patience_does_not_cure_is_raised_at_once(bad: Exception) -> None:
+    """A wrong key or an impossible prompt is not tried again."""
+    line, _, _ = _line(model := Model(lambda _: bad))
+    with pytest.raises(type(bad)):
+        await line.ask(_prompt())
+    assert model.calls == 1
+
+
+async def test_a_wrong_key_is_not_tried_for_every_pair() -> None:
+    """After the first refusal of the key every further request fails without a call."""
+    line, _, _ = _line(model := Model(lambda _: ConfigError("wrong key")))
+    for number in range(5):
+        with pytest.raises(ConfigError):
+            await line.ask(_prompt(number))
+    assert model.calls == 1
+
+
+async def test_the_cap_stops_the_calls() -> None:
+    """When the purse is empty the request is deferred, and no call is made for it."""
+    purse = Purse(cap_micro_usd=CARD.worst(_prompt()) + 15)
+    line, _, _ = _line(model := Model(), purse=purse, card=CARD)
+    paid = await line.ask(_prompt(0))
+    assert paid.cost_micro_usd == 15
+    await line.ask(_prompt(1))
+    with pytest.raises(Deferred):
+        await line.ask(_prompt(2))
+    assert (model.calls, purse.spent, line.gate.in_flight) == (2, 30, 0)
+
+
+async def test_a_stumbling_store_does_not_lose_a_paid_answer() -> None:
+    """Saving is tried again; the model is not."""
+    line, book, _ = _line(model := Model())
+    book.stumbles = 3
+    await line.ask(_prompt())
+    assert (model.calls, len(book.kept)) == (1, 1)
+
+
+async def test_the_next_judge_takes_over() -> None:
+    """The answer is recorded under the judge that gave it, and a restart finds it before it asks the first again."""
+    book = Book()
+    down, up = Model(lambda _: Temporary("down"), "openai:first"), Model(name="openai:second")
+    lines = [_line(down, book, patience=Patience(tries=2))[0], _line(up, book)[0]]
+    asker = Succession(lines)
+    paid = await asker.ask(_prompt())
+    assert paid.llm == "openai:second"
+    assert "openai:first" in asker.setbacks
+    calls = down.calls
+    again = Succession([_line(down, book)[0], _line(up, book)[0]])
+    assert await again.ask(_prompt()) == paid
+    assert (down.calls, up.calls) == (calls, 1)
+
+
+async def test_a_judge_that_is_down_is_passed_over_quickly() -> None:
+    """Once the breaker is open the first judge is not waited for."""
+    book = Book()
+    down, up = Model(lambda _: Unanswered("down"), "openai:first"), Model(name="openai:second")
+    first, _, clock = _line(down, book)
+    asker = Succession([first, _line(up, book)[0]])
+    for number in range(40):
+        await asker.ask(_prompt(number))
+    assert up.calls == 40
+    assert down.calls <= 20
+    assert first.breaker.is_open
+    assert clock.now < 1100
