@@ -34,7 +34,7 @@ def test_starter_configs_are_without_fault(name: str) -> None:
 
 
 def test_the_published_schema_is_current() -> None:
-    """docs/eval-config.schema.json is exactly what the code says, and is itself a valid schema."""
+    """docs/eval-config.schema.json is what the code says (scripts/write_eval_config_schema.py writes it), and a valid schema."""
     published = Path(__file__).parents[3] / "docs" / "eval-config.schema.json"
     assert published.read_text(encoding="utf-8") == eval_config_schema_text()
     Draft202012Validator.check_schema(eval_config_schema())

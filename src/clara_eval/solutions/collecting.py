@@ -58,7 +58,8 @@ async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits)
             return await fetch.fetch(submission.solution_uri)
         except Temporary as outage:
             if wait is not None:
-                await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 60.0)))
+                # A stranger's server may ask for patience, but not for much of it.
+                await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
             elif limits.give_up:
                 code = getattr(outage, "code", "unreachable")
                 raise BadSubmission(f"{len(waits)} attempts failed; the last: {outage}", code=code) from outage

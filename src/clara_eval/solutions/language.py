@@ -21,8 +21,7 @@ _SIGNS: dict[str, tuple[str, ...]] = {
     "python": (
         r"^[ \t]{0,40}(?:async[ \t]{1,4})?def[ \t]{1,4}\w{1,80}[ \t]{0,2}\(",
         r"^[ \t]{0,40}class[ \t]{1,4}\w{1,80}(?:\([^{;\n]{0,200}\))?[ \t]{0,2}:[ \t]{0,20}$",
-        r"^[ \t]{0,40}(?:from[ \t]{1,4}[\w.]{1,80}[ \t]{1,4})?"
-        r"import[ \t]{1,4}[\w.]{1,80}(?:[ \t]{1,4}as\b|,|[ \t]{0,20}$)",
+        r"^[ \t]{0,40}(?:from[ \t]{1,4}[\w.]{1,80}[ \t]{1,4})?import[ \t]{1,4}[\w.]{1,80}(?: as\b|,|[ \t]{0,9}$)",
         r"^[ \t]{0,40}(?:if|elif|for|while|with|else|try|except)\b[^{;\n]{0,200}:[ \t]{0,20}$",
         r"__name__[ \t]{0,2}==",
     ),
@@ -42,8 +41,7 @@ _SIGNS: dict[str, tuple[str, ...]] = {
     ),
     "typescript": (
         r"[\w\])][ \t]{0,2}:[ \t]{0,2}(?:string|number|boolean|void|unknown|any)\b",
-        r"^[ \t]{0,40}(?:export[ \t]{1,4})?"
-        r"(?:interface[ \t]{1,4}\w{1,80}[ \t]{0,2}\{|type[ \t]{1,4}\w{1,80}[ \t]{0,2}=)",
+        r"^[ \t]{0,40}(?:export[ \t]{1,4})?(?:interface|type)[ \t]{1,4}\w{1,80}[ \t]{0,2}[{=]",
         r"\b(?:readonly|as[ \t]{1,2}const|import[ \t]{1,2}type)\b",
         r"\b(?:const|let)[ \t]{1,4}\w{1,80}[ \t]{0,2}:[ \t]{0,2}[\w<>\[\]]{1,80}[ \t]{0,2}=",
     ),

@@ -6,12 +6,13 @@ read; everything else is refused. BadSubmission is a lasting verdict about the s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from clara_eval.adapters.fetch.data_uri import read_data_uri
 from clara_eval.adapters.fetch.ipfs import fetch_ipfs
 from clara_eval.adapters.fetch.web import FetchLimits, Web, refuse_status
-from clara_eval.errors import BadSubmission
+from clara_eval.errors import BadSubmission, ConfigError
 from clara_eval.solutions.model import Fetched
 
 __all__ = ["FetchLimits", "UriFetch", "Web"]
@@ -23,6 +24,13 @@ class UriFetch:
 
     ipfs_gateway: str = "https://ipfs.io"
     web: Web = field(default_factory=Web)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", self.ipfs_gateway):
+            raise ConfigError(
+                f"CLARA_IPFS_GATEWAY={self.ipfs_gateway!r} is not the address of a gateway.",
+                remedy="For example https://ipfs.io or http://127.0.0.1:8080.",
+            )
 
     async def fetch(self, uri: str) -> Fetched:
         scheme = uri.partition(":")[0].lower()

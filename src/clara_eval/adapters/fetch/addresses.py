@@ -18,6 +18,7 @@ from clara_eval.errors import BadSubmission
 
 Exempt = frozenset[tuple[str, int]]
 _LONGEST_URL = 2_048
+_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.){1,20}[a-z0-9-]{2,63}")
 # Public by the registry, but they carry an IPv4 address inside, or lead through a translator.
 _CARRIERS = tuple(
     ipaddress.ip_network(block)
@@ -50,7 +51,7 @@ def check_url(text: str, *, exempt: Exempt = frozenset()) -> URL:
         raise BadSubmission("The URL is too long, or holds spaces, control characters or backslashes.", code="bad_uri")
     try:
         url = URL(text)
-        host, port = url.host, url.port
+        host, port = url.raw_host, url.port
     except ValueError as bad:
         raise BadSubmission(f"The URL cannot be read: {bad}.", code="bad_uri") from None
     if url.scheme != "https":
@@ -70,8 +71,10 @@ def _check_host(host: str, port: int, exempt: Exempt) -> None:
             raise BadSubmission(f"The address {host[:60]} is not public.", code="forbidden_address")
         return
     last = bare.rpartition(".")[2]
-    # inet_aton reads 2852039166 and 0x7f.1 as addresses; no public name ends like that, or has no dot.
-    if "." not in bare or re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)", last) or last in {"localhost", "local", "internal"}:
+    if not _HOST.fullmatch(bare):
+        raise BadSubmission(f"The host {host[:60]!r} is not a public name.", code="forbidden_address")
+    # inet_aton reads 2852039166 and 0x7f.1 as addresses; no public name ends like that.
+    if re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)", last) or last in {"localhost", "local", "internal"}:
         raise BadSubmission(f"The host {host[:60]!r} is not a public name.", code="forbidden_address")
 
 

@@ -69,8 +69,8 @@ async def fetch_ipfs(web: Web, gateway: str, uri: str) -> Fetched:
 async def _from_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
     # Room for the blocks of the tree itself, beside the file in them.
     room = web.limits.max_bytes + web.limits.max_bytes // 4 + 65_536
-    reply = await web.get_trusted(f"{base}?format=car&dag-scope=entity", {"Accept": f"{_CAR};version=1"}, room)
-    if not _offers(reply, _CAR):
+    reply = await _ask(web, f"{base}?format=car&dag-scope=entity", _CAR, room)
+    if reply is None:
         return None
     try:
         return read_file(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
@@ -81,8 +81,8 @@ async def _from_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
 
 
 async def _from_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
-    reply = await web.get_trusted(f"{base}?format=raw", {"Accept": _BLOCK}, web.limits.max_bytes + 65_536)
-    if not _offers(reply, _BLOCK):
+    reply = await _ask(web, f"{base}?format=raw", _BLOCK, web.limits.max_bytes + 65_536)
+    if reply is None:
         return None
     if not wanted.cid.matches(reply.body):
         raise Outage("The gateway's block is not what the CID says.", code="unreadable")
@@ -92,12 +92,16 @@ async def _from_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
         return None  # a root of several blocks, and the gateway gives no archive
 
 
-def _offers(reply: Reply, media_type: str) -> bool:
-    """True if the gateway sent the form asked for; False if it does not know that form."""
+async def _ask(web: Web, url: str, media_type: str, max_bytes: int) -> Reply | None:
+    """The answer in the form asked for, or None if the gateway does not know that form."""
+    try:
+        reply = await web.get_trusted(url, {"Accept": media_type}, max_bytes)
+    except BadSubmission:
+        return None  # more than the file: a gateway that ignores the scope; its size is no verdict
     if reply.status in {400, 406, 415, 501} or (reply.status == 200 and reply.media_type != media_type):
-        return False
+        return None
     _refuse(reply)
-    return True
+    return reply
 
 
 def _refuse(reply: Reply) -> None:

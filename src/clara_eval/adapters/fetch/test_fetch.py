@@ -36,7 +36,7 @@ def submission(uri: str, solution_hash: str | None = None) -> Submission:
     return Submission(Address("0x" + "ab" * 20), 1, uri, committed, 1_000, 1)
 
 
-async def collect(hostile: HostileWeb, path: str, **changes: object) -> Solution | Rejected:
+async def collect(hostile: HostileWeb, path: str) -> Solution | Rejected:
     fetch = UriFetch(web=hostile.web())
     return await collect_solution(fetch, submission(hostile.url(path)), NO_RETRY)
 
@@ -249,6 +249,13 @@ async def test_strings_of_the_ssrf_collection_reach_nothing(text: str) -> None:
         "https://example.com\\@127.0.0.1/",
         "https://example.com/a b",
         "https://example.com/\r\nHost: internal",
+        "https://１２７.０.０.１/",
+        "https://127。0。0。1/",
+        "https://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ/",
+        "https://127.0.0.1%2f.example.com/",
+        "https://example.com%00.evil.com/",
+        "https://a..b.com/",
+        "https://127.0.0.1#@example.com/",
         "https:///nohost",
         "https://",
         "https://[::1",
@@ -268,6 +275,7 @@ def test_public_addresses_are_public() -> None:
     assert all(map(is_public, ("8.8.8.8", "93.184.215.14", "2606:4700:4700::1111")))
     assert not any(map(is_public, ("10.0.0.1", "nonsense", "", "fe80::1%eth0", "2606:4700::1%1", "0.0.0.0")))
     assert check_url("https://example.com/solution.sol").host == "example.com"
+    assert check_url("https://bücher.example/x").raw_host == "xn--bcher-kva.example"
 
 
 def test_nothing_private_is_exempt_unless_a_test_says_so() -> None:

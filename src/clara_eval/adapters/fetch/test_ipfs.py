@@ -12,11 +12,11 @@ from aiohttp import web as server
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.adapters.fetch import UriFetch
+from clara_eval.adapters.fetch import UriFetch, Web
 from clara_eval.adapters.fetch.cid import RAW, parse_cid, read_cid
 from clara_eval.adapters.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri
 from clara_eval.adapters.fetch.unixfs import read_car, read_file
-from clara_eval.errors import BadSubmission
+from clara_eval.errors import BadSubmission, ConfigError
 from clara_eval.solutions import Outage
 from clara_eval.testing.hostile_web import GOOD, HostileWeb
 
@@ -151,6 +151,38 @@ async def test_a_lying_gateway_is_an_outage(hostile: HostileWeb) -> None:
     ):
         with pytest.raises(Outage):
             await fetch(hostile, uri, answer)
+
+
+async def test_the_gateway_failing_is_never_the_submitters_fault(hostile: HostileWeb) -> None:
+    """A gateway with a bad certificate, a private redirect, or no answer is an outage; a wrong setting ends at start."""
+    uri = f"ipfs://{base32(raw_cid(CONTENT))}"
+
+    async def astray(_: server.Request) -> server.StreamResponse:
+        return server.Response(status=302, headers={"Location": "https://169.254.169.254/"})
+
+    with pytest.raises(Outage):
+        await fetch(hostile, uri, astray)
+    untrusting = Web(resolver=hostile.web().resolver, exempt=hostile.web().exempt)
+    for gateway_url in (hostile.url(""), "http://127.0.0.1:9"):
+        with pytest.raises(Outage):
+            await UriFetch(ipfs_gateway=gateway_url, web=untrusting).fetch(uri)
+    for wrong in ("ipfs.io", "", "file:///etc", "https://user@host", "https://a b"):
+        with pytest.raises(ConfigError):
+            UriFetch(ipfs_gateway=wrong)
+
+
+async def test_an_archive_with_too_much_in_it_is_no_verdict(hostile: HostileWeb) -> None:
+    """A gateway that ignores the scope is asked for the single block instead; a file that is too large is refused."""
+    raw = raw_cid(CONTENT)
+    more = car((raw, CONTENT), *((raw_cid(bytes([i]) * 9_000), bytes([i]) * 9_000) for i in range(20)))
+    answer = gateway(archive=more, block=CONTENT)
+    assert await fetch(hostile, f"ipfs://{base32(raw)}", answer) == (CONTENT, True, "")
+    large = b"word " * 4_500
+    uri = f"ipfs://{base32(raw_cid(large))}"
+    for answer in (gateway(archive=car((raw_cid(large), large))), gateway(block=large), gateway(plain=large)):
+        with pytest.raises(BadSubmission) as caught:
+            await fetch(hostile, uri, answer)
+        assert caught.value.code == "too_large"
 
 
 async def test_what_is_no_file_is_refused(hostile: HostileWeb) -> None:

@@ -67,15 +67,22 @@ class Web:
 
     async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> Reply:
         """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
-        async with self._clock(text):
-            url = URL(text)
-            reply = await self._get_once(url, self._inner(), headers, max_bytes)
-            for _ in range(self.limits.max_redirects):
-                if reply.location is None:
-                    return reply
-                url = check_url(_join(url, reply.location), exempt=self.exempt)
-                resolver = PublicResolver(self._inner(), exempt=self.exempt)
-                reply = await self._get_once(url, resolver, headers, max_bytes)
+        try:
+            async with self._clock(text):
+                return await self._follow_trusted(URL(text), headers, max_bytes)
+        except BadSubmission as bad:
+            if bad.code == "too_large":
+                raise
+            # A gateway's certificate, encoding or redirect says nothing about the submission.
+            raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
+
+    async def _follow_trusted(self, url: URL, headers: Mapping[str, str], max_bytes: int) -> Reply:
+        reply = await self._get_once(url, self._inner(), headers, max_bytes)
+        for _ in range(self.limits.max_redirects):
+            if reply.location is None:
+                return reply
+            url = check_url(_join(url, reply.location), exempt=self.exempt)
+            reply = await self._get_once(url, PublicResolver(self._inner(), exempt=self.exempt), headers, max_bytes)
         raise Outage(f"The gateway redirects more than {self.limits.max_redirects} times.")
 
     def _inner(self) -> AbstractResolver:

@@ -1,0 +1,12 @@
+"""Write docs/eval-config.schema.json from the code, after the config format or the catalogue has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clara_eval.eval_config.json_schema import eval_config_schema_text
+
+if __name__ == "__main__":
+    target = Path(__file__).parents[1] / "docs" / "eval-config.schema.json"
+    target.write_text(eval_config_schema_text(), encoding="utf-8")
+    print(target.name)
