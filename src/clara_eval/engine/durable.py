@@ -8,9 +8,10 @@ instead of pickle, and SQLite in WAL with `synchronous=NORMAL` (one step takes 3
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -28,7 +29,7 @@ EVALUATIONS = "evaluations"
 CHUNKS = "chunks"
 TICKS = "ticks"
 
-Workflow = Callable[..., Awaitable[Any]]
+Workflow = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class JsonSerializer(Serializer):
@@ -78,9 +79,9 @@ def sqlite_engine(url: str) -> sqlalchemy.Engine:
 
 @asynccontextmanager
 async def launched(
-    database_url: str, worker: str, workflows: dict[str, Workflow], options: EngineOptions
+    database_url: str, worker: str, workflows: dict[str, Workflow], options: EngineOptions, *, listens: bool = True
 ) -> AsyncIterator[dict[str, Workflow]]:
-    """DBOS on this event loop; gives back the registered workflows by name."""
+    """DBOS on this event loop; gives back the registered workflows by name. Without `listens` it only queues."""
     url = system_url(database_url)
     engine = sqlite_engine(url) if is_sqlite(url) else None
     config: DBOSConfig = {
@@ -97,7 +98,8 @@ async def launched(
         config["system_database_engine"] = engine
     DBOS(config=config)
     _speak_through_our_log()
-    registered = {name: DBOS.workflow(name=name)(function) for name, function in workflows.items()}
+    registered = {name: DBOS.workflow(name=name)(_plain_function(run)) for name, run in workflows.items()}
+    DBOS.listen_queues([EVALUATIONS, CHUNKS, TICKS] if listens else [])
     try:
         DBOS.launch()
         await _register_queues(options)
@@ -106,6 +108,28 @@ async def launched(
         await _destroy()
         if engine is not None:
             engine.dispose()
+
+
+def _plain_function(run: Workflow) -> Workflow:
+    """DBOS marks the functions it is given, which a method does not allow."""
+
+    async def workflow(*args: Any) -> Any:
+        return await run(*args)
+
+    return workflow
+
+
+async def step_apart(name: str, run: Workflow, *args: Any) -> Any:
+    """One step of the running workflow, whose body is outside DBOS: it may queue workflows like anybody else."""
+
+    async def body() -> Any:
+        task = asyncio.get_running_loop().create_task(run(*args), context=contextvars.Context())
+        try:
+            return await task
+        finally:
+            task.cancel()
+
+    return await DBOS.run_step_async({"name": name}, body)
 
 
 async def _destroy() -> None:

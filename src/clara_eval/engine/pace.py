@@ -1,0 +1,85 @@
+"""Deadline sense: how many games fit into the time that is left.
+
+Comes in: the scoring window, the moment, the number of submissions and judges, and the speed seen so far. Goes out: the
+most games to plan, or None where everything fits. The aim is to post with a quarter of the window left; when that is
+gone, with a tenth; when even that is gone, at once. Fewer games are asked rather than the deadline missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+
+SPARE_SHARE = 0.25
+LAST_SHARE = 0.1
+SAFETY = 2.0
+"""Speeds fall when providers are busy: plan with half of what was seen."""
+PUBLISH_SECONDS = 120.0
+DEFAULT_CALL_SECONDS = 6.0
+LEAST_SECONDS = 60.0
+READS_PER_SUBMISSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    deadline: int
+    scoring_deadline: int
+    chain_now: int
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the aim: a quarter of the window left, else a tenth, else a minute for whatever can be done."""
+        size = self.scoring_deadline - self.deadline
+        for share in (SPARE_SHARE, LAST_SHARE):
+            left = self.scoring_deadline - share * size - self.chain_now - PUBLISH_SECONDS
+            if left > LEAST_SECONDS:
+                return left
+        return LEAST_SECONDS
+
+    @property
+    def budget_seconds(self) -> float:
+        """The one wall-clock budget of an attempt: it ends a tenth of the window before the scoring deadline."""
+        size = self.scoring_deadline - self.deadline
+        return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * size - self.chain_now)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Calls a second, all in flight together."""
+
+    calls_per_second: float
+
+    @classmethod
+    def expected(cls, concurrency: int) -> Speed:
+        return cls(concurrency / DEFAULT_CALL_SECONDS)
+
+    def blended(self, seen: float) -> Speed:
+        """What was just seen counts a third."""
+        return Speed(self.calls_per_second * 2 / 3 + seen / 3)
+
+
+def all_games(submissions: int, judges: int) -> int:
+    """Both orders of every pair, by every judge."""
+    return 2 * comb(submissions, 2) * judges
+
+
+def needed_seconds(submissions: int, judges: int, speed: Speed) -> float:
+    """For reading every submission and holding every game, with the safety factor."""
+    calls = submissions * READS_PER_SUBMISSION + all_games(submissions, judges)
+    return SAFETY * calls / speed.calls_per_second
+
+
+def most_games(window: Window, submissions: int, judges: int, speed: Speed) -> int | None:
+    """The most games that fit, or None where all do; always enough for a chain through all submissions."""
+    if judges == 0 or needed_seconds(submissions, judges, speed) <= window.seconds_left:
+        return None
+    affordable = window.seconds_left * speed.calls_per_second / SAFETY - submissions * READS_PER_SUBMISSION
+    least = max(1, submissions - 1) * judges
+    return max(least, int(affordable))
+
+
+def how_degraded(games: int | None, submissions: int, judges: int) -> str | None:
+    """For the metric: `one_order` where every pair is still asked once, `fewer_pairs` below that."""
+    if games is None:
+        return None
+    return "one_order" if games >= all_games(submissions, judges) // 2 else "fewer_pairs"

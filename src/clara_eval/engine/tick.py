@@ -1,0 +1,233 @@
+"""One tick: look at the chain, decide what is due, do the small things, and hand on the large ones.
+
+Comes in: the app and a way to start an evaluation. Goes out: a `TickReport`, which is also kept in the store, so that
+every process shows the same health and metrics whichever of them ticked. One challenge that cannot be read does not
+keep the others from being looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import structlog
+
+from clara_eval.app import App
+from clara_eval.challenge.discover import NewChallenge, find_challenges
+from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.engine.attempts import read_attempts
+from clara_eval.engine.board import INDEX, index_key, read_document, save_summary, status_key, summaries
+from clara_eval.engine.due import Action, Due, Memory, due
+from clara_eval.engine.settle import record_closed, record_posted
+from clara_eval.errors import ClaraError, ConfigError
+from clara_eval.hashing import plain_json
+from clara_eval.observe.alerts import Alert, Alerts
+from clara_eval.observe.logs import bound_challenge
+from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.review import read_review
+from clara_eval.publish.keeper import finalize
+
+_log = structlog.get_logger(__name__)
+LAST_TICK = "engine:last-tick"
+_AT_ONCE = 8
+_LOW_POSTS = 20
+_POST_GAS = 600_000
+"""More than a post with many winners takes."""
+
+Start = Callable[[Challenge], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class TickReport:
+    at: int
+    head_block: int = 0
+    head_lag_seconds: float = 0.0
+    balance_wei: int | None = None
+    posts_left: int | None = None
+    statuses: dict[str, int] = field(default_factory=dict)
+    started: int = 0
+    reviews: int = 0
+    nearest_deadline_seconds: float | None = None
+    window_used: float = 0.0
+    month_spend_usd: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticker:
+    app: App
+    alerts: Alerts
+    metrics: Metrics
+    start: Start
+
+    async def tick(self) -> TickReport:
+        """Raises what keeps the whole tick from working, such as a node that does not answer."""
+        head = await self.app.chain.head()
+        report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
+        await self._discover()
+        await self._money(report)
+        looked = await self._look_at_all(head, report)
+        for challenge, found in sorted(looked, key=lambda pair: pair[0].scoring_deadline):
+            await self._act(challenge, found, report)
+        await self._count(report)
+        return report
+
+    async def _discover(self) -> None:
+        """Put every challenge the factory announced on the board."""
+        app = self.app
+
+        async def keep(new: NewChallenge) -> None:
+            if await app.store.get(app.chain_id, index_key(new.address)) is None:
+                challenge = await look_at_challenge(app.chain, new.address)
+                await save_summary(app.store, challenge, None)
+
+        factory = to_address(app.settings.factory)
+        await find_challenges(app.chain, app.store, factory, app.settings.first_block, keep)
+
+    async def _money(self, report: TickReport) -> None:
+        app = self.app
+        if not app.sender.can_sign:
+            return
+        report.balance_wei = await app.chain.balance(app.sender.address)
+        price = int(await app.chain.rpc.ask("eth_gasPrice"), 16) or 1
+        report.posts_left = report.balance_wei // (price * _POST_GAS)
+        if report.posts_left < _LOW_POSTS:
+            summary = f"The evaluator's balance pays for {report.posts_left} more posts at the present fee."
+            self.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
+
+    async def _look_at_all(self, head: Block, report: TickReport) -> list[tuple[Challenge, Due]]:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(address: Address) -> tuple[Challenge, Due] | None:
+            async with gate:
+                try:
+                    return await self._look(address, head)
+                except ConfigError:
+                    raise
+                except ClaraError as bad:
+                    _log.warning("challenge_not_read", challenge=address, problem=str(bad))
+                    report.problems.append(f"{address}: {bad}")
+                    return None
+
+        board = await summaries(self.app.store, self.app.chain_id)
+        waiting = [address for address, summary in board.items() if not await self._is_over(address, summary)]
+        looked = await asyncio.gather(*(one(address) for address in waiting))
+        return [pair for pair in looked if pair is not None]
+
+    async def _is_over(self, address: Address, summary: dict[str, Any]) -> bool:
+        """Nothing will ever be due again, and the store says so."""
+        if summary["chainStatus"] in {"open", "scoring"}:
+            return False
+        status = await read_document(self.app.store, self.app.chain_id, status_key(address))
+        return summary["evaluator"] != self.app.evaluator or (
+            status is not None and status["status"] in {"complete", "failed", "unscorable"}
+        )
+
+    async def _look(self, address: Address, head: Block) -> tuple[Challenge, Due]:
+        app = self.app
+        challenge = await app.chain.challenge_at(address, head)
+        status = await read_document(app.store, app.chain_id, status_key(address)) or {}
+        await save_summary(app.store, challenge, status.get("postedBy"))
+        attempts = await read_attempts(app.store, app.chain_id, address)
+        review = await read_review(app.store, app.chain_id, address) if status.get("status") == "review" else None
+        memory = Memory(status.get("status"), attempts.retry_at, review is not None and review.state == "approved")
+        found = due(
+            challenge,
+            memory,
+            evaluator=app.evaluator,
+            chain_now=head.timestamp,
+            wall_now=time.time(),
+            can_sign=app.sender.can_sign,
+        )
+        return challenge, found
+
+    async def _act(self, challenge: Challenge, found: Due, report: TickReport) -> None:
+        with bound_challenge(challenge.address):
+            self._watch_deadline(challenge, found, report)
+            try:
+                await self._do(challenge, found.action)
+            except ClaraError as bad:
+                _log.warning("action_failed", action=found.action.value, problem=str(bad))
+                report.problems.append(f"{challenge.address}: {bad}")
+                return
+            if found.action is Action.EVALUATE:
+                report.started += 1
+
+    async def _do(self, challenge: Challenge, action: Action) -> None:
+        match action:
+            case Action.EVALUATE:
+                await self.start(challenge)
+            case Action.RECORD:
+                by = await record_posted(self.app, challenge)
+                await save_summary(self.app.store, challenge, by)
+                _log.info("post_recognised", posted_by=by)
+            case Action.CLOSE:
+                await record_closed(self.app, challenge)
+                _log.info("challenge_closed", status=challenge.status.name.lower())
+            case Action.FINALIZE:
+                receipt = await finalize(challenge, road=self.app.ports.road, results=self.app.chain)
+                self.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
+                _log.info("challenge_finalized", outcome=receipt.outcome.value)
+            case Action.NONE:
+                pass
+
+    def _watch_deadline(self, challenge: Challenge, found: Due, report: TickReport) -> None:
+        is_missing = found.window_used > 0 and challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
+        if not is_missing:
+            return
+        window = challenge.scoring_deadline - challenge.deadline
+        left = challenge.scoring_deadline - challenge.deadline - found.window_used * window
+        nearest = report.nearest_deadline_seconds
+        report.nearest_deadline_seconds = left if nearest is None else min(nearest, left)
+        report.window_used = max(report.window_used, found.window_used)
+        if found.is_at_risk:
+            gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
+            self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
+
+    async def _count(self, report: TickReport) -> None:
+        """Numbers for the metrics, from the board and the ledger."""
+        app = self.app
+        for key, _ in await app.store.items(app.chain_id, INDEX):
+            status = await read_document(app.store, app.chain_id, status_key(key.removeprefix(INDEX)))
+            name = status["status"] if status else "pending"
+            report.statuses[name] = report.statuses.get(name, 0) + 1
+        report.reviews = report.statuses.get("review", 0)
+        month = time.strftime("%Y-%m", time.gmtime(report.at))
+        spends = await app.store.spends(since=report.at - 32 * 86400)
+        counted = (s for s in spends if time.strftime("%Y-%m", time.gmtime(s.at)) == month)
+        settled = (s.reserved_micro_usd if s.settled_micro_usd is None else s.settled_micro_usd for s in counted)
+        report.month_spend_usd = sum(settled) / 1_000_000
+
+
+async def save_report(app: App, report: TickReport) -> None:
+    await app.store.put(app.chain_id, LAST_TICK, plain_json(asdict(report)))
+
+
+async def read_report(app: App) -> TickReport | None:
+    text = await app.store.get(app.chain_id, LAST_TICK)
+    return TickReport(**json.loads(text)) if text else None
+
+
+def show_report(report: TickReport, metrics: Metrics, month_budget_usd: float | None) -> None:
+    """The gauges of this process, from the last tick of any process."""
+    metrics.head_block.set(report.head_block)
+    metrics.head_lag.set(report.head_lag_seconds)
+    if report.balance_wei is not None:
+        metrics.balance_wei.set(report.balance_wei)
+    if report.posts_left is not None:
+        metrics.posts_left.set(report.posts_left)
+    for status in ("pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed",
+                   "unscorable"):  # fmt: skip
+        metrics.challenges.labels(status).set(report.statuses.get(status, 0))
+    metrics.review_queue.set(report.reviews)
+    left = report.nearest_deadline_seconds
+    metrics.nearest_deadline.set(float("nan") if left is None else left)
+    metrics.window_used.set(report.window_used)
+    metrics.month_spend.set(report.month_spend_usd)
+    metrics.month_budget.set(month_budget_usd or 0)
+    metrics.last_good_tick_at.set(report.at)
