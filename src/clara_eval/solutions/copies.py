@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Literal
 
 from clara_eval.solutions.model import Rejected, Solution
-from clara_eval.solutions.tokens import TokenStream, abstract_shingles, shingles, token_stream
+from clara_eval.solutions.tokens import abstract_shingles, shingles, token_stream
 
 NEAR = 0.8
 WIDTH = 5
@@ -63,9 +63,12 @@ class Cluster:
 
 
 def find_copies(solutions: Iterable[Solution], *, template: str = "") -> tuple[Cluster, ...]:
-    """Clusters of two or more, earliest first; what the poster's `template` already holds does not count as copied."""
+    """Clusters of two or more, earliest first.
+
+    What the poster gave does not count as copied: `template` is the problem statement, or a skeleton from it.
+    """
     ordered = sorted(solutions, key=_by_time)
-    given = token_stream(template)
+    given = _Given.of(template)
     prints = [_Print.of(solution, given) for solution in ordered]
     return _gather(ordered, _links(prints))
 
@@ -92,6 +95,22 @@ def _gather(ordered: Sequence[Solution], links: Mapping[int, _Link]) -> tuple[Cl
 
 
 @dataclass(frozen=True, slots=True)
+class _Given:
+    """What the poster's words already hold: as a whole, and each fenced block of code in them."""
+
+    plain: frozenset[str]
+    abstract: frozenset[str]
+
+    @classmethod
+    def of(cls, template: str) -> _Given:
+        streams = [token_stream(part) for part in (template, *template.split("```")[1::2])]
+        return cls(
+            plain=frozenset().union(*(shingles(one, WIDTH) for one in streams)),
+            abstract=frozenset().union(*(abstract_shingles(one, ABSTRACT_WIDTH) for one in streams)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Print:
     """What is compared of one solution."""
 
@@ -101,14 +120,14 @@ class _Print:
     abstract: frozenset[str]
 
     @classmethod
-    def of(cls, solution: Solution, given: TokenStream) -> _Print:
+    def of(cls, solution: Solution, given: _Given) -> _Print:
         stream = token_stream(solution.text)
         return cls(
             content=solution.content_sha256,
             # A text of comments only has no tokens, and must not equal every other such text.
             stream=_digest("\x1f".join(stream.tokens)) if stream.tokens else solution.content_sha256,
-            plain=frozenset(shingles(stream, WIDTH) - shingles(given, WIDTH)),
-            abstract=frozenset(abstract_shingles(stream, ABSTRACT_WIDTH) - abstract_shingles(given, ABSTRACT_WIDTH)),
+            plain=frozenset(shingles(stream, WIDTH) - given.plain),
+            abstract=frozenset(abstract_shingles(stream, ABSTRACT_WIDTH) - given.abstract),
         )
 
 

@@ -211,6 +211,8 @@ def test_what_the_poster_gave_is_not_copied() -> None:
     ]
     assert len(find_copies(entries)) == 1
     assert find_copies(entries, template=PYTHON) == ()
+    statement = f"Complete this program so that the fee follows volatility.\n```python\n{PYTHON}\n```\nGood luck!"
+    assert find_copies(entries, template=statement) == ()
 
 
 def test_a_resubmitted_copy_is_contested() -> None:
