@@ -13,7 +13,7 @@ import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -58,6 +58,7 @@ class Seen:
 
 
 Script = Callable[[Seen], Fault | None]
+Turn = Callable[[Seen], AbstractAsyncContextManager[None]]
 Words = Callable[[Seen], str]
 
 
@@ -94,6 +95,8 @@ class FakeEndpoint:
         self, *, latency: float = 0.0, words: Words = words_by_schema, script: Script | None = None, keep: bool = True
     ) -> None:
         self.latency, self.words, self.script = latency, words, script
+        self.turn: Turn | None = None
+        """Entered before an answer is written and left when it is delivered, to order deliveries in a test."""
         self.seen: list[Seen] = []
         self.paid = 0
         self.paid_by_text: dict[str, int] = {}
@@ -139,6 +142,12 @@ class FakeEndpoint:
         fault = self.script(seen) if self.script else None
         if fault is not None and fault.kind not in ("text", "refusal", "max_tokens"):
             return await _go_wrong(request, fault, self._body(seen, None))
+        if self.turn is None:
+            return await self._deliver(request, seen, fault)
+        async with self.turn(seen):
+            return await self._deliver(request, seen, fault)
+
+    async def _deliver(self, request: web.Request, seen: Seen, fault: Fault | None) -> web.StreamResponse:
         response = web.json_response(self._body(seen, fault))
         await response.prepare(request)
         await response.write_eof()
