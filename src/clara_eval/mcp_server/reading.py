@@ -21,9 +21,17 @@ from clara_eval.actions.documents import (
 )
 from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
 
-ChallengeAddress = Annotated[str, Field(description="The challenge's contract address: 0x and 40 hex digits.")]
+ADDRESS = "^0x[0-9a-fA-F]{40}$"
+# In the schema for the caller to see; a wrong one is refused by the action, in better words.
+ChallengeAddress = Annotated[
+    str, Field(description="The challenge's contract address.", json_schema_extra={"pattern": ADDRESS})
+]
 SenderAddress = Annotated[
-    str, Field(description="Your own address, when the server has no local wallet; empty otherwise.")
+    str,
+    Field(
+        description="Your own address, when the server has no local wallet; empty otherwise.",
+        json_schema_extra={"pattern": f"^$|{ADDRESS}"},
+    ),
 ]
 POLL_SECONDS = 1.0
 

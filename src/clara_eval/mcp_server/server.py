@@ -17,6 +17,7 @@ from mcp_types import ToolAnnotations
 from clara_eval import __version__
 from clara_eval.actions.port import Desk
 from clara_eval.mcp_server import reading, resources, writing
+from clara_eval.mcp_server.schema import exact_tool
 from clara_eval.settings import Settings
 
 INSTRUCTIONS = """Challenges with prizes on chain: post one, submit solutions, follow the evaluation, claim.
@@ -56,9 +57,8 @@ def build_server(desk: Desk) -> MCPServer[Desk]:
         version=__version__,
         lifespan=lifespan,
         log_level="WARNING",
+        tools=[exact_tool(function, title, hints) for function, title, hints in TOOLS],
     )
-    for function, title, hints in TOOLS:
-        server.add_tool(function, title=title, annotations=hints, structured_output=True)
     resources.add_resources(server)
     return server
 

@@ -1,0 +1,233 @@
+"""The MCP server as clients meet it: what it lists, how it asks, and that HTTP gets no wallet."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import pytest
+import uvicorn
+from eth_utils.address import to_checksum_address
+from mcp import Client
+from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
+
+from clara_eval.actions.submit import MUTABLE
+from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.desk import open_desk
+from clara_eval.hashing import keccak_hex, plain_json
+from clara_eval.mcp_server import build_server
+from clara_eval.mcp_server.asgi import create_asgi
+from clara_eval.settings import Settings
+from clara_eval.testing.agents import RULES_CONFIG, agent_settings
+from clara_eval.testing.local_chain import DAY, USDC, Handed, LocalChain, Terms
+from clara_eval.trace.store import Store
+
+TOOLS = {
+    "challenge_browse", "challenge_claim", "challenge_detail", "challenge_eval_status", "challenge_leaderboard",
+    "challenge_post", "challenge_score", "challenge_submit",
+}  # fmt: skip
+POSTING: dict[str, Any] = {
+    "title": "Sort", "problemStatement": "Sort numbers.", "prize": "100", "deadline": "1 day",
+    "evalConfigJSON": RULES_CONFIG, "payout": [7000, 3000],
+}  # fmt: skip
+
+
+async def nonce(chain: LocalChain) -> int:
+    return int(await chain.web3.eth.get_transaction_count(to_checksum_address(chain.poster.address)))
+
+
+async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
+    """Eight tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
+    async with open_desk(Settings.from_env({})) as desk, Client(build_server(desk)) as caller:
+        tools = {tool.name: tool for tool in (await caller.list_tools()).tools}
+        wrong = await caller.call_tool("challenge_browse", {"stauts": "open"})
+    assert set(tools) == TOOLS
+    assert wrong.is_error
+    for tool in tools.values():
+        assert tool.input_schema["additionalProperties"] is False
+        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        jsonschema.Draft202012Validator.check_schema(tool.output_schema or {})
+        assert tool.description
+        assert isinstance(tool.annotations, ToolAnnotations)
+        assert tool.annotations.read_only_hint is (tool.name.split("_")[1] not in {"post", "submit", "claim"})
+    assert tools["challenge_post"].annotations is not None
+    assert tools["challenge_post"].annotations.destructive_hint is True
+    assert tools["challenge_post"].annotations.idempotent_hint is False
+    assert "title" in tools["challenge_post"].input_schema["properties"]
+
+
+async def test_the_config_schema_is_a_resource() -> None:
+    """An agent can read what an eval config looks like, and that schema accepts a config that is accepted."""
+    import json
+
+    async with open_desk(Settings.from_env({})) as desk, Client(build_server(desk)) as caller:
+        text = (await caller.read_resource("clara://eval-config/schema")).contents[0].text  # type: ignore[union-attr]
+        templates = (await caller.list_resource_templates()).resource_templates
+    jsonschema.validate(json.loads(RULES_CONFIG), json.loads(text))
+    assert [item.uri_template for item in templates] == ["clara://trace/{address}"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(("says", "outcome"), [("yes", "sent"), ("no", "declined"), ("decline", "declined")])
+async def test_a_client_that_can_ask_is_asked(
+    local_chain: LocalChain, tmp_path: Path, mode: Literal["legacy", "auto"], says: str, outcome: str
+) -> None:
+    """With a local key the client's person decides, in old and new protocol versions, whatever `confirm` says."""
+    asked: list[str] = []
+
+    async def person(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        if says == "decline":
+            return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content={"confirm": says == "yes"})
+
+    before = await nonce(local_chain)
+    settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")
+    async with (
+        open_desk(settings) as desk,
+        Client(build_server(desk), mode=mode, elicitation_callback=person) as caller,
+    ):
+        found = (await caller.call_tool("challenge_post", {**POSTING, "confirm": True})).structured_content or {}
+        bad = await caller.call_tool("challenge_post", {**POSTING, "prize": "999999999"})
+    assert found["outcome"] == outcome
+    assert len(asked) == 1
+    assert "105 USDC leave the wallet: prize 100 USDC, bond 5 USDC" in asked[0]
+    assert bad.is_error  # nobody is asked about what cannot be done
+    assert (await nonce(local_chain) > before) is (outcome == "sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Mounting:
+    settings: Settings
+    store: Store
+
+
+@asynccontextmanager
+async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
+    """The tools over HTTP on this machine, as the service mounts them."""
+    store = await SqliteStore.open(str(database))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(
+        uvicorn.Config(create_asgi(Mounting(settings, store), path="/mcp"), port=port, log_level="error", lifespan="on")
+    )
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way
+        await asyncio.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.should_exit = True
+        await task
+        await store.close()
+
+
+async def test_http_serves_everybody_and_spends_for_nobody(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Over HTTP a configured wallet key is never used, no file is read, nothing is fetched for the caller."""
+    settings = agent_settings(local_chain, local_chain.poster, tmp_path / "store.db")
+    before = await nonce(local_chain)
+    (tmp_path / "secret.txt").write_text("secret")
+    async with served(settings, tmp_path / "store.db") as url, Client(url) as caller:
+        assert {tool.name for tool in (await caller.list_tools()).tools} == TOOLS
+        plan = (
+            await caller.call_tool("challenge_post", {**POSTING, "sender": local_chain.poster.address, "confirm": True})
+        ).structured_content or {}
+        assert plan["outcome"] == "unsigned"
+        address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+        agent_id = str(await local_chain.register(local_chain.agents[0]))
+        for wrong in ({"file": str(tmp_path / "secret.txt")}, {"uri": "https://example.org/solution"}):
+            refused = await caller.call_tool("challenge_submit", {"address": address, "agentId": agent_id, **wrong})
+            assert refused.is_error
+            assert "secret" not in str(refused.structured_content)
+        hashed = {"uri": "https://example.org/solution", "solutionHash": keccak_hex(b"x")}
+        plan = (
+            await caller.call_tool("challenge_submit", {"address": address, "agentId": agent_id, **hashed})
+        ).structured_content or {}
+        assert plan["warnings"] == [MUTABLE]
+    assert await nonce(local_chain) == before + 1  # the challenge posted by the test itself
+
+
+async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While a client waits it is told the progress, and the answer comes as soon as the status changes."""
+    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    await local_chain.move_time(DAY + 1)
+    store = await SqliteStore.open(str(tmp_path / "store.db"))
+    key = f"challenges:{address}:eval-status"
+    stage = {"name": "comparing", "done": 3, "total": 6, "calls": 3, "costUsd": 0.01, "secondsLeft": 20.0}
+    status: dict[str, Any] = {"status": "comparing", "progress": 62, "startedAt": 1, "updatedAt": 2, "stage": stage}
+    await store.put(31337, key, plain_json(status))
+    heard: list[float] = []
+
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
+        if not heard:
+            waits = {"status": "review", "progress": 90, "reason": "Prize of $1000 and more.", "retryAt": None}
+            await store.put(31337, key, plain_json(status | waits))
+        heard.append(progress)
+
+    settings = agent_settings(local_chain, None, tmp_path / "store.db")
+    async with open_desk(settings) as desk, Client(build_server(desk)) as caller:
+        now = (await caller.call_tool("challenge_eval_status", {"address": address})).structured_content or {}
+        assert (now["status"], now["stage"]["total"], now["stage"]["secondsLeft"]) == ("comparing", 6, 20.0)
+        ended = await caller.call_tool(
+            "challenge_eval_status", {"address": address, "waitSeconds": 20}, progress_callback=listen
+        )
+    await store.close()
+    found = ended.structured_content or {}
+    assert (found["status"], found["progress"]) == ("review", 90)
+    assert "Prize of $1000" in found["reason"]["text"]
+    assert heard[0] == 62
+    assert heard[-1] == 90
+
+
+async def test_scores_of_the_poster_are_labelled(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without records of an evaluation the chain's winners are shown as such, and only the winners."""
+    chain = local_chain
+    address = await chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    await chain.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in chain.agents[:3]])
+    await chain.move_time(DAY + 1)
+    await chain.send(chain.owner, chain.challenge(address), "advanceToScoring")
+    rows = [(chain.agents[1], 700), (chain.agents[0], 300)]
+    winners = [
+        (to_checksum_address(agent.address), await chain.register(agent), 1, amount * USDC) for agent, amount in rows
+    ]
+    await chain.send(chain.poster, chain.challenge(address), "postScores", winners)
+    async with (
+        open_desk(agent_settings(chain, None, tmp_path / "none.db")) as desk,
+        Client(build_server(desk)) as caller,
+    ):
+        board = (await caller.call_tool("challenge_leaderboard", {"address": address})).structured_content or {}
+        loser = await caller.call_tool("challenge_score", {"address": address, "submitter": chain.agents[2].address})
+        first = (
+            await caller.call_tool("challenge_score", {"address": address, "submitter": chain.agents[1].address})
+        ).structured_content or {}
+    assert (board["source"], board["postedBy"]) == ("chain", "unknown")
+    assert [row["address"] for row in board["standings"]] == [agent.address for agent, _ in rows]
+    assert "the chain names only the winners" in loser.content[0].text  # type: ignore[union-attr]
+    assert first["standing"]["prize"] == "700 USDC"
+
+
+async def test_expired_challenges_pay_every_submitter(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After the scoring deadline a submitter's claim expires the challenge and pays an equal share of prize and bond."""
+    chain, agent = local_chain, local_chain.agents[0]
+    address = await chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    await chain.submit_all(address, [Handed(item, f"data:,{item.index}") for item in chain.agents[:2]])
+    await chain.move_time(DAY + 1)
+    await chain.send(chain.owner, chain.challenge(address), "advanceToScoring")
+    await chain.move_time(7 * DAY + 1)
+    before = await chain.balance(agent.address)
+    async with (
+        open_desk(agent_settings(chain, agent, tmp_path / "none.db")) as desk,
+        Client(build_server(desk)) as caller,
+    ):
+        found = (await caller.call_tool("challenge_claim", {"address": address, "confirm": True})).structured_content
+        again = await caller.call_tool("challenge_claim", {"address": address, "confirm": True})
+    assert (found or {})["details"]["kind"] == "expired_refund"
+    assert await chain.balance(agent.address) - before == 525 * USDC
+    assert "already been paid" in again.content[0].text  # type: ignore[union-attr]
