@@ -212,7 +212,7 @@ class _Passage:
 
     async def walk(self) -> Receipt:
         started = self._pace.now()
-        await self._bury_reverted()
+        await self._bury()
         while True:
             await self._keep_lease()
             attempts = await self._attempts()
@@ -225,11 +225,11 @@ class _Passage:
 
     async def _look(self, attempts: Sequence[StoredTransaction]) -> Receipt | None:
         """Where do we stand? Ends, or pushes the newest attempt on."""
-        mined = await self._sender.outcome(self._live(attempts))
+        mined = await self._sender.outcome(self._not_dead(attempts))
         if mined is None:
             done = await self._is_done(attempts)
             if done is None:
-                await self._push(attempts)
+                await self._push_or_look_again(attempts)
                 return None
             self._latest_word = done
             return None if done.outcome is Outcome.UNKNOWN else done
@@ -246,13 +246,28 @@ class _Passage:
             return self._receipt(Outcome.UNKNOWN, attempts[-1].tx_hash)
         return self._latest_word or self._receipt(Outcome.UNKNOWN, None)
 
-    async def _bury_reverted(self) -> None:
-        """What reverted before this call may be tried again, with another nonce: it changed nothing."""
-        attempts = await self._attempts()
-        for nonce in sorted({attempt.nonce for attempt in attempts}):
-            mined = await self._sender.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
-            if mined is not None and mined.is_final and not mined.has_succeeded:
-                self._dead.add(nonce)
+    async def _bury(self) -> None:
+        """Which nonces of this intention can bring nothing any more: reverted for good, or used by a stranger."""
+        attempts = await self._log.transactions(self._call.run, self._call.intention)
+        for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._sender.address}):
+            await self._bury_if_dead(nonce, attempts)
+
+    async def _bury_if_dead(self, nonce: int, attempts: Sequence[StoredTransaction]) -> None:
+        is_gone = await self._sender.is_nonce_gone(nonce)
+        mined = await self._sender.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
+        if is_gone and (mined is None or (mined.is_final and not mined.has_succeeded)):
+            log.warning("nonce %d of %s can no longer serve %s", nonce, self._sender.address, self._call.run)
+            self._dead.add(nonce)
+            self._is_rehearsed = False
+
+    async def _push_or_look_again(self, attempts: Sequence[StoredTransaction]) -> None:
+        """A refusal counts only if the world did not move between our look and the rehearsal."""
+        try:
+            await self._push(attempts)
+        except CannotPublish:
+            has_moved = await self._sender.outcome(self._not_dead(attempts)) is not None
+            if not has_moved and await self._is_done(attempts) is None:
+                raise
 
     async def _push(self, attempts: Sequence[StoredTransaction]) -> None:
         if not self._is_rehearsed:
@@ -263,7 +278,8 @@ class _Passage:
         is_stuck = self._pace.now() - self._raised_at >= self._pace.bump_after_seconds
         await self._clear_the_way(newest.nonce, is_stuck=is_stuck)
         if await self._forward(newest, is_stuck=is_stuck) is Sent.NONCE_USED:
-            await self._mourn(newest, attempts)
+            # By one of our attempts, which the next look will find, or for good by a stranger.
+            await self._bury_if_dead(newest.nonce, [*attempts, newest])
         if is_stuck:
             self._raised_at = self._pace.now()
 
@@ -325,17 +341,9 @@ class _Passage:
         for tx in sorted(newest.values(), key=lambda row: row.nonce):
             await self._forward(tx, is_stuck=is_stuck)
 
-    async def _mourn(self, tx: StoredTransaction, attempts: Sequence[StoredTransaction]) -> None:
-        """The nonce is used. By one of our attempts, which the next look will find, or for good by a stranger?"""
-        known = [*attempts, tx]
-        if await self._sender.is_nonce_gone(tx.nonce) and await self._sender.outcome(known) is None:
-            log.warning("nonce %d of %s was used by a transaction that is not ours", tx.nonce, tx.sender)
-            self._dead.add(tx.nonce)
-            self._is_rehearsed = False
-
     async def _attempts(self) -> list[StoredTransaction]:
         rows = await self._log.transactions(self._call.run, self._call.intention)
-        for row in rows:
+        for row in self._not_dead(rows):
             self._check(row)
         return rows
 
@@ -352,8 +360,12 @@ class _Passage:
                 remedy="The evaluation changed after it was signed: look at both before anything is sent.",
             )
 
+    def _not_dead(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
+        return [tx for tx in attempts if tx.nonce not in self._dead or tx.sender != self._sender.address]
+
     def _live(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
-        return [attempt for attempt in attempts if attempt.nonce not in self._dead]
+        """What we can still send or raise: after a change of key the old key's attempts are only watched."""
+        return [tx for tx in self._not_dead(attempts) if tx.sender == self._sender.address]
 
     def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:
         is_ours = self._call.intention is Intention.POST_SCORES and outcome is Outcome.CONFIRMED

@@ -86,15 +86,11 @@ def _ours(value: Any, kind: str) -> Any:
     return value
 
 
-def read_submission(submitter: Address, data: Any) -> Submission:
+def read_submission(submitter: Address, data: Any, *, is_struct: bool) -> Submission:
     """From `getSubmission` (a struct behind an offset) or from the getter `submissions` (its fields)."""
-    try:
-        fields = decoded((f"({','.join(SUBMISSION)})",), data)[0]
-        agent_id, uri, content_hash, submitted_at, version = (
-            _ours(v, k) for v, k in zip(fields, SUBMISSION, strict=True)
-        )
-    except Undecodable:
-        agent_id, uri, content_hash, submitted_at, version = decoded(SUBMISSION, data)
+    values = decoded((f"({','.join(SUBMISSION)})",), data)[0] if is_struct else decoded(SUBMISSION, data)
+    fields = [_ours(v, k) for v, k in zip(values, SUBMISSION, strict=True)] if is_struct else values
+    agent_id, uri, content_hash, submitted_at, version = fields
     return Submission(
         submitter=submitter,
         agent_id=agent_id,

@@ -132,6 +132,10 @@ class EthereumChain:
         found = await self._getters(address, await self.head(), ["deadline"])
         return int(found["deadline"])
 
+    async def balance(self, address: Address) -> int:
+        """What an address has for gas, in wei."""
+        return quantity(await self.rpc.ask("eth_getBalance", address, "latest"))
+
     async def evaluator(self, address: Address, block: Block) -> Address:
         return Address((await self._getters(address, block, ["evaluator"]))["evaluator"])
 
@@ -198,21 +202,22 @@ class EthereumChain:
         calls = [
             (token, calldata("symbol()")),
             (token, calldata("decimals()")),
+            (address, calldata("getPayoutBps()")),
             *((address, calldata("payoutBps(uint256)", place)) for place in range(places)),
             *((address, calldata("getSubmission(address)", submitter)) for submitter in submitters),
         ]
-        symbol, decimals, *rest = await self.views(calls, block)
-        shares = tuple(_value(address, "payoutBps", answer, "uint16") for answer in rest[:places])
+        symbol, decimals, shares_at_once, *rest = await self.views(calls, block)
+        shares = _shares(address, shares_at_once, rest[:places])
         submissions = await self._submissions(address, block, submitters, rest[places:])
         return self._token(token, symbol, decimals), shares, submissions
 
     async def _submissions(
         self, address: Address, block: Block, submitters: Sequence[Address], answers: Sequence[Any]
     ) -> tuple[Submission, ...]:
-        read = [_submission(who, answer) for who, answer in zip(submitters, answers, strict=True)]
+        read = [_submission(who, answer, is_struct=True) for who, answer in zip(submitters, answers, strict=True)]
         missing = [who for who, submission in zip(submitters, read, strict=True) if submission is None]
         again = await self.views([(address, calldata("submissions(address)", who)) for who in missing], block)
-        repaired = {who: _submission(who, answer) for who, answer in zip(missing, again, strict=True)}
+        repaired = {who: _submission(who, answer, is_struct=False) for who, answer in zip(missing, again, strict=True)}
         complete = [submission or repaired[who] for who, submission in zip(submitters, read, strict=True)]
         lost = [who for who, submission in zip(submitters, complete, strict=True) if submission is None]
         if lost:
@@ -355,12 +360,20 @@ def _decoded_or_missing(address: Address, name: str, types: tuple[str, ...], ans
         ) from None
 
 
-def _submission(submitter: Address, answer: Any) -> Submission | None:
+def _submission(submitter: Address, answer: Any, *, is_struct: bool) -> Submission | None:
     try:
-        submission = coding.read_submission(submitter, answer)
+        submission = coding.read_submission(submitter, answer, is_struct=is_struct)
     except Undecodable:
         return None
     return submission if submission.submitted_at else None
+
+
+def _shares(address: Address, at_once: Any, singly: Sequence[Any]) -> tuple[int, ...]:
+    """The payout shares from the getter for all, or else from the getter for each."""
+    try:
+        return tuple(decoded(("uint16[]",), at_once)[0])
+    except Undecodable:
+        return tuple(_value(address, "payoutBps", answer, "uint16") for answer in singly)
 
 
 def _status(address: Address, value: int) -> ChallengeStatus:

@@ -30,6 +30,8 @@ NULL_MEANS_MISSING = frozenset(
     {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
 )
 MAX_ANSWER_BYTES = 64_000_000
+SMALL_BATCH = 10
+"""What a node is offered after it refused a larger batch; after that, single calls."""
 SINGLES_AT_ONCE = 8
 PIECES_AT_ONCE = 4
 
@@ -76,14 +78,20 @@ class Node:
 
     async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any]:
         """Results and refusals, one per call; raises NodeDown."""
-        if len(calls) > 1 and self.batch_size > 1:
-            answers = await self._batch(session, calls)
-            if answers is not None:
-                return answers
-            self.batch_size = 1 if len(calls) <= 2 else len(calls) // 2
-            log.info("node %s refused a batch of %d; trying %d", self.host, len(calls), self.batch_size)
-            half = (len(calls) + 1) // 2
-            return [*await self.exchange(session, calls[:half]), *await self.exchange(session, calls[half:])]
+        results: list[Any] = []
+        while len(results) < len(calls):
+            part = calls[len(results) : len(results) + self.batch_size]
+            if len(part) == 1 or self.batch_size == 1:
+                return [*results, *await self._singles(session, calls[len(results) :])]
+            answers = await self._batch(session, part)
+            if answers is None:
+                self.batch_size = SMALL_BATCH if len(part) > SMALL_BATCH else 1
+                log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
+            else:
+                results += answers
+        return results
+
+    async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any]:
         gate = asyncio.Semaphore(SINGLES_AT_ONCE)
 
         async def one(call: Call) -> Any:
