@@ -1,4 +1,4 @@
-"""Seats the models of one run: each behind its desk, all with one purse, within one reservation of the ledger.
+"""Seats the models of one run: each on its line, all with one purse, within one reservation of the ledger.
 
 In: settings and the store. Out: `Seats` for a run. Must hold: before the first call the most this run may still spend
 is reserved under every cap in one transaction; at the end it is settled to what was really spent. Judges that cost
@@ -15,7 +15,7 @@ from typing import Any
 
 from clara_eval.budget.caps import caps_of
 from clara_eval.challenge.model import Challenge
-from clara_eval.judge.calls import Desk, Patience, Succession
+from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.jury import parse_judge
 from clara_eval.judge.port import Asker, Llm
 from clara_eval.judge.prices import PriceCard, parse_prices, price_card
@@ -29,18 +29,18 @@ from clara_eval.trace.store import Store
 class RunSeats:
     """Fulfils `pipeline.evaluate.SeatedModels`."""
 
-    desks: dict[str, Desk]
+    lines: dict[str, JudgeLine]
     purse: Purse
 
     def asker(self, name: str) -> Asker:
-        return self.desks[name]
+        return self.lines[name]
 
     def reader(self, names: Sequence[str]) -> Asker:
-        desks = [self.desks[name] for name in names]
-        return desks[0] if len(desks) == 1 else Succession(desks)
+        lines = [self.lines[name] for name in names]
+        return lines[0] if len(lines) == 1 else Succession(lines)
 
     def meter(self) -> tuple[int, float]:
-        return sum(desk.counts.answered for desk in self.desks.values()), (self.purse.spent) / 1_000_000
+        return sum(line.counts.answered for line in self.lines.values()), (self.purse.spent) / 1_000_000
 
 
 @dataclass(slots=True)
@@ -63,12 +63,12 @@ class ModelBench:
         patience = Patience(
             deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
         )
-        desks = {
-            name: Desk(self._llm(name), self.store, run=challenge.run, purse=purse, card=card, patience=patience)
+        lines = {
+            name: JudgeLine(self._llm(name), self.store, run=challenge.run, purse=purse, card=card, patience=patience)
             for name, card in cards.items()
         }
         try:
-            yield RunSeats(desks, purse)
+            yield RunSeats(lines, purse)
         finally:
             if ledger is not None:
                 await self.store.settle_spend(ledger, purse.spent)

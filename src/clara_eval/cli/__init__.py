@@ -63,10 +63,21 @@ _register()
 
 
 def main() -> None:
-    """Run a command; our errors become one sentence."""
+    """Run a command; our errors become one sentence, and a bug says that it is one."""
     try:
         app()
     except ClaraError as bad:
         fail(str(bad))
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has enough; leave no noise behind.
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as bug:
+        if sys.flags.dev_mode:
+            raise
+        fail(
+            f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where.",
+            code=70,
+        )

@@ -29,7 +29,9 @@ def emit_json(document: Any) -> None:
 def console(*, stderr: bool = True) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    screen = Console(stderr=stderr, highlight=False)
+    # A pipe has no width of its own; tables are made for a hundred columns.
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=100)
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:

@@ -69,7 +69,7 @@ def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool
 
     games = read_pairwise(file)
     ranking = rank_items(
-        games.items, games.results, seed=games.seed, winner_count=len(payout), payout_bps=payout, literal=literal
+        games.items, games.results, seed=None, winner_count=len(payout), payout_bps=payout, literal=literal
     )
     if svg is not None:
         _write_plots(svg, ranking, games)

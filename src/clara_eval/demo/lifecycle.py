@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from clara_eval.adapters.anvil import AnvilOptions
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
 from clara_eval.demo.round import Round, post_round, submit_round
@@ -28,6 +29,8 @@ from clara_eval.testing.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.trace.archive import stream_trace
 
 FINALIZATION_DELAY = 12 * HOUR
+ACCOUNTS = 16
+"""Owner, poster, evaluator, and one for every agent."""
 Tell = Callable[[str, str], None]
 """Called with the name of a room and one sentence about what happened there."""
 
@@ -63,7 +66,7 @@ def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settin
 async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[Status], None] | None = None) -> Told:
     """Walk the lifecycle; every claim it makes is checked on chain."""
     with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
-        async with local_chain() as chain:
+        async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
             posted = await post_round(chain)
             tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")

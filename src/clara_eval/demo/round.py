@@ -78,7 +78,7 @@ def data_uri(content: bytes, media_type: str = "text/x-python") -> str:
 async def post_round(chain: LocalChain, *, pool: int = POOL, open_seconds: int = HOUR) -> Address:
     """Post the challenge with its config committed by hash."""
     config = json.dumps(CONFIG, indent=1)
-    metadata = build_metadata(TITLE, PROBLEM, ("python",), config)
+    metadata = build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=config)
     return await chain.post_challenge(
         Terms(
             challenge_uri=metadata,

@@ -10,7 +10,7 @@ from rich.table import Table
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import Told
 
-_BAR = 24
+_BAR = 19
 
 
 def show_story(console: Console, told: Told) -> None:
@@ -29,8 +29,8 @@ _HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("agent", "left"),
     ("Elo", "right"),
     ("95 % interval", "left"),
-    ("in the money", "right"),
-    ("won–lost–tied", "right"),
+    ("P(paid)", "right"),
+    ("W–L–T", "right"),
     ("score", "right"),
     ("prize", "right"),
 )
@@ -44,7 +44,7 @@ def _table(title: str) -> Table:
         header_style="dim",
         box=None,
         pad_edge=False,
-        padding=(0, 2),
+        padding=(0, 1),
     )
 
 
@@ -53,7 +53,7 @@ def _leaderboard(told: Told) -> Table:
     standings = walk.ranking.standings if walk.ranking else ()
     table = _table("Leaderboard")
     for heading, side in _HEADINGS:
-        table.add_column(heading, justify=side)
+        table.add_column(heading, justify=side, no_wrap=True)
     prizes = {w.account: w.prize_amount for w in walk.winners.entries}
     low, high = min((s.low for s in standings), default=0), max((s.high for s in standings), default=1)
     for s in standings:

@@ -73,6 +73,22 @@ _MEASURED = (
     _measured("max_nesting", "Deepest nesting of control blocks.", high=1_000, better="lower"),
     _measured("comment_share", "Share of the bytes that are comments.", high=1, whole=False),
     _measured("duplicate_share", "Share of the lines that repeat others.", high=1, better="lower", whole=False),
+    _measured("blank_share", "Share of the lines that are blank.", high=1, whole=False),
+    _measured("long_lines_share", "Share of the lines that are very long.", high=1, better="lower", whole=False),
+    _measured("todo_count", "Marks of unfinished work.", high=10_000, better="lower"),
+    _measured("sentences", "Number of sentences.", high=1_000_000),
+    _measured("mean_sentence_words", "Mean length of a sentence in words.", high=10_000, whole=False),
+    _measured("reading_ease", "Flesch reading ease; higher is easier.", high=120, better="higher", whole=False),
+    _measured("code_share", "Share of the bytes that are code.", high=1, whole=False),
+    _measured("code_lines", "Lines of code without blanks and comments.", high=1_000_000),
+    _measured("classes", "Number of classes, contracts, structs and interfaces.", high=100_000),
+    _measured("imports", "Number of imports.", high=100_000),
+    _measured("tests", "Number of test functions.", high=100_000, better="higher"),
+    _measured("longest_function", "Lines of the longest function.", high=100_000, better="lower"),
+    _measured("mean_function_lines", "Mean lines of a function.", high=100_000, better="lower", whole=False),
+    _measured("max_parameters", "Parameters of the function with most.", high=1_000, better="lower"),
+    _measured("documented_share", "Share of the functions with documentation.", high=1, better="higher", whole=False),
+    _measured("distinct_names", "Number of distinct names.", high=1_000_000),
 )
 MEASURED = {feature.name: feature for feature in _MEASURED}
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from clara_eval.challenge.model import Challenge
-from clara_eval.features import Features
+from clara_eval.features.features import Features
 from clara_eval.pipeline.remarks import Remark
-from clara_eval.ranking import Ranking
+from clara_eval.ranking.rank import Ranking
 from clara_eval.solutions import Cluster, Rejected
 from clara_eval.tournament.play import Comparison
 from clara_eval.winners import Placed

@@ -14,17 +14,18 @@ from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
-from clara_eval.features import Features, extract_features
-from clara_eval.features.extract import Reading
-from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
+from clara_eval.features.extract import Reading, extract_features
+from clara_eval.features.features import Features
+from clara_eval.judge.comparison import Judge
 from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.rules import RulesJudge
 from clara_eval.pipeline.gate import remarks
 from clara_eval.pipeline.keeping import Keeping
 from clara_eval.pipeline.plan import Plan, Watch
 from clara_eval.pipeline.remarks import Remark
 from clara_eval.pipeline.sources import Received, Sources, settle
 from clara_eval.publish.calldata import post_scores_calldata
-from clara_eval.ranking import Ranking, rank
+from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.solutions import Cluster, Rejected, Solution, find_copies
 from clara_eval.tournament.play import Comparison, hold
 from clara_eval.tournament.results import Result, canonical_order
@@ -107,7 +108,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         metadata=metadata,
         schema=schema,
         typed_by_model=typed_by_model,
-        prompts=prompt_files(),
+        prompts={},
         pieces=pieces,
         clusters=clusters,
         rejected=rejected,
@@ -130,6 +131,8 @@ async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSche
     schema, untyped = compile_schema(metadata.config)
     if not untyped or reader is None:
         return schema, ()
+    from clara_eval.judge.typing import type_names
+
     typed = await type_names(reader, metadata.config, untyped)
     return with_types(schema, typed), tuple(feature.name for feature in typed)
 
@@ -180,6 +183,8 @@ def _judges(
     """The poster may ask for rules; otherwise the operator's jury sits."""
     if metadata.config.judge == "rules" or plan.judges == ("rules",):
         return {"rules": RulesJudge(schema)}
+    from clara_eval.judge.comparison import ModelJudge
+
     return {
         name: RulesJudge(schema)
         if name == "rules"

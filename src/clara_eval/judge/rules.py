@@ -1,0 +1,86 @@
+"""The judge that needs no model: the poster's weights and directions, applied to typed facts.
+
+Each vector gets a merit: the weighted mean of its values on their ranges, 0 worst to 1 best; unknown counts as worst.
+The higher merit wins; merits closer than the tie band are a tie. Deterministic, free, and only
+the facts themselves can move it. Merits are single numbers, so wins outside the tie band are transitive, and swapping
+the sides mirrors the verdict exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from clara_eval.errors import ConfigError
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.judge.comparison import Decision
+from clara_eval.judge.vector import JudgeVector, Value
+from clara_eval.judge.verdict import Side, Verdict
+
+TIE_BAND = 0.005
+"""Half a percent of the whole scale: closer than that, the facts do not say who is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesJudge:
+    schema: FeatureSchema
+    name: str = "rules"
+
+    def __post_init__(self) -> None:
+        silent = [feature.name for feature in self.schema.judged if feature.better is None]
+        if silent or not self.schema.judged:
+            raise ConfigError(
+                f"The rules cannot judge this config: {', '.join(silent) or 'every feature'} has no direction.",
+                remedy='Give each feature "better": "higher" or "lower", or set CLARA_JUDGES to a model.',
+            )
+
+    async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
+        return Decision(self.verdict(first, second), "", ())
+
+    def verdict(self, first: JudgeVector, second: JudgeVector) -> Verdict:
+        """Who is better, by merit alone."""
+        gap = self.merit(first) - self.merit(second)
+        if abs(gap) <= TIE_BAND:
+            return Verdict("tie", 0.5, "Their merits are the same within half a percent.")
+        winner: Side = "A" if gap > 0 else "B"
+        confidence = round(0.5 + 0.5 * min(1.0, abs(gap) / 0.5), 3)
+        return Verdict(winner, confidence, self._reason(winner, first, second))
+
+    def merit(self, vector: JudgeVector) -> float:
+        """0 worst to 1 best."""
+        values = vector.as_dict()
+        weights = math.fsum(feature.weight for feature in self.schema.judged)
+        return math.fsum(f.weight * goodness(f, values[f.name]) for f in self.schema.judged) / weights
+
+    def _reason(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
+        """The features that decided, strongest first, in our own words."""
+        better, worse = (first.as_dict(), second.as_dict()) if winner == "A" else (second.as_dict(), first.as_dict())
+        gains = [
+            (f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in self.schema.judged
+        ]
+        strongest = [name for gain, name in sorted(gains, key=lambda pair: (-pair[0], pair[1])) if gain > 0][:3]
+        return "; ".join(f"{name} {_shown(better[name])} against {_shown(worse[name])}" for name in strongest)
+
+
+def goodness(feature: Feature, value: Value) -> float:
+    """Where a value lies between the worst (0) and the best (1) of its feature; unknown is worst."""
+    if value is None:
+        return 0.0
+    share = _share(feature, value)
+    return share if feature.better == "higher" else 1.0 - share
+
+
+def _share(feature: Feature, value: Value) -> float:
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        return feature.values.index(value) / (len(feature.values) - 1)
+    assert value is not None, "unknown values are handled before"
+    if feature.min is not None and feature.max is not None:
+        return min(1.0, max(0.0, (value - feature.min) / (feature.max - feature.min)))
+    # Without a range only order and ratio are known: half the scale for each side of zero, flattening out.
+    return 0.5 + value / (2.0 * (1.0 + abs(value)))
+
+
+def _shown(value: Value) -> str:
+    return "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

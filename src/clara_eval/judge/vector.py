@@ -1,0 +1,73 @@
+"""What the judge may see of a submission: typed values and nothing else.
+
+A `JudgeVector` maps each judged feature to a number, a boolean, a member of a closed enum, or None for unknown. It
+cannot hold any other text: this is where a submitter's words end. Numbers are clamped to the feature's range and quantised,
+so that few bits of a lie can travel in digits; equal facts give equal vectors and equal bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clara_eval.errors import BadInput
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.hashing import plain_json
+
+Value = int | float | bool | str | None
+STEPS = 1000
+"""A number with a range has at most this many steps; without one it keeps three significant digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVector:
+    """Values in the order of the schema. Made by `make_vector` only."""
+
+    values: tuple[tuple[str, Value], ...]
+
+    def as_dict(self) -> dict[str, Value]:
+        return dict(self.values)
+
+    def get(self, name: str) -> Value:
+        return self.as_dict()[name]
+
+    def to_json(self) -> str:
+        """The canonical bytes: the same facts, the same text."""
+        return plain_json(self.as_dict())
+
+
+def make_vector(schema: FeatureSchema, values: Mapping[str, Value]) -> JudgeVector:
+    """The vector of these values; a value that does not fit its feature's type is refused, a missing one is None."""
+    return JudgeVector(tuple((f.name, checked(f, values.get(f.name))) for f in schema.judged))
+
+
+def checked(feature: Feature, value: Value) -> Value:
+    """The value as it may be shown, or BadInput when it is not of the feature's type."""
+    if value is None:
+        return None
+    if feature.type == "boolean" and isinstance(value, bool):
+        return value
+    if feature.type == "enum" and isinstance(value, str) and value in feature.values:
+        return value
+    if feature.type in ("number", "integer") and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return quantised(feature, value)
+    raise BadInput(
+        f"{value!r} is no value of the {feature.type} feature {feature.name}.",
+        path=feature.name,
+        value=value,
+        remedy="Only numbers, booleans and the listed enum values reach the judge.",
+    )
+
+
+def quantised(feature: Feature, value: float) -> int | float:
+    """Clamped to the range and put on its grid."""
+    if not math.isfinite(value):
+        raise BadInput(f"{value} is not a finite number.", path=feature.name, value=str(value))
+    clamped = min(max(value, feature.low), feature.high)
+    if feature.type == "integer":
+        return round(clamped)
+    if feature.min is not None and feature.max is not None:
+        step = (feature.max - feature.min) / STEPS
+        return float(f"{feature.min + round((clamped - feature.min) / step) * step:.6g}")
+    return float(f"{clamped:.3g}")

@@ -1,0 +1,108 @@
+"""Holding a tournament: ask the schedule for games, put them to the judges, until it has no more.
+
+In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each game, in canonical order. Games
+of a batch are asked together, at most `at_once` at a time, by a fixed number of workers, so that memory holds results and
+not waiting tasks. What comes out depends on the answers, never on the order in which they arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from clara_eval.judge.comparison import Decision, Judge
+from clara_eval.judge.vector import JudgeVector
+from clara_eval.tournament.results import Game, Result, Winner
+from clara_eval.tournament.schedule import Schedule
+
+_WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One game and what became of it; without a verdict `winner` is None and `reason` says why."""
+
+    first: str
+    second: str
+    judge: str
+    winner: Winner | None
+    confidence: float | None
+    reason: str
+    requests: tuple[str, ...]
+
+    @property
+    def game(self) -> Game:
+        return Game(self.first, self.second, self.judge)
+
+
+async def hold(
+    schedule: Schedule,
+    judges: Mapping[str, Judge],
+    vectors: Mapping[str, JudgeVector],
+    *,
+    on_game: Callable[[int, int], None] | None = None,
+    at_once: int = 64,
+) -> tuple[Comparison, ...]:
+    """Play until the schedule is finished. `on_game` is told how many games are done and how many are known so far."""
+    played: list[Comparison] = []
+    results: list[Result] = []
+    undecided: set[Game] = set()
+    while batch := schedule.next_batch(results, undecided):
+        total = len(played) + len(batch)
+        fresh = await _play(batch, judges, vectors, at_once, _counter(len(played), total, on_game))
+        # Canonical order before anything else sees them: arrival must not matter.
+        for comparison in fresh:
+            played.append(comparison)
+            if comparison.winner is None:
+                undecided.add(comparison.game)
+            else:
+                results.append(Result(comparison.first, comparison.second, comparison.winner, comparison.judge))
+    return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge)))
+
+
+def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) -> Callable[[], None]:
+    def count() -> None:
+        nonlocal done
+        done += 1
+        if on_game is not None:
+            on_game(done, total)
+
+    return count
+
+
+async def _play(
+    batch: list[Game],
+    judges: Mapping[str, Judge],
+    vectors: Mapping[str, JudgeVector],
+    at_once: int,
+    count: Callable[[], None],
+) -> list[Comparison]:
+    answers: list[Comparison | None] = [None] * len(batch)
+
+    async def work(waiting: Iterator[tuple[int, Game]]) -> None:
+        for number, game in waiting:
+            decision = await judges[game.judge].compare(vectors[game.first], vectors[game.second])
+            answers[number] = _comparison(game, decision)
+            count()
+
+    waiting = iter(enumerate(batch))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(at_once, len(batch))):
+            group.create_task(work(waiting))
+    return [answer for answer in answers if answer is not None]
+
+
+def _comparison(game: Game, decision: Decision) -> Comparison:
+    verdict = decision.verdict
+    if verdict is None:
+        return Comparison(game.first, game.second, game.judge, None, None, decision.reason, decision.requests)
+    return Comparison(
+        game.first,
+        game.second,
+        game.judge,
+        _WINNERS[verdict.winner],
+        verdict.confidence,
+        verdict.reason,
+        decision.requests,
+    )
