@@ -61,7 +61,8 @@ def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Map
     """The whole report."""
     beats = net_wins(table)
     cycles, triples = count_cycles(beats)
-    same, swaps = _swaps(table)
+    cells = _cells(table)
+    same, swaps = _swaps(cells)
     played = np.bincount(table.first, minlength=table.size) + np.bincount(table.second, minlength=table.size)
     return Consistency(
         cycles=cycles,
@@ -70,7 +71,7 @@ def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Map
         coverage=round(len(_pairs(table)) / max(1, comb(table.size, 2)), 4),
         swap_consistency=round(same / swaps, 4) if swaps else None,
         swaps=swaps,
-        judges=_judges(table, strengths),
+        judges=_judges(table, strengths, cells),
         groups=_groups(table),
         unplayed=tuple(table.items[i] for i in np.flatnonzero(played == 0)),
         pivotal_items=_pivotal(table, strengths, winner_count, {item: item for item in table.items}),
@@ -102,20 +103,28 @@ def _pairs(table: Tally) -> Ints:
     return np.unique(low * table.size + high)
 
 
-def _cells(table: Tally) -> tuple[Ints, Ints, Ints]:
-    """Unique (first, second, judge) as sorted keys with the net verdict (+1, 0, −1); keys of the swapped question."""
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Questions (first, second, judge) as sorted keys, their net verdicts (+1, 0, −1), keys of the swapped ones."""
+
+    found: Ints
+    net: Ints
+    swapped: Ints
+
+
+def _cells(table: Tally) -> _Cells:
     judges = max(1, len(table.judges))
     key = (table.first * table.size + table.second) * judges + table.judge
     found, where = np.unique(key, return_inverse=True)
     net = np.sign(np.bincount(where, table.half_points - 1, len(found))).astype(np.int64)
     pair, judge = np.divmod(found, judges)
     swapped = (pair % table.size * table.size + pair // table.size) * judges + judge
-    return found, net, swapped
+    return _Cells(found, net, swapped)
 
 
-def _swaps(table: Tally) -> tuple[int, int]:
+def _swaps(cells: _Cells) -> tuple[int, int]:
     """Questions asked in both orders to one judge: how many kept their verdict, how many there are."""
-    found, net, swapped = _cells(table)
+    found, net, swapped = cells.found, cells.net, cells.swapped
     if not len(found):
         return 0, 0
     at = np.minimum(np.searchsorted(found, swapped), len(found) - 1)
@@ -123,8 +132,8 @@ def _swaps(table: Tally) -> tuple[int, int]:
     return int(np.sum(net[both] == -net[at][both])), int(np.sum(both))
 
 
-def _judges(table: Tally, strengths: Strengths) -> tuple[JudgeReport, ...]:
-    agreement = _agreement(table)
+def _judges(table: Tally, strengths: Strengths, cells: _Cells) -> tuple[JudgeReport, ...]:
+    agreement = _agreement(len(table.judges), cells)
     reports = []
     for number, judge in enumerate(table.judges):
         mine = table.judge == number
@@ -144,11 +153,12 @@ def _judges(table: Tally, strengths: Strengths) -> tuple[JudgeReport, ...]:
     return tuple(reports)
 
 
-def _agreement(table: Tally) -> list[tuple[int, int]]:
+def _agreement(judges: int, cells: _Cells) -> list[tuple[int, int]]:
     """For each judge: (same net verdict, questions) over all questions another judge was asked too."""
-    judges = len(table.judges)
-    found, net, _ = _cells(table)
-    pair, judge = np.divmod(found, max(1, judges))
+    if judges < 2:
+        return [(0, 0)] * judges
+    pair, judge = np.divmod(cells.found, judges)
+    net = cells.net
     verdicts = [dict(zip(pair[judge == g].tolist(), net[judge == g].tolist(), strict=True)) for g in range(judges)]
     counts = []
     for mine in range(judges):
@@ -165,17 +175,17 @@ def _agreement(table: Tally) -> list[tuple[int, int]]:
 
 def _groups(table: Tally) -> int:
     """Connected groups of items; more than one means that some were never compared, even through others."""
-    parent = list(range(table.size))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for pair in _pairs(table).tolist():
-        parent[root(pair // table.size)] = root(pair % table.size)
-    return sum(parent[i] == i for i in range(table.size))
+    met = np.zeros((table.size, table.size), dtype=bool)
+    met[table.first, table.second] = met[table.second, table.first] = True
+    waiting, groups = np.ones(table.size, dtype=bool), 0
+    while waiting.any():
+        edge = np.zeros(table.size, dtype=bool)
+        edge[np.argmax(waiting)] = True
+        while edge.any():
+            waiting &= ~edge
+            edge = met[edge].any(axis=0) & waiting
+        groups += 1
+    return groups
 
 
 def _shared(items: tuple[str, ...], clusters: Mapping[str, str]) -> dict[str, str]:

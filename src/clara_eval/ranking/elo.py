@@ -15,6 +15,7 @@ rounds in its own random order: each item meets its games in uniformly random or
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -35,17 +36,19 @@ _LN2 = 0.6931471805599453
 _STEPS = 64  # table entries per power of two: the rest is so small that four terms of the series suffice
 _REACH = 64  # powers of two either way: 10^(d/400) beyond 2^±64 leaves an expectation of exactly 0 or 1
 _GROUP_BYTES = 64_000_000
+_WORTH_THREADS = 50_000
 _BLOCK = 1 << 18  # results dealt at a time: keeps the integers of `_first_fit` short
 
 
 def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Floats:
     """Mean rating of each item over the seeded permutations, rounded to 1e-6."""
-    total = np.empty((PERMUTATIONS, size))
     plan = draw_rounds(size, first, second, seed)
     group = max(1, min(50, _GROUP_BYTES // (8 * max(1, plan.count))))
-    for start in range(0, PERMUTATIONS, group):
-        numbers = range(start, min(start + group, PERMUTATIONS))
-        total[numbers.start : numbers.stop] = _play(size, first, second, points, plan, seed, numbers)
+    groups = [range(start, min(start + group, PERMUTATIONS)) for start in range(0, PERMUTATIONS, group)]
+    # Permutations do not know of each other, so threads change the time and nothing else.
+    with ThreadPoolExecutor(2 if plan.table.size > _WORTH_THREADS else 1) as pool:
+        parts = list(pool.map(lambda numbers: _play(size, first, second, points, plan, seed, numbers), groups))
+    total = np.concatenate(parts)
     return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in total.T.tolist()])
 
 

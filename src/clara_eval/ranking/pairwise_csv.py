@@ -1,17 +1,16 @@
 """Pairwise results from a CSV file: columns `left`, `right`, `winner`; others are ignored, `judge` is used if present.
 
-In comes text that strangers wrote; out go items in canonical order (by name), results in file order and a seed made
-from the sorted content, so that any order of rows ranks the same. A bad row is refused with file, line, value and
-remedy.
+In comes text that strangers wrote; out go items in canonical order (by name) and results in file order. A bad row is
+refused with file, line, value and remedy.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 
 from clara_eval.errors import BadInput
 from clara_eval.tournament.results import Result, Winner
@@ -26,7 +25,6 @@ class Pairwise:
 
     items: tuple[str, ...]
     results: tuple[Result, ...]
-    seed: bytes
 
 
 def read_pairwise(path: Path) -> Pairwise:
@@ -43,13 +41,7 @@ def read_pairwise(path: Path) -> Pairwise:
     if not results:
         raise BadInput(f"{path} has no results.", path=str(path), remedy="Add rows under the header left,right,winner.")
     items = tuple(sorted({result.first for result in results} | {result.second for result in results}))
-    return Pairwise(items, results, content_seed(results))
-
-
-def content_seed(results: Sequence[Result]) -> bytes:
-    """SHA-256 over the sorted rows: the same for every order of rows."""
-    rows = sorted(f"{r.first}\x1f{r.second}\x1f{r.winner}\x1f{r.judge}" for r in results)
-    return hashlib.sha256("\x1e".join(rows).encode()).digest()
+    return Pairwise(items, results)
 
 
 def _results(name: str, lines: Iterable[str]) -> Iterator[Result]:
@@ -57,15 +49,16 @@ def _results(name: str, lines: Iterable[str]) -> Iterator[Result]:
     try:
         left, right, winner, judge = _header(name, next(rows, []))
         need = max(left, right, winner)
-        names: dict[str, str] = {}
         for row in rows:
-            if not row:
-                continue
-            where = f"{name}:{rows.line_num}"
-            if len(row) <= need:
+            if len(row) > need:
+                a, b = intern(row[left].strip()), intern(row[right].strip())
+                verdict = VERDICTS.get(row[winner])
+                if verdict is None or a == b or not a or not b:
+                    verdict = _verdict(f"{name}:{rows.line_num}", a, b, row[winner])
+                yield Result(a, b, verdict, row[judge].strip() if 0 <= judge < len(row) else "")
+            elif row:
+                where = f"{name}:{rows.line_num}"
                 raise _bad(where, ",".join(row), "has too few columns", "Give left, right and winner in every row.")
-            a, b = (names.setdefault(cell, cell) for cell in (row[left].strip(), row[right].strip()))
-            yield Result(a, b, _verdict(where, a, b, row[winner]), row[judge].strip() if 0 <= judge < len(row) else "")
     except csv.Error as bad:
         raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
 
@@ -82,7 +75,7 @@ def _header(name: str, row: Sequence[str]) -> tuple[int, int, int, int]:
 
 
 def _verdict(where: str, left: str, right: str, text: str) -> Winner:
-    verdict = VERDICTS.get(text) or VERDICTS.get(text.strip().lower())
+    verdict = VERDICTS.get(text.strip().lower())
     if verdict is None:
         raise _bad(where, text, "is no winner", "Write left, right or tie.")
     if not left or not right:

@@ -22,7 +22,7 @@ from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation
 from clara_eval.tournament.results import Result
 from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths, fit
-from clara_eval.tournament.tally import Floats, Ints, Tally, tally
+from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +85,21 @@ def rank(
     items: Sequence[str],
     results: Sequence[Result],
     *,
-    seed: bytes,
+    seed: bytes | None,
     winner_count: int,
     payout_bps: Sequence[int] | None = None,
     tie_break: Mapping[str, int] | None = None,
     clusters: Mapping[str, str] | None = None,
     literal: bool = False,
 ) -> Ranking:
-    """Rank the items; `literal` is the specification's single pass over the results in the order given."""
+    """Rank the items. The seed names the challenge; None takes a hash of the results themselves. `literal` is the
+    specification's single pass over the results in the order given.
+    """
     payout = checked_payout(winner_count, payout_bps)
     if not items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     table = tally(items, results)
-    ratings = _ratings(items, results, table, seed, literal=literal)
+    ratings = _ratings(items, results, table, content_hash(table) if seed is None else seed, literal=literal)
     order = _order(items, ratings, tie_break or {})
     strengths = fit(table)
     odds = chances(strengths, winner_count)

@@ -51,7 +51,7 @@ def test_first_order_stability_agrees_with_fitting_again_without_the_item() -> N
 
 
 def test_a_pivotal_item_is_named() -> None:
-    """a leads only thanks to its games against c; without c, b, who beat a, would be paid."""
+    """A leads only thanks to its games against c; without c, b, who beat a, would be paid."""
     results = [Result("b", "a", "first"), *[Result("a", "c", "first")] * 3, *[Result("c", "b", "first")] * 3]
     table = tally(["a", "b", "c"], results)
     assert examine(table, fit(table), 1, {}).pivotal_items == ("c",)

@@ -105,7 +105,7 @@ class Adaptive:
             return list(balanced_looks(size))
         strengths = fit(table)
         if self.opening == "swiss" and number < self.tuning.swiss_rounds:
-            pairs = swiss_round(strengths.theta, looks)
+            pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
             if pairs:
                 return with_sides(pairs, looks)
         prizes = self._prizes()
@@ -140,14 +140,13 @@ def looked(asked: Sequence[Look], size: int) -> Ints:
     return looks
 
 
-def swiss_round(theta: Floats, looks: Ints) -> list[Look]:
-    """Neighbours by strength that have not met; who is left over sits out."""
+def swiss_round(theta: Floats, allowed: Bools) -> list[Look]:
+    """Neighbours by strength among the pairs still allowed; who is left over sits out."""
     waiting = np.argsort(-theta, kind="stable").tolist()
-    met = (looks + looks.T) > 0
     pairs = []
     while waiting:
         i = waiting.pop(0)
-        j = next((other for other in waiting if not met[i, other]), None)
+        j = next((other for other in waiting if allowed[i, other]), None)
         if j is not None:
             waiting.remove(j)
             pairs.append((i, j))

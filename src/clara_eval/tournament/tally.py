@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +57,16 @@ def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bo
     rows = _rows(index, voices, results)
     _refuse_self_play(rows, items)
     if not in_given_order:
-        rows = rows[:, np.lexsort(rows[::-1])]
+        key = ((rows[0] * len(items) + rows[1]) * max(1, len(judges)) + rows[2]) * 3 + rows[3]
+        rows = rows[:, np.argsort(key, kind="stable")]
     return Tally(tuple(items), judges, rows[0], rows[1], rows[2], rows[3])
+
+
+def content_hash(results: Tally) -> bytes:
+    """SHA-256 over names and sorted rows: the same for every order of arrival."""
+    names = "\x1e".join((*results.items, "", *results.judges)).encode()
+    columns = (results.first, results.second, results.judge, results.half_points)
+    return sha256(names + b"".join(column.astype("<i8").tobytes() for column in columns)).digest()
 
 
 def _rows(index: Mapping[str, int], voices: Mapping[str, int], results: Sequence[Result]) -> Ints:

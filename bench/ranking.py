@@ -1,0 +1,511 @@
+"""The ranking benchmark: every target with its measured value, paired on seeds that were not used to choose anything.
+
+Prints one JSON document: a row for each target with `target`, `measured` and `pass`. Winners are chosen by the shipped
+Elo; where Bradley–Terry differs it is reported beside it. `c` is Bradley–Terry on the balanced full round (Borda at 300
+items), `seed` the literal single pass with the lower index always shown first. The public data set is read from
+`--data`; without it those rows say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import Pool
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from clara_eval.ranking import rank
+from clara_eval.ranking.consistency import count_cycles, net_wins
+from clara_eval.ranking.elo import elo, literal_elo
+from clara_eval.ranking.pairwise_csv import read_pairwise
+from clara_eval.ranking.simulator import (
+    TOP3,
+    Model,
+    Quality,
+    World,
+    draw_world,
+    elo_order,
+    looks_of,
+    play,
+    quality,
+    strength_order,
+)
+from clara_eval.tournament.adaptive import Adaptive, Tuning, best_pairs, swiss_round
+from clara_eval.tournament.schedule import Field, balanced_looks
+from clara_eval.tournament.strength import fit
+from clara_eval.tournament.tally import Ints, Tally, tally
+
+SEEDS = 9_000_000  # far from the seeds with which anything was tuned
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass
+class Row:
+    """One target."""
+
+    id: str
+    target: str
+    measured: dict[str, Any]
+    passed: bool | None
+    note: str = ""
+    seconds: float = field(default=0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        shown = {"id": self.id, "target": self.target, "measured": self.measured, "pass": self.passed}
+        return {**shown, **({"note": self.note} if self.note else {}), "seconds": round(self.seconds, 1)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """How much to run and where."""
+
+    quick: bool
+    jobs: int
+    data: Path
+
+    def trials(self, full: int) -> int:
+        return max(8, full // 20) if self.quick else full
+
+    def over(self, work: Callable[[int], Any], trials: int, offset: int) -> list[Any]:
+        seeds = [SEEDS + offset + trial for trial in range(trials)]
+        if self.jobs == 1:
+            return [work(seed) for seed in seeds]
+        with Pool(self.jobs) as pool:
+            return pool.map(work, seeds, chunksize=2)
+
+
+def key(seed: int) -> bytes:
+    return f"bench {seed}".encode()
+
+
+def lower_first(world: World) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(world.size) for j in range(i + 1, world.size)]
+
+
+def literal_order(world: World, looks: Sequence[tuple[int, int]]) -> Ints:
+    first, second = np.array(looks).T
+    ratings = literal_elo(world.size, first, second, world.verdicts[first, second] / 2)
+    return np.argsort(-ratings, kind="stable")
+
+
+def borda_order(table: Tally) -> Ints:
+    won = np.bincount(table.first, table.points, table.size) + np.bincount(table.second, 1 - table.points, table.size)
+    return np.argsort(-won, kind="stable")
+
+
+def adaptive_looks(world: World, calls: int) -> list[tuple[int, int]]:
+    """A tournament that spends its whole budget: the stop on a clear pay line would only save calls."""
+    schedule = Adaptive(Field(world.items, max_games=calls), 3, TOP3, Tuning(sure=1.1))
+    return looks_of(play(world, schedule))
+
+
+def paired(runs: Sequence[dict[str, Quality]], name: str, against: str) -> dict[str, float]:
+    """Means of a method and its paired difference to another, with the standard error of the difference."""
+    table = np.array([[getattr(run[k], f) for k in (name, against) for f in ("set", "misallocation")] for run in runs])
+    means, gap = table.mean(axis=0), table[:, :2] - table[:, 2:]
+    error = gap.std(axis=0) / len(runs) ** 0.5
+    return {
+        "set": round(float(means[0]), 4),
+        "misallocation": round(float(means[1]), 4),
+        "setGain": round(float(gap[:, 0].mean()), 4),
+        "misallocationGain": round(float(gap[:, 1].mean()), 4),
+        "setError": round(float(error[0]), 4),
+        "misallocationError": round(float(error[1]), 4),
+    }
+
+
+# 1 and 2: order and position
+
+
+def shuffles(seed: int) -> tuple[int, int]:
+    world = draw_world(25, seed)
+    results = [world.answer(game) for game in Field(world.items).games(list(balanced_looks(25)))]
+    random = Random(seed)
+    fixed, literal = set(), set()
+    for _ in range(5):
+        random.shuffle(results)
+        fixed.add(repr(rank(world.items, results, seed=key(seed), winner_count=3, payout_bps=TOP3)))
+        single = rank(world.items, results, seed=key(seed), winner_count=3, payout_bps=TOP3, literal=True)
+        literal.add(frozenset(single.winners))
+    return len(fixed) > 1, len(literal) > 1
+
+
+def target_1(run: Run) -> list[Row]:
+    found = np.array(run.over(shuffles, run.trials(100), 0))
+    measured = {"changed": float(found[:, 0].mean()), "literalSetChangedIn5Orders": float(found[:, 1].mean())}
+    return [
+        Row("1", "shuffled results change 0 % of rankings (whole output compared)", measured, measured["changed"] == 0)
+    ]
+
+
+def positions(seed: int) -> tuple[Any, Any]:
+    world = draw_world(25, seed, Model(bias=1.0))
+    balanced = elo_order(world.table(list(balanced_looks(25))), key(seed))
+    return balanced[:3], literal_order(world, lower_first(world))[:3]
+
+
+def target_2(run: Run) -> list[Row]:
+    found = run.over(positions, run.trials(3000), 10_000)
+    shares = []
+    for which in (0, 1):
+        tops = np.concatenate([each[which] for each in found])
+        chance = np.bincount(tops, minlength=25) / len(found)
+        shares.append([round(float(chance[a : a + 5].mean()), 4) for a in (0, 20)])
+    good = all(abs(share - 0.12) <= 0.015 for share in shares[0])
+    measured = {"index0to4": shares[0][0], "index20to24": shares[0][1], "seed": shares[1], "trials": len(found)}
+    return [Row("2", "bias 1.0: P(top 3) of index blocks 0–4 and 20–24 within .12 ± .015", measured, good)]
+
+
+# 3 to 7: quality against calls
+
+
+def small(seed: int) -> dict[str, Quality]:
+    world = draw_world(25, seed)
+    full = world.table(list(balanced_looks(25)))
+    orders = {
+        "seed": literal_order(world, lower_first(world)),
+        "c": strength_order(full),
+        "full": elo_order(full, key(seed)),
+    }
+    looks = adaptive_looks(world, 300)
+    for calls in (123, 153, 300):
+        table = world.table(looks[:calls])
+        orders[f"elo{calls}"], orders[f"bt{calls}"] = elo_order(table, key(seed)), strength_order(table)
+    both = world.table([(i, j) for i in range(25) for j in range(25) if i != j])
+    orders["both"] = elo_order(both, key(seed))
+    return {name: quality(world.truth, order) for name, order in orders.items()}
+
+
+def row(
+    ident: str, target: str, runs: Sequence[dict[str, Quality]], names: tuple[str, str], limits: tuple[float, float]
+) -> Row:
+    """Pass if set gains at least the first limit and misallocation at most the second."""
+    measured: dict[str, Any] = paired(runs, *names)
+    good = measured["setGain"] >= limits[0] and measured["misallocationGain"] <= limits[1]
+    if names[0].startswith("elo"):
+        measured["bradleyTerry"] = paired(runs, "bt" + names[0][3:], names[1])
+    measured["trials"] = len(runs)
+    return Row(ident, target, measured, good)
+
+
+def targets_3_to_5(run: Run) -> list[Row]:
+    runs = run.over(small, run.trials(800), 20_000)
+    both = paired(runs, "both", "c")
+    return [
+        row(
+            "3",
+            "25 items, full, 300 calls: misallocation ≤ seed − .01, set ≥ seed + .03",
+            runs,
+            ("full", "seed"),
+            (0.03, -0.01),
+        ),
+        row("4", "25 items, ≤ 153 calls: set ≥ c, misallocation ≤ c − .03", runs, ("elo153", "c"), (0, -0.03)),
+        row("4 stretch", "the same with ≤ 123 calls", runs, ("elo123", "c"), (0, -0.03)),
+        row("5", "25 items, ≤ 300 calls: set ≥ c + .10, misallocation ≤ c − .05", runs, ("elo300", "c"), (0.10, -0.05)),
+        Row("both", "for comparison: 600 calls, both orders of all pairs", both, None),
+    ]
+
+
+def middle(seed: int) -> dict[str, Quality]:
+    world = draw_world(100, seed)
+    orders = {"c": strength_order(world.table(list(balanced_looks(100))))}
+    looks = adaptive_looks(world, 743)
+    for calls in (609, 743):
+        table = world.table(looks[:calls])
+        orders[f"elo{calls}"], orders[f"bt{calls}"] = elo_order(table, key(seed)), strength_order(table)
+    return {name: quality(world.truth, order) for name, order in orders.items()}
+
+
+def target_6(run: Run) -> list[Row]:
+    runs = run.over(middle, run.trials(600), 40_000)
+    target = "100 items, ≤ 743 calls: set ≥ c − .02, misallocation ≤ c"
+    return [
+        row("6", target, runs, ("elo743", "c"), (-0.02, 0)),
+        row("6 stretch", "the same with ≤ 609 calls", runs, ("elo609", "c"), (-0.02, 0)),
+    ]
+
+
+def large(seed: int) -> dict[str, Quality]:
+    world = draw_world(300, seed)
+    table = world.table(adaptive_looks(world, 2260))
+    orders = {
+        "c": borda_order(world.table(list(balanced_looks(300)))),
+        "elo2260": elo_order(table, key(seed)),
+        "bt2260": strength_order(table),
+    }
+    return {name: quality(world.truth, order) for name, order in orders.items()}
+
+
+def target_7(run: Run) -> list[Row]:
+    runs = run.over(large, run.trials(160), 60_000)
+    target = "300 items, ≤ 2260 calls: set ≥ c − .04, misallocation ≤ c + .02"
+    return [row("7", target, runs, ("elo2260", "c"), (-0.04, 0.02))]
+
+
+# 8: calibration
+
+
+def believed(seed: int, pair_sd: float) -> tuple[Any, ...]:
+    world = draw_world(25, seed, Model(pair_sd=pair_sd))
+    results = [world.answer(game) for game in Field(world.items).games(adaptive_looks(world, 180))]
+    found = rank(world.items, results, seed=key(seed), winner_count=3, payout_bps=TOP3)
+    best = set(np.argsort(-world.truth)[:3].tolist())
+    truth = world.truth - world.truth.mean()
+    chances = [(s.p_top, int(s.item) in best) for s in found.standings]
+    covered = [s.theta_low <= truth[int(s.item)] <= s.theta_high for s in found.standings]
+    k, rest = int(found.margin.item), int(found.margin.next_item)
+    return chances, covered, (found.margin.word, bool(truth[k] > truth[rest]))
+
+
+def believed_plain(seed: int) -> tuple[Any, ...]:
+    return believed(seed, 0.0)
+
+
+def believed_quirks(seed: int) -> tuple[Any, ...]:
+    return believed(seed, 1.0)
+
+
+def target_8(run: Run) -> list[Row]:
+    rows = []
+    cases: list[tuple[str, Callable[[int], Any], int]] = [
+        ("base", believed_plain, 500),
+        ("pair effects", believed_quirks, 500),
+    ]
+    for name, work, trials in cases:
+        found = run.over(work, run.trials(trials), 80_000)
+        chances = np.array([pair for each in found for pair in each[0]])
+        coverage = float(np.mean([inside for each in found for inside in each[1]]))
+        bins = calibration(chances)
+        worst = max(abs(b["predicted"] - b["actual"]) for b in bins)
+        words = {
+            word: [round(float(np.mean(hits)), 3), len(hits)]
+            for word in ("toss-up", "uncertain", "clear")
+            if (hits := [each[2][1] for each in found if each[2][0] == word])
+        }
+        measured = {"worstBin": round(worst, 4), "coverage": round(coverage, 4), "bins": bins, "payLineRight": words}
+        target = f"{name}: P(top 3) in every decile bin within .08, 95 % intervals cover ≥ .90 (180 calls)"
+        rows.append(Row(f"8 {name}", target, measured, worst <= 0.08 and coverage >= 0.90))
+    return rows
+
+
+def calibration(chances: np.ndarray[Any, Any]) -> list[dict[str, float]]:
+    decile = np.minimum((chances[:, 0] * 10).astype(int), 9)
+    return [
+        {
+            "predicted": round(float(chances[decile == d, 0].mean()), 3),
+            "actual": round(float(chances[decile == d, 1].mean()), 3),
+            "items": int(np.sum(decile == d)),
+        }
+        for d in range(10)
+        if np.any(decile == d)
+    ]
+
+
+# 9: size
+
+
+def target_9(_: Run) -> list[Row]:
+    world = draw_world(1000, SEEDS)
+    full = world.table(list(balanced_looks(1000)))
+    beats = net_wins(full)
+    cycles = min(clocked(lambda: count_cycles(beats), time.perf_counter) for _ in range(3))
+    looks = Random(1).sample(list(balanced_looks(1000)), 12_000)
+    table = world.table(looks)
+    fitting = min(clocked(lambda: fit(table), time.process_time) for _ in range(3))
+    results = [world.answer(game) for game in Field(world.items).games(looks)]
+    whole = clocked(lambda: rank(world.items, results, seed=b"x", winner_count=3), time.perf_counter)
+    return [
+        Row("9 cycles", "1000 items: cycles ≤ .5 s", {"seconds": round(cycles, 3)}, cycles <= 0.5),
+        Row(
+            "9 fit",
+            "1000 items, 12 000 calls: Bradley–Terry ≤ 1 CPU-s",
+            {"cpuSeconds": round(fitting, 3)},
+            fitting <= 1,
+        ),
+        Row("9 rank", "1000 items, 12 000 calls: whole ranking ≤ 5 s", {"seconds": round(whole, 2)}, whole <= 5),
+    ]
+
+
+def clocked(work: Callable[[], Any], clock: Callable[[], float]) -> float:
+    start = clock()
+    work()
+    return clock() - start
+
+
+# The public data set and the speed of `rank`
+
+
+def replay(job: tuple[int, str]) -> list[tuple[int, bool, bool]]:
+    """Buy recorded comparisons one batch at a time; after each batch: calls, is the set right by Elo, by strength."""
+    seed, path = job
+    games = read_pairwise(Path(path))
+    random = Random(SEEDS + seed)
+    items = list(games.items)
+    random.shuffle(items)
+    whole = tally(items, games.results)
+    want = set(np.argsort(-elo(whole.size, whole.first, whole.second, whole.points, b"whole"))[:3].tolist())
+    pool = np.arange(len(whole.first))
+    np.random.default_rng(SEEDS + seed).shuffle(pool)
+    stock: dict[tuple[int, int], list[int]] = {}
+    for i in pool.tolist():
+        stock.setdefault((min(whole.first[i], whole.second[i]), max(whole.first[i], whole.second[i])), []).append(i)
+    return list(_buy(whole, stock, want, seed))
+
+
+def _buy(
+    whole: Tally, stock: dict[tuple[int, int], list[int]], want: set[int], seed: int
+) -> Iterable[tuple[int, bool, bool]]:
+    size, bought = whole.size, np.zeros(len(whole.first), dtype=bool)
+    left = np.zeros((size, size), dtype=np.int64)
+    met = np.zeros((size, size), dtype=bool)
+    for (i, j), rows in stock.items():
+        left[i, j] = left[j, i] = len(rows)
+    tuning, prizes = Tuning(), np.array(TOP3) / 10_000
+    for batch in range(10_000):
+        found = fit(whole.take(bought))
+        pairs = swiss_round(found.theta, (left > 0) & ~met) if batch < tuning.swiss_rounds else []
+        for i, j in pairs or best_pairs(found, prizes, left, tuning):
+            bought[stock[min(i, j), max(i, j)].pop()] = True
+            left[i, j] -= 1
+            left[j, i] = left[i, j]
+            met[i, j] = met[j, i] = True
+        calls = int(bought.sum())
+        if calls > 1400:
+            return
+        table = whole.take(bought)
+        yield (
+            calls,
+            set(elo_order(table, key(seed))[:3].tolist()) == want,
+            set(strength_order(table)[:3].tolist()) == want,
+        )
+
+
+def public_set(run: Run) -> list[Row]:
+    path = run.data / "ranking" / "llmfao_gpt4_comparisons.csv"
+    if not path.exists():
+        return [Row("public", "public data set", {}, None, note=f"not found: {path}; give its folder with --data")]
+    seeds = 30 if not run.quick else 6
+    with Pool(run.jobs) as pool:
+        histories = pool.map(replay, [(seed, str(path)) for seed in range(seeds)], chunksize=1)
+    measured: dict[str, Any] = {"seeds": seeds}
+    for which, name in ((1, "elo"), (2, "bradleyTerry")):
+        measured[name] = {
+            "shareRight": {str(c): round(_share(histories, c, which), 3) for c in (323, 485, 647, 800, 970, 1294)},
+            "neededForAllSeeds": max(_settled(history, which) for history in histories),
+            "neededMedian": float(np.median([_settled(history, which) for history in histories])),
+        }
+    good = measured["elo"]["neededForAllSeeds"] <= 970
+    return [
+        Row("public", "full-data top 3 in every one of 30 seeds with ≤ 970 comparisons", measured, good),
+        *speed(path),
+    ]
+
+
+def _share(histories: Sequence[Sequence[tuple[int, bool, bool]]], calls: int, which: int) -> float:
+    return float(np.mean([[step for step in history if step[0] <= calls][-1][which] for history in histories]))
+
+
+def _settled(history: Sequence[tuple[int, bool, bool]], which: int) -> int:
+    """Calls from which on the set stays right."""
+    wrong = [n for n, step in enumerate(history) if not step[which]]
+    first = wrong[-1] + 1 if wrong else 0
+    return history[first][0] if first < len(history) else 10**6
+
+
+def speed(path: Path) -> list[Row]:
+    games = read_pairwise(path)
+    rank(games.items, games.results, seed=None, winner_count=3)
+    used = [
+        clocked(lambda: _rank_file(path), clock) for clock in (time.process_time, time.perf_counter) for _ in range(3)
+    ]
+    cpu, wall = min(used[:3]), min(used[3:])
+    measured = {"cpuSeconds": round(cpu, 3), "wallSeconds": round(wall, 3)}
+    return [Row("rank file", "rank the public file (3236 rows): < .5 s of work beyond start-up", measured, cpu < 0.5)]
+
+
+def _rank_file(path: Path) -> None:
+    games = read_pairwise(path)
+    rank(games.items, games.results, seed=None, winner_count=3)
+
+
+def million(run: Run) -> list[Row]:
+    """In a process of its own, so that its memory can be read; CPU seconds bound the wall time of an idle machine."""
+    count = 50_000 if run.quick else 1_000_000
+    random = np.random.default_rng(SEEDS)
+    truth = random.normal(0, 1.65, 1000)
+    first = random.integers(0, 1000, count)
+    second = (first + random.integers(1, 1000, count)) % 1000
+    wins = random.random(count) < 1 / (1 + np.exp(truth[second] - truth[first]))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "million.csv"
+        with path.open("w", newline="") as file:
+            out = csv.writer(file)
+            out.writerow(("left", "right", "winner"))
+            out.writerows(
+                (f"i{a}", f"i{b}", "left" if w else "right") for a, b, w in zip(first, second, wins, strict=True)
+            )
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "clara_eval", "rank", str(path), "--json"], check=True, stdout=subprocess.DEVNULL
+        )
+        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    measured = {"results": count, "cpuSeconds": round(cpu, 2), "wallSeconds": round(wall, 2)}
+    measured |= {"megabytes": round(after.ru_maxrss / 1024), "load": round(os.getloadavg()[0], 1)}
+    good = min(cpu, wall) < 10 and after.ru_maxrss / 1024 < 500
+    return [Row("rank million", "1 000 000 results over 1000 items, whole command: < 10 s, < 500 MB", measured, good)]
+
+
+TARGETS: dict[str, Callable[[Run], list[Row]]] = {
+    "million": million,
+    "1": target_1,
+    "2": target_2,
+    "3-5": targets_3_to_5,
+    "6": target_6,
+    "7": target_7,
+    "8": target_8,
+    "9": target_9,
+    "public": public_set,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="a twentieth of the trials: shows that it runs, proves nothing"
+    )
+    parser.add_argument("--only", default="", help=f"comma list of {', '.join(TARGETS)}")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the public data")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    run = Run(options.quick, options.jobs, options.data)
+    wanted = options.only.split(",") if options.only else list(TARGETS)
+    rows: list[Row] = []
+    for name in wanted:
+        start = time.perf_counter()
+        made = TARGETS[name](run)
+        made[0].seconds = time.perf_counter() - start
+        rows += made
+        for one in made:
+            print(
+                f"{'ok ' if one.passed else '-- ' if one.passed is None else 'NO '} {one.id}: {one.target}",
+                file=sys.stderr,
+            )
+    print(json.dumps({"quick": run.quick, "rows": [one.as_json() for one in rows]}, indent=1, ensure_ascii=False))
+    return int(any(one.passed is False for one in rows) and not run.quick)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
