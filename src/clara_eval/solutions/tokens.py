@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from clara_eval.solutions.language import guess_language
@@ -79,13 +79,14 @@ def abstract_shingles(stream: TokenStream, width: int) -> set[str]:
     """Shingles in which each chosen name is only "the first, second, … name here": renaming changes none of them."""
     if not stream.is_code:
         return set()  # without its words, prose has nothing left to compare
+    names = {token for token in set(stream.tokens) if _is_name(token)}
     starts = range(len(stream.tokens) - width + 1)
-    return {"\x1f".join(_forget_names(stream.tokens[start : start + width])) for start in starts}
+    return {"\x1f".join(_forget_names(stream.tokens[start : start + width], names)) for start in starts}
 
 
-def _forget_names(window: Sequence[str]) -> list[str]:
+def _forget_names(window: Sequence[str], names: Container[str]) -> list[str]:
     seen: dict[str, str] = {}
-    return [seen.setdefault(token, f"\x1e{len(seen)}") if _is_name(token) else token for token in window]
+    return [seen.setdefault(token, f"\x1e{len(seen)}") if token in names else token for token in window]
 
 
 def _is_name(token: str) -> bool:
