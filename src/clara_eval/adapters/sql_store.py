@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -86,6 +86,8 @@ class SqlStore:
 
     driver: Driver
     now: Callable[[], float] = time.time
+    answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
+    """Told once about every newly paid answer, for the metrics."""
 
     async def close(self) -> None:
         await self.driver.close()
@@ -130,11 +132,13 @@ class SqlStore:
         return found
 
     async def save_answer(self, paid: PaidAnswer) -> None:
-        await self.driver.fetch(
+        new = await self.driver.fetch(
             "INSERT INTO answers (request, run, llm, purpose, answer, cost_micro_usd) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT DO NOTHING",
+            "ON CONFLICT DO NOTHING RETURNING request",
             (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
         )
+        for listen in self.answer_listeners if new else ():
+            listen(paid)
 
     async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
         last = ""

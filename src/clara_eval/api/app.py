@@ -33,8 +33,8 @@ _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, 
 Errors are RFC 9457 problem documents. Times are unix seconds; amounts are base units of the prize token, as strings."""
 
 
-def create_app(context: ApiContext, *, rates: Rates | None = None) -> FastAPI:
-    """The whole door; `stop_streams` ends open event streams at shutdown."""
+def create_app(context: ApiContext, *, rates: Rates | None = None, only_operations: bool = False) -> FastAPI:
+    """The whole door, or only health and metrics; `stop_streams` ends open event streams at shutdown."""
     app = FastAPI(
         title="Clara Eval",
         version=__version__,
@@ -50,11 +50,13 @@ def create_app(context: ApiContext, *, rates: Rates | None = None) -> FastAPI:
     app.state.streams = 0
     app.state.stopping = asyncio.Event()
     problems.install(app)
-    app.include_router(router)
-    app.include_router(pages.router)
-    pages.mount_static(app)
+    app.state.tools = None
     _operations(app, context)
-    _mount_tools(app)
+    if not only_operations:
+        app.include_router(router)
+        app.include_router(pages.router)
+        pages.mount_static(app)
+        _mount_tools(app)
     _add_layers(app, context, limits)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's own way to change the document
     return app
@@ -116,7 +118,6 @@ def _tools() -> Any | None:
 
 
 def _mount_tools(app: FastAPI) -> None:
-    app.state.tools = None
     module = _tools()
     if module is not None:
         app.state.tools = module.create_asgi(app.state.context)

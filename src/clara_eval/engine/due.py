@@ -36,7 +36,6 @@ class Memory:
     """Wall-clock time of the next attempt, where one is waited for."""
     is_approved: bool = False
     """A person approved the result that waits."""
-    is_finalize_tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def due(
     if challenge.status is ChallengeStatus.OPEN and not can_sign:
         return Due(Action.NONE, "nobody has called advanceToScoring yet, and a dry run cannot")
     used = window_used(challenge, chain_now)
-    reason = _held_back(memory, wall_now)
+    reason = _held_back(memory, wall_now, can_sign=can_sign)
     if reason is not None:
         return Due(Action.NONE, reason, used)
     return Due(Action.EVALUATE, "the deadline has passed and nothing is posted", used)
@@ -89,11 +88,11 @@ def _posted(challenge: Challenge, memory: Memory, chain_now: int, *, can_sign: b
     return Due(Action.NONE, "posted")
 
 
-def _held_back(memory: Memory, wall_now: float) -> str | None:
+def _held_back(memory: Memory, wall_now: float, *, can_sign: bool) -> str | None:
     """Why an evaluation that is due on the chain is not begun now, or None."""
     if memory.status in {"failed", "unscorable"}:
         return f"it ended as {memory.status}"
-    if memory.status == "complete":
+    if memory.status == "complete" and not can_sign:
         return "the dry run is complete"
     if memory.status == "review" and not memory.is_approved:
         return "it waits for a person"

@@ -173,7 +173,7 @@ class Engine:
     async def _apply_schedule(self) -> None:
         schedule: ScheduleInput = {
             "schedule_name": "tick",
-            "workflow_fn": self._workflows["tick"],  # type: ignore[typeddict-item] # its own decorator loses the type
+            "workflow_fn": self._workflows["tick"],
             "schedule": self.options.tick_cron,
             "context": None,
             "queue_name": TICKS,

@@ -1,0 +1,94 @@
+"""`review list|approve|reject`: a person's word before money moves."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clara_eval.cli.output import console, emit_json, run, safe
+
+if TYPE_CHECKING:
+    from clara_eval.pipeline.review import Review
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Results that wait for a person.")
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
+Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
+
+
+@app.command("list")
+def list_waiting(*, json: JsonFlag = False) -> None:
+    """Every review of this network, those that wait first."""
+    reviews = run(_with_store(_list))
+    if json:
+        emit_json({"reviews": [_wire(review) for review in reviews]})
+        return
+    if not reviews:
+        console(stderr=False).print("Nothing waits for a review.")
+    for review in reviews:
+        console(stderr=False).print(f"{review.state:<9} {review.address}", soft_wrap=True)
+        for reason in review.reasons:
+            console(stderr=False).print(f"          {safe(reason)}", soft_wrap=True)
+
+
+@app.command()
+def approve(address: AddressArgument, *, note: Note = "", json: JsonFlag = False) -> None:
+    """Let the service post exactly the result that was looked at."""
+    _decide(address, note, approve=True, json=json)
+
+
+@app.command()
+def reject(address: AddressArgument, *, note: Note = "", json: JsonFlag = False) -> None:
+    """End the evaluation as failed; the poster may still post."""
+    _decide(address, note, approve=False, json=json)
+
+
+def _decide(address: str, note: str, *, approve: bool, json: bool) -> None:
+    from clara_eval.challenge.model import to_address
+
+    target = to_address(address)
+
+    async def settle(store: Any, chain_id: int) -> Review:
+        from clara_eval.engine.reviews import settle_review
+
+        return await settle_review(store, chain_id, target, approve=approve, note=note)
+
+    review = run(_with_store(settle))
+    if json:
+        emit_json(_wire(review))
+    else:
+        follows = "The service posts it with its next tick." if approve else "Nothing is posted."
+        console(stderr=False).print(f"{review.address} is {review.state}. {follows}", soft_wrap=True)
+
+
+async def _with_store(use: Any) -> Any:
+    from clara_eval.adapters.database import open_store
+    from clara_eval.settings import Settings
+
+    settings = Settings.from_env()
+    store = await open_store(settings.database_url)
+    try:
+        return await use(store, settings.network.chain_id)
+    finally:
+        await store.close()
+
+
+async def _list(store: Any, chain_id: int) -> list[Review]:
+    from clara_eval.pipeline.review import list_reviews
+
+    return await list_reviews(store, chain_id)
+
+
+def _wire(review: Review) -> dict[str, Any]:
+    fields = asdict(review)
+    return {
+        "address": fields["address"],
+        "traceDigest": fields["digest"],
+        "state": fields["state"],
+        "reasons": list(fields["reasons"]),
+        "requestedAt": fields["requested_at"],
+        "decidedAt": fields["decided_at"],
+        "note": fields["note"],
+    }

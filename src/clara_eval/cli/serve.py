@@ -1,0 +1,49 @@
+"""`serve`: scheduler, workers, API and status page in one process, or split over several."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clara_eval.errors import ConfigError
+
+if TYPE_CHECKING:
+    from clara_eval.engine.engine import Mode
+    from clara_eval.settings import Settings
+
+
+def serve(
+    *,
+    worker_only: Annotated[
+        bool, typer.Option("--worker-only", help="Scheduler and workers; of the API only health and metrics.")
+    ] = False,
+    api_only: Annotated[bool, typer.Option("--api-only", help="API and status page, no evaluations.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="With its own local chain, a finished round and a running one.")
+    ] = False,
+    host: Annotated[str | None, typer.Option(help="Instead of CLARA_HOST.")] = None,
+    port: Annotated[int | None, typer.Option(help="Instead of CLARA_PORT; 0 lets the system choose.")] = None,
+) -> None:
+    """Run the service until it is told to stop."""
+    from clara_eval.settings import Settings
+
+    if worker_only and api_only:
+        raise ConfigError("--worker-only and --api-only exclude each other.", remedy="Give one, or neither for both.")
+    settings = Settings.from_env()
+    changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    mode: Mode = "worker-only" if worker_only else "api-only" if api_only else "all"
+    code = asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo))
+    raise typer.Exit(code)
+
+
+async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
+    from clara_eval.engine.options import EngineOptions
+    from clara_eval.service import demo_settings, run_service
+
+    if not demo:
+        return await run_service(settings, mode=mode)
+    quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
+    async with demo_settings(settings) as local:
+        return await run_service(local, mode=mode, options=quick)

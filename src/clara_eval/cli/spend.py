@@ -1,0 +1,65 @@
+"""`spend`: what evaluations cost, by challenge, poster and month."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clara_eval.cli.output import console, emit_json, run
+
+if TYPE_CHECKING:
+    from clara_eval.budget.report import SpendLine, SpendReport
+
+
+def spend(
+    *,
+    since: Annotated[str | None, typer.Option(help="First day, YYYY-MM-DD; without it everything.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Report what was spent on models; reservations of running evaluations count and are shown apart."""
+    from clara_eval.budget.report import to_json
+    from clara_eval.settings import Settings
+
+    report = run(_report(Settings.from_env(), _first_moment(since)))
+    if json:
+        emit_json(to_json(report))
+        return
+    for title, lines in (("Month", report.by_month), ("Poster", report.by_poster), ("Challenge", report.by_challenge)):
+        console(stderr=False).print(_table(title, lines, report.total))
+
+
+async def _report(settings: Any, since: int) -> SpendReport:
+    from clara_eval.adapters.database import open_store
+    from clara_eval.budget.report import spend_report
+
+    store = await open_store(settings.database_url)
+    try:
+        return spend_report(await store.spends(since=since))
+    finally:
+        await store.close()
+
+
+def _first_moment(since: str | None) -> int:
+    from datetime import UTC, datetime
+
+    from clara_eval.errors import BadInput
+
+    if since is None:
+        return 0
+    try:
+        return int(datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise BadInput(f"--since {since!r} is not a day.", value=since, remedy="Write YYYY-MM-DD.") from None
+
+
+def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Any:
+    from rich.table import Table
+
+    from clara_eval.budget.report import usd
+
+    table = Table(title, "USD", "of it reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
+    for line in lines:
+        table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations))
+    table.add_row("total", usd(total.micro_usd), usd(total.open_micro_usd), str(total.evaluations), style="bold")
+    return table
