@@ -101,14 +101,17 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
     return SecretStr("0x" + bytes(key).hex())
 
 
-def new_keystore(path: Path, password: SecretStr) -> Address:
-    """Make a key, write it encrypted for its owner's eyes alone, and return its address; refuses an existing file."""
+def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) -> Address:
+    """Make a key, write it encrypted for its owner's eyes alone, and return its address; refuses an existing file.
+
+    `work` is scrypt's cost, a power of two; without it the library's own, which takes about a second.
+    """
     if not password.get_secret_value():
         raise ConfigError("The keystore's password is empty.", remedy="Set CLARA_EVALUATOR_PASSWORD.")
     from eth_account import Account
 
     account = Account.create()
-    content = json.dumps(account.encrypt(password.get_secret_value()))
+    content = json.dumps(account.encrypt(password.get_secret_value(), iterations=work))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

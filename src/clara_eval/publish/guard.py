@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from clara_eval.challenge.model import Address, Challenge
-from clara_eval.errors import CannotPublish, Unscorable
+from clara_eval.errors import BadInput, CannotPublish, Unscorable
 from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE, POST_SCORES, read_calldata
 from clara_eval.publish.transaction import Unsigned
 from clara_eval.winners import Winners, prizes
@@ -24,8 +24,7 @@ MAX_GAS = 8_000_000
 
 def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: bytes) -> None:
     """Refuse calldata that is not exactly these winners with this digest, or winners the contract would not take."""
-    read = read_calldata(data)
-    if read.winners != winners or read.trace_digest != trace_digest.lower():
+    if not _says(data, winners, trace_digest):
         raise CannotPublish("The calldata does not say what was decided.", remedy="Nothing was sent; report this.")
     entries = winners.entries
     if len(challenge.submissions) < challenge.winner_count:
@@ -45,6 +44,14 @@ def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: 
         raise CannotPublish("The prizes are not the contract's shares of the prize pool.")
     if any(above.score < below.score for above, below in itertools.pairwise(entries)):
         raise CannotPublish("The winners are not in order of their scores.")
+
+
+def _says(data: bytes, winners: Winners, trace_digest: str) -> bool:
+    try:
+        read = read_calldata(data)
+    except BadInput:
+        return False
+    return read.winners == winners and read.trace_digest == trace_digest.lower()
 
 
 @dataclass(slots=True)
