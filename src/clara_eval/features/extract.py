@@ -1,20 +1,38 @@
 """Stage 1: from one submission to its typed facts, each submission alone.
 
-What tools can measure is measured. What only a model can tell is asked of it; without a model such a schema is refused
-before anything is read.
+What tools can measure is measured. What only a model can tell is asked of it, part by part, of the full text and, for
+code, of the text without comments and strings. Must hold: the parts together are the whole text; an answer that cannot
+be used or trusted makes this submission's claims unknown and flags it, and touches no other; an outage is passed on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from clara_eval.errors import ConfigError
 from clara_eval.eval_config import FeatureSchema
-from clara_eval.features.features import Features, settle_facts
+from clara_eval.features.features import Features, Flag, settle_facts
 from clara_eval.features.measured import measure
+from clara_eval.features.merging import merge_parts, merge_views
+from clara_eval.features.views import strip_view
+from clara_eval.judge.asking import ask_until
+from clara_eval.judge.extraction import (
+    BadCanary,
+    Claims,
+    Question,
+    Subject,
+    asked_features,
+    extraction_questions,
+    read_claims,
+)
 from clara_eval.judge.port import Asker
+from clara_eval.judge.prompt_view import PromptView, prompt_view
 from clara_eval.judge.vector import Value
-from clara_eval.solutions import Solution
+from clara_eval.solutions.model import Solution
+
+NEARLY_ALL = 3
+"""From this many claimed features with a direction on, all of them at their best is worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +44,122 @@ class Reading:
     language: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the model's answers came to."""
+
+    claims: Claims
+    flags: tuple[Flag, ...]
+    requests: tuple[str, ...]
+
+
 async def extract_features(
     asker: Asker | None, schema: FeatureSchema, solution: Solution, reading: Reading
 ) -> Features:
-    claimed_names = [feature.name for feature in schema.features if feature.source == "llm"]
-    if claimed_names and asker is None:
-        raise ConfigError(
-            f"The features {', '.join(claimed_names)} need a language model, and CLARA_JUDGES names none.",
-            remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
-        )
+    """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
     measured: dict[str, Value] = dict(measure(solution.text, reading.language or solution.language))
-    vector, flags = settle_facts(schema, measured, {})
-    return Features(vector, {}, {f.name: measured.get(f.name) for f in schema.features if f.name in measured}, {}, flags)
+    kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
+    read = _Read(Claims({}, {}), (), ())
+    if asked_features(schema):
+        read = await _read(_needed(asker, schema), schema, solution, reading)
+    vector, flags = settle_facts(schema, kept, read.claims.values)
+    return Features(
+        vector=vector,
+        text=read.claims.texts,
+        measured=kept,
+        claimed=read.claims.values,
+        flags=(*read.flags, *flags, *_too_good(schema, read.claims)),
+        requests=read.requests,
+    )
+
+
+def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:
+    if asker is not None:
+        return asker
+    names = ", ".join(feature.name for feature in asked_features(schema))
+    raise ConfigError(
+        f"The features {names} need a language model, and CLARA_JUDGES names none.",
+        remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
+    )
+
+
+def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -> dict[str, tuple[Question, ...]]:
+    """Every question about one submission, by view. The prompts depend on nothing but these three."""
+    full = prompt_view(solution.text).text
+    texts = {"full": full}
+    bare = strip_view(solution.text, reading.language or solution.language)
+    stripped = None if bare is None else prompt_view(bare).text
+    if stripped is not None and stripped.split() != full.split():
+        texts["stripped"] = stripped
+    return {view: extraction_questions(schema, text, _subject(solution, reading, view)) for view, text in texts.items()}
+
+
+def _subject(solution: Solution, reading: Reading, view: str) -> Subject:
+    return Subject(reading.block_hash, reading.challenge, solution.content_sha256, view)
+
+
+async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading: Reading) -> _Read:
+    flags = list(_invisible(prompt_view(solution.text)))
+    requests: list[str] = []
+    views: dict[str, Claims] = {}
+    for view, questions in questions_for(schema, solution, reading).items():
+        parts: list[Claims] = []
+        for question in questions:
+            claims, flag, asked = await _ask(asker, schema, question)
+            requests += asked
+            if claims is None or flag is not None:
+                unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
+                return _Read(Claims(dict(unknown), {}), (*flags, *([flag] if flag else [])), tuple(requests))
+            parts.append(claims)
+        views[view] = merge_parts(schema, parts)
+    if "stripped" not in views:
+        return _Read(views["full"], tuple(flags), tuple(requests))
+    values, disagreements = merge_views(schema, views["full"].values, views["stripped"].values)
+    return _Read(Claims(values, views["full"].texts), (*flags, *disagreements), tuple(requests))
+
+
+async def _ask(
+    asker: Asker, schema: FeatureSchema, question: Question
+) -> tuple[Claims | None, Flag | None, tuple[str, ...]]:
+    wrong_canary = False
+
+    def read(text: str) -> Claims:
+        nonlocal wrong_canary
+        wrong_canary = False
+        try:
+            return read_claims(text, schema, question.canary)
+        except BadCanary:
+            wrong_canary = True
+            raise
+
+    asked = await ask_until(asker, question.prompt, read)
+    if asked.value is not None:
+        return asked.value, None, asked.requests
+    code = "canary" if wrong_canary else "unevaluable"
+    sentence = f"What only a model can tell about it is unknown. {asked.reason}"
+    return None, Flag(code, None, sentence, "review"), asked.requests
+
+
+def _invisible(view: PromptView) -> list[Flag]:
+    if not view.removed:
+        return []
+    found = ", ".join(f"{count} {kind}" for kind, count in view.removed)
+    return [Flag("invisible_characters", None, f"Characters that nobody sees were left out for the model: {found}.")]
+
+
+def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
+    directed = [feature for feature in asked_features(schema) if feature.better and feature.type != "text"]
+    best = partial(_is_best, schema, claims)
+    if len(directed) < NEARLY_ALL or not all(best(feature.name) for feature in directed):
+        return []
+    return [Flag("all_best", None, f"All {len(directed)} claimed features have their best value.", "review")]
+
+
+def _is_best(schema: FeatureSchema, claims: Claims, name: str) -> bool:
+    feature, value = schema.feature(name), claims.values.get(name)
+    higher = feature.better == "higher"
+    if isinstance(value, bool):
+        return value is higher
+    if isinstance(value, str):
+        return value == feature.values[-1 if higher else 0]
+    return value is not None and (value >= feature.high if higher else value <= feature.low)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from clara_eval.errors import BadInput
 from clara_eval.eval_config import Feature, FeatureSchema
-from clara_eval.judge.vector import JudgeVector, Value, make_vector
+from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +55,34 @@ def settle_facts(
     values: dict[str, Value] = {}
     flags: list[Flag] = []
     for feature in schema.judged:
-        by_tool = measured.get(feature.name)
-        by_model = claimed.get(feature.name)
+        by_tool, by_model = _fitting(feature, measured.get(feature.name)), claimed.get(feature.name)
         chosen = by_tool if feature.source == "measured" or by_tool is not None else by_model
-        if feature.source != "measured" and by_tool is not None and by_model is not None and by_tool != by_model:
-            flags.append(
-                Flag("claim_gap", feature.name, f"{feature.name} is claimed as {by_model} and measured as {by_tool}.")
-            )
+        if by_tool is not None and by_model is not None and _is_gap(feature, by_tool, by_model):
+            sentence = f"{feature.name} is claimed as {by_model} and measured as {by_tool}."
+            flags.append(Flag("claim_gap", feature.name, sentence, "review"))
         values[feature.name] = chosen
         flags += _out_of_range(feature, chosen)
     return make_vector(schema, values), tuple(flags)
 
 
+def _fitting(feature: Feature, value: Value) -> Value:
+    """A measured value, where the poster's feature of the same name has a type that can hold it."""
+    try:
+        checked(feature, value)
+    except BadInput:
+        return None
+    return value
+
+
+def _is_gap(feature: Feature, by_tool: Value, by_model: Value) -> bool:
+    if isinstance(by_tool, (bool, str)) or isinstance(by_model, (bool, str)) or by_tool is None or by_model is None:
+        return by_tool != by_model
+    # Counting is hard for models: a tenth, or one, is not a lie.
+    return abs(by_tool - by_model) > max(0.1 * abs(by_tool), 1.0 if feature.type == "integer" else 0.0)
+
+
 def _out_of_range(feature: Feature, value: Value) -> list[Flag]:
-    if feature.source == "measured" or not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or feature.low <= value <= feature.high:
         return []
-    if feature.low <= value <= feature.high:
-        return []
-    return [
-        Flag("out_of_range", feature.name, f"{feature.name} was {value}, outside {feature.min}…{feature.max}; clamped.")
-    ]
+    span = f"{feature.low:g}…{feature.high:g}"
+    return [Flag("out_of_range", feature.name, f"{feature.name} was {value:g}, outside {span}; the bound counts.")]

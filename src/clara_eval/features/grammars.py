@@ -88,8 +88,9 @@ _PYTHON = Grammar(
     attributes="decorator",
     short_circuits="",
 )
-_SCRIPT_BRANCHES = "if_statement for_statement for_in_statement while_statement do_statement catch_clause ternary_expression switch_case"
-_SCRIPT_NESTS = "if_statement for_statement for_in_statement while_statement do_statement try_statement switch_statement with_statement"
+_SCRIPT_LOOPS = "for_statement for_in_statement while_statement do_statement"
+_SCRIPT_BRANCHES = f"if_statement {_SCRIPT_LOOPS} catch_clause ternary_expression switch_case"
+_SCRIPT_NESTS = f"if_statement {_SCRIPT_LOOPS} try_statement switch_statement with_statement"
 _SCRIPT_NAMES = (
     "identifier property_identifier private_property_identifier shorthand_property_identifier "
     "shorthand_property_identifier_pattern type_identifier"

@@ -1,1 +1,12 @@
-"""Between the rooms: prompts, answers and the port to a language model."""
+"""Between the rooms: prompts, answers and the port to a language model; the judges of two typed vectors."""
+
+from __future__ import annotations
+
+from clara_eval.judge.comparison import Decision, Judge, ModelJudge
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.templates import prompt_files
+from clara_eval.judge.typing import type_names
+from clara_eval.judge.vector import JudgeVector
+from clara_eval.judge.verdict import Verdict
+
+__all__ = ["Decision", "Judge", "JudgeVector", "ModelJudge", "RulesJudge", "Verdict", "prompt_files", "type_names"]

@@ -1,12 +1,28 @@
-"""Stage 2: two typed vectors before a judge."""
+"""Stage 2: two typed vectors before a judge.
+
+The prompt is made of the poster's committed criteria, the meaning of the features, and the two vectors in canonical
+form: equal vectors give the same bytes, and nothing a submitter wrote is in it. Every user part must match one anchored
+grammar made from the schema, or it is not asked. No usable verdict is `Decision(None, reason)`: not a loss, not a tie.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from clara_eval.errors import Temporary
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.hashing import plain_json
+from clara_eval.judge.asking import TRIES, ask_until
+from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.prompt_view import escaped, prompt_view
+from clara_eval.judge.templates import template, template_hash
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.judge.verdict import Verdict
+from clara_eval.judge.verdict import VERDICT_SCHEMA, Verdict, read_verdict
+
+MAX_TOKENS = 400
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +32,8 @@ class Decision:
     verdict: Verdict | None
     reason: str
     requests: tuple[str, ...]
+    outage: bool = False
+    """There is no verdict because nobody answered: later there may be one."""
 
 
 class Judge(Protocol):
@@ -25,3 +43,84 @@ class Judge(Protocol):
     def name(self) -> str: ...
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPrompts:
+    """Builds the prompts of one challenge; `system` is the same for all of them, so providers can cache it."""
+
+    system: str
+    grammar: re.Pattern[str]
+    schema_json: str = field(default_factory=lambda: plain_json(VERDICT_SCHEMA))
+    template: str = field(default_factory=lambda: template_hash("compare.system", "compare.user"))
+
+    @classmethod
+    def of(cls, criteria: str, schema: FeatureSchema) -> ComparisonPrompts:
+        system = template("compare.system").fill(
+            criteria=escaped(prompt_view(criteria).text),
+            features="\n".join(describe(feature) for feature in schema.judged),
+        )
+        return cls(system, comparison_grammar(schema))
+
+    def prompt(self, first: JudgeVector, second: JudgeVector) -> Prompt:
+        user = template("compare.user").fill(first=first.to_json(), second=second.to_json())
+        if not self.grammar.fullmatch(user):
+            raise AssertionError("A comparison prompt does not match its grammar: it must not be asked.")
+        return Prompt("comparison", self.system, user, self.schema_json, MAX_TOKENS, self.template)
+
+
+def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, second: JudgeVector) -> Prompt:
+    return ComparisonPrompts.of(criteria, schema).prompt(first, second)
+
+
+def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
+    """The only shape the user part of a comparison can have."""
+    fields = ",".join(
+        f'"{re.escape(feature.name)}":{_values(feature)}' for feature in sorted(schema.judged, key=lambda f: f.name)
+    )
+    vector = r"\{" + fields + r"\}"
+    return re.compile(rf"\ASOLUTION A FEATURES:\n{vector}\n\nSOLUTION B FEATURES:\n{vector}\n\Z", re.ASCII)
+
+
+def _values(feature: Feature) -> str:
+    if feature.type == "boolean":
+        return "(?:true|false|null)"
+    if feature.type == "enum":
+        return "(?:" + "|".join([f'"{re.escape(value)}"' for value in feature.values] + ["null"]) + ")"
+    return f"(?:{_NUMBER}|null)"
+
+
+def describe(feature: Feature) -> str:
+    """One line about a feature, in the poster's words and ours."""
+    words = escaped(prompt_view(feature.description).text.replace("\n", " "))
+    kind = {"enum": f"one of {', '.join(feature.values)}", "boolean": "true or false", "text": "a short text"}.get(
+        feature.type, feature.type
+    )
+    span = f" from {feature.min:g} to {feature.max:g}" if feature.min is not None and feature.max is not None else ""
+    better = f"; {feature.better} is better" if feature.better else ""
+    weight = f"; weight {feature.weight:g}" if feature.weight != 1 else ""
+    anchors = "".join(
+        f"\n    {int(feature.low) + step}: {escaped(prompt_view(anchor).text)}"
+        for step, anchor in enumerate(feature.anchors)
+    )
+    return f"- {feature.name} ({kind}{span}{better}{weight}): {words}{anchors}"
+
+
+class ModelJudge:
+    """A language model as judge of one challenge."""
+
+    def __init__(self, asker: Asker, criteria: str, schema: FeatureSchema, tries: int = TRIES) -> None:
+        self._asker, self._tries = asker, tries
+        self._prompts = ComparisonPrompts.of(criteria, schema)
+
+    @property
+    def name(self) -> str:
+        return self._asker.name
+
+    async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
+        prompt = self._prompts.prompt(first, second)
+        try:
+            asked = await ask_until(self._asker, prompt, read_verdict, self._tries)
+        except Temporary as outage:
+            return Decision(None, f"No answer: {outage.message}", (), outage=True)
+        return Decision(asked.value, asked.reason, asked.requests)

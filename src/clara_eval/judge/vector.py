@@ -1,8 +1,8 @@
 """What the judge may see of a submission: typed values and nothing else.
 
 A `JudgeVector` maps each judged feature to a number, a boolean, a member of a closed enum, or None for unknown. It
-cannot hold any other text: this is where a submitter's words end. Numbers are clamped to the feature's range and quantised,
-so that few bits of a lie can travel in digits; equal facts give equal vectors and equal bytes.
+cannot hold any other text: this is where a submitter's words end. Numbers are clamped to the feature's range and
+quantised, so that few bits of a lie can travel in digits; equal facts give equal vectors and equal bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from clara_eval.hashing import plain_json
 
 Value = int | float | bool | str | None
 STEPS = 1000
-"""A number with a range has at most this many steps; without one it keeps three significant digits."""
+"""A number with a range has at most this many steps; without one it keeps three significant digits. Integers keep every
+unit where a tool measured them or where there are at most this many; larger claimed ones keep three digits too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,10 @@ def quantised(feature: Feature, value: float) -> int | float:
         raise BadInput(f"{value} is not a finite number.", path=feature.name, value=str(value))
     clamped = min(max(value, feature.low), feature.high)
     if feature.type == "integer":
-        return round(clamped)
-    if feature.min is not None and feature.max is not None:
+        exact = feature.source == "measured" or feature.high - feature.low <= STEPS
+        return round(clamped if exact else float(f"{clamped:.3g}"))
+    if feature.min is not None and feature.max is not None and feature.max > feature.min:
         step = (feature.max - feature.min) / STEPS
-        return float(f"{feature.min + round((clamped - feature.min) / step) * step:.6g}")
-    return float(f"{clamped:.3g}")
+        clamped = feature.min + round((clamped - feature.min) / step) * step
+        return float(f"{clamped:.6g}") + 0.0
+    return float(f"{clamped:.3g}") + 0.0  # adding zero turns -0.0 into 0.0: equal values, equal bytes

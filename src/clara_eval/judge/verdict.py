@@ -1,11 +1,30 @@
-"""A judge's word about two vectors: who is better, how sure, and a short reason for people."""
+"""A judge's word about two vectors: who is better, how sure, and a short reason for people.
+
+`read_verdict` takes a model's answer and returns a `Verdict`, or raises BadAnswer: there is no default winner, no
+default tie and no repaired number. The reason is for people and never goes into another prompt.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
+
+from clara_eval.errors import BadAnswer
+from clara_eval.judge.reading import read_object, shown
 
 Side = Literal["A", "B", "tie"]
+REASON_LENGTH = 300
+VERDICT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "winner": {"type": "string", "enum": ["A", "B", "tie"]},
+        "confidence": {"type": "number", "description": "From 0.0 to 1.0."},
+        "reason": {"type": "string", "description": "One brief sentence."},
+    },
+    "required": ["winner", "confidence", "reason"],
+    "additionalProperties": False,
+}
+"""Within what strict modes of the providers accept; the range of `confidence` is checked here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +33,16 @@ class Verdict:
     confidence: float
     reason: str
     """For people only: it never goes into another prompt."""
+
+
+def read_verdict(text: str) -> Verdict:
+    """The verdict in a model's answer."""
+    answer = read_object(text, ("winner", "confidence", "reason"))
+    winner, confidence, reason = answer["winner"], answer["confidence"], answer["reason"]
+    if winner not in ("A", "B", "tie"):
+        raise BadAnswer("The winner is none of A, B, tie.")
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 <= confidence <= 1:
+        raise BadAnswer("The confidence is no number from 0 to 1.")
+    if not isinstance(reason, str):
+        raise BadAnswer("The reason is no text.")
+    return Verdict(cast("Side", winner), float(confidence), shown(reason, REASON_LENGTH))

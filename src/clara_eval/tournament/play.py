@@ -2,7 +2,8 @@
 
 In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each game, in canonical order. Games
 of a batch are asked together, at most `at_once` at a time, by a fixed number of workers, so that memory holds results and
-not waiting tasks. What comes out depends on the answers, never on the order in which they arrive.
+not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. A game that nobody
+answered is undecided; when that is most of a batch, it is an outage, and the tournament stops without a result.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from clara_eval.errors import Temporary
 from clara_eval.judge.comparison import Decision, Judge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.tournament.results import Game, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
+OUTAGE_SHARE = 0.5
+"""A ranking from fewer answers than this would be one of luck; later there may be answers."""
 _WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
 
 
@@ -51,8 +55,7 @@ async def hold(
     while batch := schedule.next_batch(results, undecided):
         total = len(played) + len(batch)
         fresh = await _play(batch, judges, vectors, at_once, _counter(len(played), total, on_game))
-        # Canonical order before anything else sees them: arrival must not matter.
-        for comparison in fresh:
+        for comparison in fresh:  # in the order of the batch: arrival must not matter
             played.append(comparison)
             if comparison.winner is None:
                 undecided.add(comparison.game)
@@ -79,17 +82,22 @@ async def _play(
     count: Callable[[], None],
 ) -> list[Comparison]:
     answers: list[Comparison | None] = [None] * len(batch)
+    unanswered: list[str] = []
 
     async def work(waiting: Iterator[tuple[int, Game]]) -> None:
         for number, game in waiting:
             decision = await judges[game.judge].compare(vectors[game.first], vectors[game.second])
             answers[number] = _comparison(game, decision)
+            if decision.outage:
+                unanswered.append(decision.reason)
             count()
 
     waiting = iter(enumerate(batch))
     async with asyncio.TaskGroup() as group:
         for _ in range(min(at_once, len(batch))):
             group.create_task(work(waiting))
+    if len(unanswered) > OUTAGE_SHARE * len(batch):
+        raise Temporary(f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1]}")
     return [answer for answer in answers if answer is not None]
 
 

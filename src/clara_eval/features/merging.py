@@ -1,0 +1,82 @@
+"""Several readings of one submission, made into one: never better than the worst of them.
+
+Parts of a long submission: unknown values are left out, of the known ones the worse counts (the smaller where higher is
+better, the larger where lower is better; for booleans and ordered enums alike). Without a direction: the mean of
+numbers, true if any part says so, the first known enum value. Two views of code: the worse again; a difference of more
+than a tenth of the range (of the larger value, without a range; any difference of booleans and enums) is a flag.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.features.features import Flag
+from clara_eval.judge.extraction import Claims
+from clara_eval.judge.vector import Value
+
+TOLERANCE = 0.1
+LEVELS = 10
+"""An integer with at most this many values may differ by one: neighbouring levels are a matter of reading."""
+
+
+def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
+    """One set of claims from those about each part."""
+    values = {
+        feature.name: merge_values(feature, [part.values.get(feature.name) for part in parts])
+        for feature in schema.judged
+        if feature.source == "llm"
+    }
+    texts: dict[str, str] = {}
+    for part in parts:
+        for name, text in part.texts.items():
+            texts.setdefault(name, text)
+    return Claims(values, texts)
+
+
+def merge_values(feature: Feature, values: Sequence[Value]) -> Value:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    if feature.better is not None:
+        return worst(feature, known)
+    if feature.type == "boolean":
+        return any(known)
+    if feature.type == "enum":
+        return known[0]
+    mean = math.fsum(float(value) for value in known) / len(known)
+    return round(mean) if feature.type == "integer" else mean
+
+
+def worst(feature: Feature, known: Sequence[Value]) -> Value:
+    def order(value: Value) -> float:
+        return feature.values.index(value) if isinstance(value, str) else float(value or 0)
+
+    return (min if feature.better == "higher" else max)(known, key=order)
+
+
+def merge_views(
+    schema: FeatureSchema, full: Mapping[str, Value], stripped: Mapping[str, Value]
+) -> tuple[dict[str, Value], tuple[Flag, ...]]:
+    """The worse of both views, with a flag where they differ. Unknown in one view is no difference."""
+    merged: dict[str, Value] = {}
+    flags: list[Flag] = []
+    for name, whole in full.items():
+        bare, feature = stripped.get(name), schema.feature(name)
+        merged[name] = merge_values(feature, [bare, whole])
+        if bare is not None and whole is not None and differs(feature, whole, bare):
+            sentence = f"{name} is {whole} by the full text and {bare} without comments and strings; the worse counts."
+            flags.append(Flag("views_disagree", name, sentence, "review"))
+    return merged, tuple(flags)
+
+
+def differs(feature: Feature, one: Value, other: Value) -> bool:
+    """Whether two values of a feature are further apart than readings of the same text may be."""
+    if isinstance(one, (bool, str)) or isinstance(other, (bool, str)) or one is None or other is None:
+        return one != other
+    if feature.min is None or feature.max is None:
+        return abs(one - other) > TOLERANCE * max(abs(one), abs(other))
+    span = feature.max - feature.min
+    room = 1 if feature.type == "integer" and span < LEVELS else TOLERANCE * span
+    return abs(one - other) > room

@@ -1,0 +1,56 @@
+"""Asking until the answer can be used, a fixed number of times.
+
+A prompt and a reader come in; a value, or the reason why there is none, goes out, with the hash of every request made.
+A refusal, a cut answer and an unreadable one are asked again, then reported; they are never turned into a value. An
+outage (`Temporary`) is not an answer: it is passed on, and the caller says what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from clara_eval.errors import BadAnswer
+from clara_eval.judge.port import Asker, PaidAnswer, Prompt
+
+T = TypeVar("T")
+TRIES = 3
+AGAIN = "\nAsked again ({attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n"
+"""At temperature 0 the same words would get the same answer. Nothing of the unusable answer is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """`value` is None where no answer could be used; `reason` then says why."""
+
+    value: T | None
+    reason: str
+    requests: tuple[str, ...]
+
+
+async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], tries: int = TRIES) -> Asked[T]:
+    """Ask at most `tries` times for an answer that `read` accepts."""
+    requests: list[str] = []
+    reason = ""
+    for attempt in range(tries):
+        paid = await asker.ask(asked_again(prompt, attempt), attempt)
+        requests.append(paid.request)
+        try:
+            return Asked(read(_usable(paid)), "", tuple(requests))
+        except BadAnswer as bad:
+            reason = bad.message
+    return Asked(None, f"No usable answer in {tries} tries; the last: {reason}", tuple(requests))
+
+
+def asked_again(prompt: Prompt, attempt: int) -> Prompt:
+    """The prompt of this attempt; the first is the prompt itself."""
+    return prompt if attempt == 0 else replace(prompt, user=prompt.user + AGAIN.format(attempt=attempt))
+
+
+def _usable(paid: PaidAnswer) -> str:
+    if paid.answer.stop == "refusal":
+        raise BadAnswer("The model refused to answer.")
+    if paid.answer.stop == "max_tokens":
+        raise BadAnswer("The answer was cut at the token limit.")
+    return paid.answer.text

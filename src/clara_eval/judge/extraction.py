@@ -1,0 +1,210 @@
+"""Stage 1, the pure half: prompts that show one submission to a model, and the strict reading of its answer.
+
+A text and a schema come in; prompts go out, one for each part, together showing the whole text. The data stands between
+tags with a nonce that depends on a block mined after the deadline and on the text itself, so nobody can have written
+the closing tag. An answer must repeat the check number and tell the length of what it read, else it is not trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.errors import BadAnswer
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.hashing import plain_json
+from clara_eval.judge.comparison import describe
+from clara_eval.judge.port import Prompt
+from clara_eval.judge.prompt_view import escaped
+from clara_eval.judge.reading import read_object, shown
+from clara_eval.judge.templates import template, template_hash
+from clara_eval.judge.vector import Value
+
+CHUNK_TOKENS = 24_000
+TEXT_LENGTH = 500
+"""Characters of a `text` feature that are kept, for people."""
+LINE_BUCKETS = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"), (10**12, "1000_or_more"))
+LINE_DOUBT = 1.5
+"""A reader may be wrong about the number of lines by this factor before the answer counts as not read."""
+VIEWS = {
+    "full": "It is shown as it was handed in.",
+    "stripped": "Comments and the contents of strings were removed from it on purpose: report null for facts that only "
+    "they could show.",
+}
+
+
+class BadCanary(BadAnswer):
+    """The answer does not prove that the task and the data were read: it is not trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    check: int
+    lines: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a model says about one part: typed values, and texts for people."""
+
+    values: dict[str, Value]
+    texts: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    prompt: Prompt
+    canary: Canary
+    nonce: str
+    shown: str
+    """The part of the prompt view that this prompt shows, before escaping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is read: everything the nonce depends on, and nothing about author, time or rivals."""
+
+    block_hash: str
+    challenge: str
+    content_hash: str
+    view: str
+
+
+def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
+    return tuple(feature for feature in schema.features if feature.source == "llm")
+
+
+def extraction_questions(schema: FeatureSchema, text: str, subject: Subject) -> tuple[Question, ...]:
+    """One question for each part of `text`, which is a prompt view already; the parts joined are the text."""
+    parts = split(text)
+    system = extraction_system(schema)
+    return tuple(
+        _question(schema, system, text, part, subject, (number, len(parts))) for number, part in enumerate(parts)
+    )
+
+
+def extraction_system(schema: FeatureSchema) -> str:
+    """The part that is the same for every submission of a challenge."""
+    return template("extract.system").fill(features="\n".join(describe(f) for f in asked_features(schema)))
+
+
+def _question(
+    schema: FeatureSchema, system: str, text: str, part: str, subject: Subject, place: tuple[int, int]
+) -> Question:
+    number, count = place
+    nonce, check = derive_nonce(subject, number, text)
+    one_of = f"It is part {number + 1} of {count}: report null for facts that this part alone does not show."
+    user = template("extract.user").fill(
+        nonce=nonce,
+        check=str(check),
+        view=VIEWS[subject.view],
+        part=one_of if count > 1 else "It is complete.",
+        submission=escaped(part),
+    )
+    asked = asked_features(schema)
+    max_tokens = 200 + sum(400 if feature.type == "text" else 40 for feature in asked)
+    files = template_hash("extract.system", "extract.user")
+    prompt = Prompt("features", system, user, plain_json(answer_schema(schema)), max_tokens, files)
+    return Question(prompt, Canary(check, line_buckets(part)), nonce, part)
+
+
+def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
+    """96 bits for the tag and a six-digit check number; derived again while the text happens to hold either."""
+    lowered = text.casefold()
+    for counter in range(1_000_000):
+        body = [subject.block_hash, subject.challenge, subject.content_hash, subject.view, part, counter]
+        digest = hashlib.sha256(plain_json(body).encode()).hexdigest()
+        nonce, check = digest[:24], 100_000 + int(digest[24:40], 16) % 900_000
+        if nonce not in lowered and str(check) not in text:
+            return nonce, check
+    raise AssertionError("No text of admissible size holds every check number.")
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The whole text in parts of at most `CHUNK_TOKENS` estimated tokens, cut after line ends where there are any."""
+    parts: list[str] = []
+    start, used, line_end, position = 0, 0.0, 0, 0
+    for position, char in enumerate(text):
+        used += token_weight(char)
+        if used > CHUNK_TOKENS:
+            end = line_end if line_end > start else position
+            parts.append(text[start:end])
+            used = sum(token_weight(char) for char in text[end : position + 1])
+            start = end
+        if char == "\n":
+            line_end = position + 1
+    return (*parts, text[start:]) if start < len(text) or not parts else tuple(parts)
+
+
+def token_weight(char: str) -> float:
+    """Estimated tokens of one character: code has about three ASCII characters a token, rare characters cost more."""
+    return 1 / 3 if char.isascii() else 2.0
+
+
+def line_buckets(text: str) -> frozenset[str]:
+    """The right answers about the number of lines, with room at the borders."""
+    lines = text.count("\n") + 1
+    return frozenset(_bucket(lines * factor) for factor in (1 / LINE_DOUBT, 1, LINE_DOUBT))
+
+
+def _bucket(lines: float) -> str:
+    return next(name for limit, name in LINE_BUCKETS if lines < limit)
+
+
+def answer_schema(schema: FeatureSchema) -> dict[str, Any]:
+    """Every field required and nullable, no ranges: what strict modes of the providers accept. We check the rest."""
+    properties: dict[str, Any] = {
+        "check": {"type": "integer", "description": "The check number stated in the task."},
+        "check_lines": {"type": "string", "enum": [name for _, name in LINE_BUCKETS]},
+    }
+    for feature in asked_features(schema):
+        properties[feature.name] = {"anyOf": [_type(feature), {"type": "null"}]}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _type(feature: Feature) -> dict[str, Any]:
+    if feature.type == "enum":
+        return {"type": "string", "enum": list(feature.values)}
+    if feature.type == "text":
+        return {"type": "string", "description": f"At most {TEXT_LENGTH} characters."}
+    if feature.type == "boolean":
+        return {"type": "boolean"}
+    return {"type": feature.type, "description": f"From {feature.low:g} to {feature.high:g}."}
+
+
+def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
+    """The claims in an answer: every field there, of its type, with a right canary; ranges are checked later."""
+    asked = asked_features(schema)
+    answer = read_object(text, ["check", "check_lines", *(feature.name for feature in asked)])
+    if answer["check"] != canary.check or isinstance(answer["check"], bool):
+        raise BadCanary("The check number is wrong: the answer does not follow the task.")
+    if answer["check_lines"] not in canary.lines:
+        raise BadCanary("The number of lines is wrong: the answer does not describe the data.")
+    values: dict[str, Value] = {}
+    texts: dict[str, str] = {}
+    for feature in asked:
+        value = answer[feature.name]
+        if feature.type != "text":
+            values[feature.name] = _typed(feature, value)
+        elif isinstance(value, str):
+            texts[feature.name] = shown(value, TEXT_LENGTH)
+        elif value is not None:
+            raise BadAnswer(f"{feature.name} is no text.")
+    return Claims(values, texts)
+
+
+def _typed(feature: Feature, value: Any) -> Value:
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    fits = {
+        "boolean": isinstance(value, bool),
+        "enum": isinstance(value, str) and value in feature.values,
+        "number": is_number,
+        "integer": is_number and float(value).is_integer(),
+    }[feature.type]
+    if not fits:
+        raise BadAnswer(f"{feature.name} is no {feature.type} of the schema.")
+    settled: Value = int(value) if feature.type == "integer" else value
+    return settled

@@ -1,0 +1,49 @@
+"""Reading a model's answer: exactly one JSON object, or BadAnswer with the reason.
+
+Refused: prose around the object, a second object, duplicate keys, NaN, infinities and overflow (1e999), nesting deeper
+than 3, more than 16 KB, half surrogate pairs, missing or additional fields. White space around the object is allowed,
+and so is one exact fence (a line ```json before, a line ``` after), because endpoints without a JSON mode write it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from typing import Any
+
+from clara_eval.errors import BadAnswer, BadInput
+from clara_eval.eval_config import JsonLimits, read_strict_json
+
+LIMITS = JsonLimits(bytes=16_384, depth=3)
+_FENCED = re.compile(r"```json\n([^`]*)\n```")
+
+
+def read_object(text: str, fields: Collection[str], limits: JsonLimits = LIMITS) -> dict[str, Any]:
+    """The one object with exactly these fields."""
+    body = text.strip(" \t\r\n")
+    fenced = _FENCED.fullmatch(body)
+    try:
+        value = read_strict_json(fenced.group(1) if fenced else body, limits, what="The answer")
+    except BadInput as bad:
+        raise BadAnswer(_ours(bad.message)) from None
+    if not isinstance(value, dict):
+        raise BadAnswer("The answer is not a JSON object.")
+    missing, extra = sorted(set(fields) - set(value)), set(value) - set(fields)
+    if missing:
+        raise BadAnswer(f"The answer lacks {', '.join(missing)}.")
+    if extra:
+        raise BadAnswer(f"The answer has {len(extra)} fields that were not asked for.")
+    return value
+
+
+def shown(text: str, limit: int) -> str:
+    """A model's words for people: one line, no control or format characters, at most `limit` characters."""
+    line = " ".join(text.split())
+    visible = "".join(char for char in line if unicodedata.category(char)[0] != "C")
+    return visible if len(visible) <= limit else visible[: limit - 1] + "…"
+
+
+def _ours(message: str) -> str:
+    # Reasons are kept and shown: what the model wrote is quoted in them only as harmless characters.
+    return shown(message, 200)
