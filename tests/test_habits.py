@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
-FLOOR = ("errors", "hashing", "wire", "networks", "settings", "contracts")
+FLOOR = ("errors", "together", "hashing", "wire", "networks", "settings", "contracts")
 WALK = (
     "eval_config",
     "challenge",

@@ -6,7 +6,9 @@ sentence and exit code 2.
 
 from __future__ import annotations
 
+import importlib
 import sys
+from types import ModuleType
 
 import typer
 
@@ -24,8 +26,6 @@ app = typer.Typer(
 
 
 def _register() -> None:
-    import importlib
-
     commands = {
         "demo": "demo",
         "evaluate": "evaluate",
@@ -39,18 +39,17 @@ def _register() -> None:
         "spend": "spend",
         "redteam": "redteam",
     }
-    groups = ("devnet", "config", "challenge", "review", "keys")
     for name, module in commands.items():
-        found = _module(importlib, module)
+        found = _module(module)
         if found is not None:
             app.command(name)(getattr(found, name))
-    for name in groups:
-        found = _module(importlib, name)
+    for name in ("devnet", "config", "challenge", "review", "keys"):
+        found = _module(name)
         if found is not None:
             app.add_typer(found.app, name=name)
 
 
-def _module(importlib, name):  # type: ignore[no-untyped-def]  # replaced below once every module stands
+def _module(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(f"clara_eval.cli.{name}")
     except ModuleNotFoundError as missing:

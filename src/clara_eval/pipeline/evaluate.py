@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from clara_eval.budget.caps import worth_micro_usd
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
-from clara_eval.errors import CannotPublish, NeedsReview, Unscorable
+from clara_eval.errors import CannotPublish, ClaraError, Deferred, NeedsReview, NotYet, Temporary, Unscorable
 from clara_eval.hashing import plain_json
 from clara_eval.networks import Network
 from clara_eval.pipeline.keys import public_keys, scores_document, scores_key
@@ -27,10 +27,12 @@ from clara_eval.pipeline.review import Review, read_review, request_review
 from clara_eval.pipeline.sources import LiveSources, Seats
 from clara_eval.pipeline.status import Status, StatusBoard
 from clara_eval.pipeline.walk import Walk, walk
+from clara_eval.publish.calldata import post_scores_calldata
+from clara_eval.publish.guard import check_call
 from clara_eval.publish.keeper import advance
 from clara_eval.publish.posted import Results
 from clara_eval.publish.publish import publish
-from clara_eval.publish.send import Outcome, Receipt, Road
+from clara_eval.publish.send import Intention, Outcome, Receipt, Road
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
@@ -91,37 +93,48 @@ class Evaluation:
 
 
 async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluation:
-    """Walk one challenge through every room and publish the result."""
-    board = StatusBoard(
-        ports.store,
-        options.network.chain_id,
-        address,
-        listener=options.listener,
-        now=options.now,
-    )
+    """Walk one challenge through every room and publish the result; the status tells how far it came."""
+    board = StatusBoard(ports.store, options.network.chain_id, address, listener=options.listener, now=options.now)
     await board.resume()
-    journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
     try:
-        challenge = await _pinned(address, ports, journal)
-        _check_ours(challenge, options)
-        plan = await journal.once("plan", PLAN, _given(options.plan))
-        async with ports.bench.seat(challenge, plan, await _seconds_left(challenge, ports)) as seats:
-            board.meter = seats.meter
-            walked = await walk(challenge, plan, LiveSources(journal, ports.fetch, seats, options.limits), board)
-        digest = await _file(challenge, plan, walked, ports, journal)
-        review = await _review(challenge, walked, digest, ports, options)
-        await _save_scores(challenge, walked, digest, None, ports)
-        if review is not None and review.state != "approved":
-            await board.say("review", 90, reason="; ".join(review.reasons))
-            return Evaluation(challenge, walked, digest, None, review)
-        await board.say("publishing", 92)
-        receipt = await _publish(challenge, walked, digest, ports, options)
-    except Unscorable as bad:
-        await board.say("unscorable", 100, reason=str(bad))
+        return await _evaluate(address, ports, options, board)
+    except ClaraError as bad:
+        await _say_why(board, bad)
         raise
+
+
+async def _evaluate(address: Address, ports: Ports, options: Options, board: StatusBoard) -> Evaluation:
+    journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
+    challenge = await _pinned(address, ports, journal)
+    _check_ours(challenge, options)
+    plan = await journal.once("plan", PLAN, _given(options.plan))
+    async with ports.bench.seat(challenge, plan, await _seconds_left(challenge, ports)) as seats:
+        board.meter = seats.meter
+        walked = await walk(challenge, plan, LiveSources(journal, ports.fetch, seats, options.limits), board)
+    digest = await _file(challenge, plan, walked, ports, journal)
+    await _save_scores(challenge, walked, digest, None, ports)
+    review = await _review(challenge, walked, digest, ports, options)
+    if review is not None and review.state != "approved" and not options.dry_run:
+        await board.say("review", 90, reason=" ".join(review.reasons))
+        return Evaluation(challenge, walked, digest, None, review)
+    await board.say("publishing", 92)
+    receipt = await _publish(challenge, walked, digest, ports, options)
     await _save_scores(challenge, walked, digest, receipt, ports)
     await _close(board, receipt)
     return Evaluation(challenge, walked, digest, receipt, review)
+
+
+async def _say_why(board: StatusBoard, bad: ClaraError) -> None:
+    """What an error means for whoever looks at the status; what happens next is the engine's."""
+    match bad:
+        case Unscorable():
+            await board.say("unscorable", 100, reason=str(bad))
+        case Deferred():
+            await board.say("deferred", board.status.progress, reason=str(bad), retry_at=bad.retry_at)
+        case NotYet() | Temporary():
+            await board.say("pending", board.status.progress, reason=str(bad))
+        case _:
+            await board.say("failed", board.status.progress, reason=str(bad))
 
 
 async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge:
@@ -182,11 +195,26 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
 
 
 async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:
-    road = Road(_Watching(ports.road.sender), ports.road.log, ports.road.pace) if options.dry_run else ports.road
+    tied = options.dry_run or not ports.road.sender.can_sign
+    road = Road(_Watching(ports.road.sender), ports.road.log, ports.road.pace) if tied else ports.road
     standing = await ports.chain.standing(challenge.address)
-    if standing.status is ChallengeStatus.OPEN and not options.dry_run:
+    if standing.status is ChallengeStatus.OPEN and tied:
+        return _unrehearsed(challenge, walked, digest)
+    if standing.status is ChallengeStatus.OPEN:
         await advance(challenge, road=road, results=ports.chain)
     return await publish(challenge, walked.winners, digest, road=road, results=ports.chain)
+
+
+def _unrehearsed(challenge: Challenge, walked: Walk, digest: str) -> Receipt:
+    """A dry run of a challenge that is still Open: the call is checked, but the contract could not take it yet."""
+    data = post_scores_calldata(walked.winners, digest)
+    check_call(challenge, walked.winners, digest, data)
+    return Receipt(
+        Outcome.DRY_RUN,
+        Intention.POST_SCORES,
+        "0x" + data.hex(),
+        detail="Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent.",
+    )
 
 
 class _Watching:
@@ -212,7 +240,9 @@ async def _close(board: StatusBoard, receipt: Receipt) -> None:
         case Outcome.CONFIRMED | Outcome.ALREADY_DONE:
             await board.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
         case Outcome.DRY_RUN:
-            await board.say("complete", 100, reason="Dry run: everything was checked and rehearsed, nothing was sent.")
+            await board.say(
+                "complete", 100, reason=receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
+            )
         case Outcome.UNKNOWN:
             await board.say("publishing", 95, reason="Sent, not seen mined yet: the chain is asked again.")
         case Outcome.REVERTED:

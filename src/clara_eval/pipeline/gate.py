@@ -7,9 +7,10 @@ is told and does not wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
-from clara_eval.challenge.model import Challenge
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.features.features import Features
 from clara_eval.pipeline.remarks import Remark
 from clara_eval.ranking.rank import Ranking
@@ -27,7 +28,7 @@ def remarks(
     placed: Sequence[Placed],
     rejected: Sequence[Rejected],
     clusters: Sequence[Cluster],
-    features: dict[str, Features],
+    features: Mapping[Address, Features],
     comparisons: Sequence[Comparison],
 ) -> tuple[Remark, ...]:
     """All remarks about one walk, in a fixed order."""
@@ -44,7 +45,7 @@ def remarks(
     return tuple(found)
 
 
-def _paid_rejections(rejected: Sequence[Rejected], paid: set[str]) -> Iterator[Remark]:
+def _paid_rejections(rejected: Sequence[Rejected], paid: set[Address]) -> Iterator[Remark]:
     for refused in rejected:
         account = refused.submission.submitter
         if account in paid:
@@ -57,7 +58,7 @@ def _paid_rejections(rejected: Sequence[Rejected], paid: set[str]) -> Iterator[R
             )
 
 
-def _contested(clusters: Sequence[Cluster], near_money: set[str]) -> Iterator[Remark]:
+def _contested(clusters: Sequence[Cluster], near_money: set[Address]) -> Iterator[Remark]:
     for cluster in clusters:
         account = cluster.original.submission.submitter
         if cluster.contested and account in near_money:
@@ -70,10 +71,12 @@ def _contested(clusters: Sequence[Cluster], near_money: set[str]) -> Iterator[Re
             )
 
 
-def _feature_flags(features: dict[str, Features], near_money: set[str]) -> Iterator[Remark]:
+def _feature_flags(features: Mapping[Address, Features], near_money: set[Address]) -> Iterator[Remark]:
     for account, facts in sorted(features.items()):
         for flag in facts.flags:
-            severity = "review" if account in near_money and flag.severity == "review" else "warn"
+            severity: Literal["warn", "review"] = (
+                "review" if account in near_money and flag.severity == "review" else "warn"
+            )
             yield Remark(flag.code, f"{account}: {flag.sentence}", severity, account)
 
 

@@ -103,7 +103,8 @@ class LiveSources:
         async def read() -> str:
             return base64.b64encode((await self._metadata(challenge)).content).decode()
 
-        return base64.b64decode(await self.journal.once("metadata", _TEXT, read))
+        encoded: str = await self.journal.once("metadata", _TEXT, read)
+        return base64.b64decode(encoded)
 
     async def _metadata(self, challenge: Challenge) -> Fetched:
         try:

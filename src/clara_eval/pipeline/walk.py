@@ -27,6 +27,7 @@ from clara_eval.pipeline.sources import Received, Sources, settle
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.solutions import Cluster, Rejected, Solution, find_copies
+from clara_eval.together import together
 from clara_eval.tournament.play import Comparison, hold
 from clara_eval.tournament.results import Result, canonical_order
 from clara_eval.tournament.schedule import choose_schedule
@@ -151,7 +152,7 @@ async def _collect(challenge: Challenge, metadata: Metadata, sources: Sources, w
         watch("collecting", done, total)
         return Piece(submission, received, await settle(received, submission, language))
 
-    return tuple(await _all(one(submission) for submission in challenge.submissions))
+    return tuple(await together(one(submission) for submission in challenge.submissions))
 
 
 async def _read(
@@ -173,7 +174,7 @@ async def _read(
         watch("extracting", done, len(solutions))
         return found
 
-    found = await _all(one(solution) for solution in solutions)
+    found = await together(one(solution) for solution in solutions)
     return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
 
 
@@ -217,10 +218,3 @@ def _place(ranking: Ranking | None, rejected: Sequence[Rejected]) -> tuple[Place
     """Ranked first; rejected follow in order of submission with score 0, so that a full round can be posted."""
     ranked = [Placed(Address(s.item), s.score) for s in ranking.standings] if ranking else []
     return (*ranked, *(Placed(r.submission.submitter, 0) for r in rejected))
-
-
-async def _all(tasks: Any) -> list[Any]:
-    """Like gather, but the first failure ends the others."""
-    async with asyncio.TaskGroup() as group:
-        started = [group.create_task(task) for task in tasks]
-    return [task.result() for task in started]

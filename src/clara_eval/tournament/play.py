@@ -1,20 +1,20 @@
 """Holding a tournament: ask the schedule for games, put them to the judges, until it has no more.
 
 In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each game, in canonical order. Games
-of a batch are asked together, at most `at_once` at a time, by a fixed number of workers, so that memory holds results and
-not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. A game that nobody
+of a batch are asked together by a fixed number of workers, at most `at_once` at a time, so that memory holds results
+and not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. A game that nobody
 answered is undecided; when that is most of a batch, it is an outage, and the tournament stops without a result.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from clara_eval.errors import Temporary
 from clara_eval.judge.comparison import Decision, Judge
 from clara_eval.judge.vector import JudgeVector
+from clara_eval.together import together
 from clara_eval.tournament.results import Game, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
@@ -93,9 +93,7 @@ async def _play(
             count()
 
     waiting = iter(enumerate(batch))
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(at_once, len(batch))):
-            group.create_task(work(waiting))
+    await together(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > OUTAGE_SHARE * len(batch):
         raise Temporary(f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1]}")
     return [answer for answer in answers if answer is not None]

@@ -1,0 +1,312 @@
+"""The whole walk on a real node: ends well, ends in review, ends unscorable, and survives dying anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.app import App, open_app
+from clara_eval.challenge.model import Address
+from clara_eval.demo.lifecycle import local_settings
+from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
+from clara_eval.errors import CannotPublish, ConfigError, NeedsReview, NotFound, NotYet, Unscorable
+from clara_eval.hashing import keccak_hex
+from clara_eval.pipeline.evaluate import Evaluation, evaluate, read_scores
+from clara_eval.pipeline.review import decide
+from clara_eval.pipeline.status import read_status
+from clara_eval.publish.send import Outcome, Pace
+from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain
+
+PACE = Pace(poll_seconds=0.02)
+
+
+@asynccontextmanager
+async def opened(chain: LocalChain, place: Path, **changes: Any) -> AsyncIterator[App]:
+    settings = local_settings(chain, place / "store.db", place).model_copy(update=changes)
+    async with open_app(settings, pace=PACE) as app:
+        yield app
+
+
+async def closed_round(chain: LocalChain, **terms: Any) -> Address:
+    address = await post_round(chain, **terms)
+    await submit_round(chain, address)
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+async def run(app: App, address: Address, **changes: Any) -> Evaluation:
+    return await evaluate(address, app.ports, replace(app.options(app.plan()), **changes))
+
+
+async def posts(chain: LocalChain, address: Address) -> int:
+    contract = chain.challenge(address)
+    return len(await contract.events.ScoresPosted().get_logs(from_block=0))
+
+
+async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After a round the contract holds the winners, the pool is split to the unit, and every specified key is there."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        assert done.receipt is not None
+        assert done.receipt.outcome is Outcome.CONFIRMED
+        assert await app.chain.winners_on_chain(address, 3) == done.walk.winners.entries
+        assert sum(w.prize_amount for w in done.walk.winners.entries) == 500 * USDC
+        status = await read_status(app.store, 31337, address)
+        assert status is not None
+        assert (status["status"], status["progress"], status["postedBy"]) == ("complete", 100, "evaluator")
+        scores = await read_scores(app.store, 31337, address)
+        assert scores is not None
+        assert [row["rank"] for row in scores["rankings"]] == list(range(1, 11))
+        assert scores["txHash"] == done.receipt.tx_hash
+        keys = await app.store.keys(31337, f"challenges:{address}:")
+        kinds = {key.split(":")[2] for key in keys}
+        assert kinds == {"eval-status", "features", "pairwise", "scores", "eval-trace"}
+        assert sum(":features:" in key for key in keys) == 7
+        assert sum(":pairwise:" in key for key in keys) == 42
+
+
+async def test_rejected_submissions_rank_last_with_score_zero(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Unreadable, wrongly hashed and copied submissions are placed behind all others, in order of submission."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address, dry_run=True)
+    assert [r.code for r in done.walk.rejected] == ["copy", "wrong_hash", "binary"]
+    assert [p.score for p in done.walk.placed[7:]] == [0, 0, 0]
+    rejected = {r.submission.submitter for r in done.walk.rejected}
+    assert not rejected & {w.account for w in done.walk.winners.entries}
+
+
+async def test_without_a_key_nothing_is_sent(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With only an address the walk is complete, rehearsed and not sent."""
+    address = await closed_round(local_chain)
+    await local_chain.send(local_chain.owner, local_chain.challenge(address), "advanceToScoring")
+    dry = {"evaluator_key": None, "evaluator_address": local_chain.evaluator.address}
+    async with opened(local_chain, tmp_path, **dry) as app:
+        done = await run(app, address)
+    assert done.receipt is not None
+    assert done.receipt.outcome is Outcome.DRY_RUN
+    assert await posts(local_chain, address) == 0
+
+
+async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
+    """From $1000 on nothing is posted until the result is approved; then exactly that result is posted."""
+    address = await closed_round(local_chain, pool=1000 * USDC)
+    async with opened(local_chain, tmp_path) as app:
+        waiting = await run(app, address)
+        assert waiting.receipt is None
+        status = await read_status(app.store, 31337, address)
+        assert status is not None
+        assert status["status"] == "review"
+        assert "1,000.00" in status["reason"]
+        assert await posts(local_chain, address) == 0
+        await decide(app.store, 31337, address, "approved", note="looked at", now=1)
+        done = await run(app, address)
+        assert done.digest == waiting.digest
+        assert await posts(local_chain, address) == 1
+
+
+async def test_a_rejected_review_is_never_posted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """What a person rejected stays unposted and fails with their note."""
+    address = await closed_round(local_chain, pool=1000 * USDC)
+    async with opened(local_chain, tmp_path) as app:
+        await run(app, address)
+        await decide(app.store, 31337, address, "rejected", note="collusion", now=1)
+        with pytest.raises(NeedsReview, match="collusion"):
+            await run(app, address)
+        status = await read_status(app.store, 31337, address)
+        assert status is not None
+        assert status["status"] == "failed"
+    assert await posts(local_chain, address) == 0
+
+
+async def test_a_round_of_junk_can_be_posted_but_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When rejected submissions reach paid places the result exists and is held for review."""
+    address = await post_round(local_chain)
+    good = entry("deque_window").encode()
+    handed = [Handed(local_chain.agents[0], data_uri(good), keccak_hex(good))]
+    handed += [Handed(local_chain.agents[n], data_uri(b"\x00" * 50), None) for n in (1, 2)]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+    assert done.receipt is None
+    assert len(done.walk.winners.entries) == 3
+    assert {r.code for r in done.walk.remarks if r.severity == "review"} >= {"paid_rejection"}
+
+
+async def test_only_junk_is_no_crash(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A round without a single readable submission still has a result, which waits for a person."""
+    address = await post_round(local_chain)
+    handed = [Handed(local_chain.agents[n], f"https://10.0.0.{n}/x", None) for n in range(3)]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+    assert done.walk.ranking is None
+    assert done.receipt is None
+    assert [r.code for r in done.walk.rejected] == ["forbidden_address"] * 3
+
+
+async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two submissions for three winners can never be posted, and the status says so."""
+    address = await post_round(local_chain)
+    for number in (0, 1):
+        await local_chain.submit(local_chain.agents[number], address, data_uri(entry("ring_buffer").encode()))
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
+            await run(app, address)
+        status = await read_status(app.store, 31337, address)
+        assert status is not None
+        assert status["status"] == "unscorable"
+
+
+async def test_an_open_challenge_is_not_judged(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Before the deadline there is nothing to read yet."""
+    address = await post_round(local_chain)
+    await submit_round(local_chain, address)
+    async with opened(local_chain, tmp_path) as app:
+        with pytest.raises(NotYet):
+            await run(app, address)
+
+
+async def test_an_address_without_a_challenge_is_named(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An address that is no challenge is not found."""
+    async with opened(local_chain, tmp_path) as app:
+        with pytest.raises(NotFound):
+            await run(app, local_chain.poster.address)
+
+
+async def test_somebody_elses_challenge_is_refused(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A challenge with another evaluator is not ours to judge."""
+    address = await closed_round(local_chain)
+    other = local_chain.agents[20]
+    async with opened(local_chain, tmp_path, evaluator_key=None, evaluator_address=other.address) as app:
+        with pytest.raises(CannotPublish, match="The evaluator of"):
+            await run(app, address)
+
+
+async def test_the_poster_may_be_first_and_is_named(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Scores that the poster posted stand, and our status says whose they are."""
+    address = await closed_round(local_chain)
+    contract = local_chain.challenge(address)
+    async with opened(local_chain, tmp_path) as app:
+        planned = await run(app, address, dry_run=True)
+        await local_chain.send(local_chain.owner, contract, "advanceToScoring")
+        rows = [
+            (local_chain.web3.to_checksum_address(w.account), w.agent_id, 1, w.prize_amount)
+            for w in planned.walk.winners.entries
+        ]
+        await local_chain.send(local_chain.poster, contract, "postScores", rows)
+        done = await run(app, address)
+        assert done.receipt is not None
+        assert done.receipt.outcome is Outcome.ALREADY_DONE
+        status = await read_status(app.store, 31337, address)
+        assert status is not None
+        assert status["postedBy"] == "poster"
+    assert await posts(local_chain, address) == 1
+
+
+async def test_a_config_that_needs_a_model_says_so(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With the rules as only judge, a config of claimed features is refused with the remedy."""
+    import json
+
+    from clara_eval.eval_config import build_metadata, config_hash
+    from clara_eval.testing.local_chain import Terms
+
+    config = json.dumps({"version": 1, "features": ["novelty"], "criteria": CONFIG["criteria"]})
+    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=config)
+    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), open_seconds=HOUR)
+    address = await local_chain.post_challenge(terms)
+    await submit_round(local_chain, address)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        with pytest.raises(ConfigError, match="CLARA_JUDGES"):
+            await run(app, address)
+
+
+async def test_a_config_with_another_hash_is_never_evaluated(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The metadata must hold the config that the chain committed to."""
+    from clara_eval.testing.local_chain import Terms
+
+    good = await post_round(local_chain)
+    uri = await local_chain.challenge(good).functions.challengeURI().call()
+    address = await local_chain.post_challenge(
+        Terms(challenge_uri=uri, eval_config_hash="0x" + "11" * 32, open_seconds=HOUR)
+    )
+    await submit_round(local_chain, address)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        with pytest.raises(Exception, match="11" * 32):
+            await run(app, address)
+
+
+class Died(BaseException):
+    """Stands for kill -9: nothing catches it."""
+
+
+@dataclass
+class MortalStore:
+    """The real store, which dies after a given number of writes to journal, keys or transactions."""
+
+    inner: SqlStore
+    writes_left: int
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.inner, name)
+        if name not in ("add_entry", "put", "put_many", "save_transaction"):
+            return method
+
+        async def mortal(*args: Any) -> Any:
+            result = await method(*args)
+            self.writes_left -= 1
+            if self.writes_left == 0:
+                raise Died
+            return result
+
+        return mortal
+
+
+async def test_dying_after_any_write_ends_in_one_post(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Whichever write is the last before the process dies, walking again ends in one post with one digest."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        before = await local_chain.snapshot()
+        digests, deaths = set(), 0
+        for lifetime in range(1, 60, 3):
+            place = tmp_path / str(lifetime)
+            async with opened(local_chain, place) as fresh:
+                mortal = MortalStore(fresh.store, lifetime)
+                road = replace(fresh.ports.road, log=mortal)
+                dying = replace(fresh.ports, store=mortal, road=road)
+                try:
+                    await evaluate(address, dying, fresh.options(fresh.plan()))
+                except Died:
+                    deaths += 1
+                done = await run(fresh, address)
+            digests.add(done.digest)
+            assert await posts(local_chain, address) == 1
+            await local_chain.revert(before)
+            before = await local_chain.snapshot()
+        assert app.chain_id == 31337
+    assert len(digests) == 1
+    assert deaths > 5
+
+
+async def test_a_reorg_of_the_pinned_block_starts_anew(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When the pinned block is gone the challenge is read again, and the result is the same but for its block."""
+    address = await closed_round(local_chain)
+    await local_chain.fund(local_chain.agents[50], 1)
+    async with opened(local_chain, tmp_path) as app:
+        first = await run(app, address, dry_run=True)
+        await local_chain.reorg(1)
+        second = await run(app, address, dry_run=True)
+    assert first.challenge.block != second.challenge.block
+    assert first.walk.winners == second.walk.winners
