@@ -67,6 +67,8 @@ def meaning_of(method: str, code: int, message: str, data: object = None) -> Mea
     """The one name for what the node said."""
     if code == 3 or "revert" in message.lower() or _has_revert_data(method, data):
         return Meaning.REVERTED
+    if method == "batch" and _BATCH.search(message):
+        return Meaning.BATCH_REFUSED
     if method in {"eth_sendRawTransaction", "eth_estimateGas", "eth_call"}:
         found = next((meaning for pattern, meaning in _SENDING if pattern.search(message)), None)
         if found is not None:
@@ -77,8 +79,6 @@ def meaning_of(method: str, code: int, message: str, data: object = None) -> Mea
         return Meaning.MISSING
     if _BUSY.search(message) or code in {429, -32005, -32016, -32097, -32603}:
         return Meaning.BUSY
-    if _BATCH.search(message):
-        return Meaning.BATCH_REFUSED
     return Meaning.UNSUPPORTED if code in {-32600, -32601, -32602} else Meaning.OTHER
 
 

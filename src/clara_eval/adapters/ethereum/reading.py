@@ -120,7 +120,7 @@ class EthereumChain:
         if self._can_pin_by_hash:
             at: Any = {"blockHash": block.hash, "requireCanonical": True}
             answers = await self.rpc.ask_many([_eth_call(to, data, at) for to, data in calls])
-            if not any(_is(answer, Meaning.UNSUPPORTED) for answer in answers):
+            if not any(_is(answer, Meaning.UNSUPPORTED) or _is(answer, Meaning.OTHER) for answer in answers):
                 return _present(answers, block)
             self._can_pin_by_hash = False
         answers = await self.rpc.ask_many([_eth_call(to, data, hex(block.number)) for to, data in calls])

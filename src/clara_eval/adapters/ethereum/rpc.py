@@ -102,7 +102,14 @@ class Node:
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any] | None:
         """None when the node does not take this batch."""
-        answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
+        try:
+            answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
+        except NodeDown:
+            # It may be the size that broke it: the next try is smaller.
+            self.batch_size = min(self.batch_size, SMALL_BATCH)
+            raise
+        if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
+            answer = answer[0]
         if isinstance(answer, dict):
             refusal = self._read(Call("batch"), answer)
             if isinstance(refusal, NodeRefusal) and refusal.meaning is Meaning.BUSY:

@@ -44,6 +44,9 @@ SEND = "eth_sendRawTransaction"
         ("eth_getLogs", -32016, "over rate limit", Meaning.BUSY),
         ("eth_getLogs", 429, "Your app has exceeded its compute units per second capacity", Meaning.BUSY),
         ("batch", -32600, "batch size too large", Meaning.BATCH_REFUSED),
+        ("batch", -32014, "maximum 10 calls in 1 batch", Meaning.BATCH_REFUSED),
+        ("batch", -32005, "batch limit exceeded", Meaning.BATCH_REFUSED),
+        ("batch", -32016, "over rate limit", Meaning.BUSY),
         ("eth_call", -32000, "something new", Meaning.OTHER),
     ],
 )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clara_eval.adapters.ethereum.reading import EthereumChain
 from clara_eval.adapters.ethereum.rpc import Rpc
+from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.challenge.discover import NewChallenge, NewSubmission, find_challenges, find_submissions
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint
 from clara_eval.challenge.read import look_at_challenge, read_challenge
@@ -17,7 +20,7 @@ from clara_eval.errors import NotFound, NotYet, Temporary
 from clara_eval.hashing import keccak_hex
 from clara_eval.networks import NETWORKS
 from clara_eval.publish.posted import PostedBy
-from clara_eval.testing.faulty_node import FaultyNode, longest_range, no_batches, refuses
+from clara_eval.testing.faulty_node import FaultyNode, Instead, longest_range, no_batches, refuses
 from clara_eval.testing.local_chain import DAY, USDC, Handed, LocalChain, Terms
 
 LOCAL = NETWORKS["local"]
@@ -210,15 +213,66 @@ async def test_missing_events_are_not_a_smaller_round(local_chain: LocalChain) -
             await read_challenge(chain, address)
 
 
+def lacks(selector: str) -> Instead:
+    """Every contract behaves as if it had no such function."""
+    return refuses("eth_call", 3, "execution reverted", when=lambda c: c["params"][0]["data"].startswith(selector))
+
+
 async def test_a_foreign_contract_with_only_the_plain_getter_is_read(local_chain: LocalChain) -> None:
     """A contract that does not answer getSubmission is read through submissions(address)."""
     address = await closed_round(local_chain)
-    selector = keccak_hex(b"getSubmission(address)")[:10]
     async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
-        node.instead = refuses(
-            "eth_call", 3, "execution reverted", when=lambda c: c["params"][0]["data"].startswith(selector)
-        )
+        node.instead = lacks(keccak_hex(b"getSubmission(address)")[:10])
         assert len((await read_challenge(chain, address)).submissions) == 3
+
+
+async def test_shares_are_read_with_either_getter(local_chain: LocalChain) -> None:
+    """A contract that answers only payoutBps(uint256), or only getPayoutBps(), gives the same shares."""
+    address = await closed_round(local_chain)
+    for signature in (b"getPayoutBps()", b"payoutBps(uint256)"):
+        node_without = lacks(keccak_hex(signature)[:10])
+        async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
+            node.instead = node_without
+            assert (await read_challenge(chain, address)).payout_bps == (6000, 3000, 1000)
+
+
+async def test_a_token_without_a_name_is_shown_in_base_units(local_chain: LocalChain) -> None:
+    """Missing, garbled and bytes32 symbols, and a missing scale, never stop a reading."""
+    address = await closed_round(local_chain)
+    symbol, decimals = keccak_hex(b"symbol()")[:10], keccak_hex(b"decimals()")[:10]
+    token = local_chain.deployment.token
+    for answer, expected in (
+        ("0x", f"{token[:6]}…{token[-4:]}"),
+        ("0x" + b"MKR".ljust(32, b"\0").hex(), "MKR"),
+        ("0x" + "ff" * 32, f"{token[:6]}…{token[-4:]}"),
+    ):
+        async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
+
+            def odd_token(call: dict[str, Any], answer: str = answer) -> dict[str, Any] | None:
+                data = call["params"][0]["data"] if call["method"] == "eth_call" else ""
+                return {"result": answer} if data == symbol else {"result": "0x"} if data == decimals else None
+
+            node.instead = odd_token
+            read = await read_challenge(chain, address)
+            assert (read.token.symbol, read.token.decimals) == (expected, 0)
+
+
+async def test_a_round_read_late_does_not_read_the_blocks_since(local_chain: LocalChain) -> None:
+    """Long after the deadline the events are looked for before the deadline only."""
+    address = await closed_round(local_chain)
+    deadline_block = int(await local_chain.node.rpc("eth_blockNumber"), 16)
+    await local_chain.move_time(30 * DAY)
+    await local_chain.mine(200)
+    asked: list[int] = []
+
+    def note(call: dict[str, Any]) -> None:
+        if call["method"] == "eth_getLogs":
+            asked.append(int(call["params"][0]["toBlock"], 16))
+
+    async with FaultyNode(local_chain.rpc_url) as node, reader([node.url], span=4) as chain:
+        node.instead = note
+        assert len((await read_challenge(chain, address)).submissions) == 3
+    assert max(asked) <= deadline_block
 
 
 async def test_a_node_without_the_finality_tag_gives_an_older_block(local_chain: LocalChain) -> None:
@@ -269,6 +323,22 @@ async def test_challenges_are_found_once_and_the_place_is_kept(local_chain: Loca
     assert [new.address for new in found] == [first, second]
     assert (found[0].challenge_uri, found[0].skill_tags) == ("data:,1", ("rust", "zk"))
     assert (found[0].poster, found[0].prize_pool) == (local_chain.poster.address, 1000 * USDC)
+
+
+async def test_a_restart_goes_on_where_the_store_says(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The place is kept in the real store: a new process reads only what is new."""
+    await local_chain.post_challenge()
+    found: list[Address] = []
+
+    async def keep(new: NewChallenge) -> None:
+        found.append(new.address)
+
+    for _process in range(2):
+        store = await SqliteStore.open(tmp_path / "store.db")
+        async with reader([local_chain.rpc_url]) as chain:
+            await find_challenges(chain, store, local_chain.deployment.factory, 0, keep)
+        await store.close()
+    assert len(found) == 1
 
 
 async def test_a_crash_before_the_checkpoint_repeats_and_loses_nothing(local_chain: LocalChain) -> None:

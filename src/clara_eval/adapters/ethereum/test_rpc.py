@@ -214,6 +214,27 @@ async def test_batches_shrink_to_what_the_node_takes(local_chain: LocalChain) ->
                 assert rpc.nodes[0].batch_size == expected
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        says('[{"jsonrpc": "2.0", "id": null, "error": {"code": -32014, "message": "maximum 10 calls in 1 batch"}}]'),
+        status(413, "payload too large"),
+        status(400, '{"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "too many calls in batch"}}'),
+        status(500),
+        sleeps(1.0),
+    ],
+)
+async def test_a_batch_too_large_in_other_words(local_chain: LocalChain, refusal: Fault) -> None:
+    """A node that answers large batches with an odd refusal, an error page or silence gets smaller ones."""
+
+    async def only_large(body: Any) -> Any:
+        return await refusal(body) if isinstance(body, list) and len(body) > 10 else None
+
+    async with FaultyNode(local_chain.rpc_url) as node, client(node.url, timeout_seconds=0.5) as rpc:
+        node.fault = only_large
+        assert await rpc.ask_many([Call("eth_chainId")] * 45) == ["0x7a69"] * 45
+
+
 async def test_an_incomplete_batch_is_not_used(local_chain: LocalChain) -> None:
     """A batch answer that lacks an item is thrown away as a whole."""
     async with FaultyNode(local_chain.rpc_url) as node, client(node.url, local_chain.rpc_url) as rpc:

@@ -321,6 +321,18 @@ class Mortal:
         return guarded
 
 
+def dies_before_sending(w: World) -> Any:
+    """The sender of a process that ends just before its first broadcast."""
+    mortal = Mortal(1, after=False)
+
+    class DiesBeforeSending:
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(w.sender, name)
+            return mortal.guard(found) if name == "broadcast" else found
+
+    return DiesBeforeSending()
+
+
 @pytest.mark.parametrize("after", [False, True])
 async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChain, tmp_path: Path, after: bool) -> None:
     """However the process dies, before or after any step, the restart ends with one post and one nonce."""
@@ -542,16 +554,8 @@ async def local_send(w: World, transaction: dict[str, str]) -> None:
 async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: LocalChain, tmp_path: Path) -> None:
     """When a foreign transaction takes our recorded nonce, another nonce is taken and the post stands once."""
     async with world(local_chain, tmp_path) as w:
-        mortal = Mortal(1, after=True)
-
-        class DiesBeforeSending:
-            def __getattr__(self, name: str) -> Any:
-                found = getattr(w.sender, name)
-                return mortal.guard(found) if name == "broadcast" else found
-
-        mortal._after = False
         with pytest.raises(Killed):
-            await w.post(Road(DiesBeforeSending(), w.store, w.clock.pace()))
+            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
         await foreign_transaction(w)
         receipt = await w.post()
         lost, landed = await w.attempts()
@@ -563,15 +567,8 @@ async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: L
 async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: LocalChain, tmp_path: Path) -> None:
     """A recorded but never sent transaction of another challenge does not block the wallet."""
     async with world(local_chain, tmp_path) as w:
-        mortal = Mortal(1, after=False)
-
-        class DiesBeforeSending:
-            def __getattr__(self, name: str) -> Any:
-                found = getattr(w.sender, name)
-                return mortal.guard(found) if name == "broadcast" else found
-
         with pytest.raises(Killed):
-            await w.post(Road(DiesBeforeSending(), w.store, w.clock.pace()))
+            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
         address = await closed(local_chain)
         second = await look_at_challenge(w.chain, address)
         receipt = await advance(second, road=w.road, results=w.chain)
@@ -604,6 +601,93 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
         first, second = await w.attempts()
         assert second.nonce == first.nonce + 1
         assert await w.posts() == 1
+
+
+async def test_after_a_dead_attempt_a_new_result_may_be_posted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Other winners are refused only while an older signature could still land."""
+    async with world(local_chain, tmp_path) as w:
+        with pytest.raises(Killed):
+            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+        with pytest.raises(Disagrees):
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+        await foreign_transaction(w)
+        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def test_the_poster_posts_while_ours_waits(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Ours is signed and sent when the poster's lands first: we stop and say whose result stands."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        data = local_chain.challenge(w.challenge.address).encode_abi("postScores", args=[rows])
+
+        async def poster_overtakes(waits: int) -> None:
+            if waits == 1:
+                await w.rpc("anvil_dropTransaction", (await w.attempts())[0].tx_hash)
+                await local_chain.node.post(local_chain.poster, w.challenge.address, data)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = poster_overtakes
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert await w.posts() == 1
+
+
+async def test_the_posters_post_in_the_same_block_reverts_ours(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Our transaction is mined behind the poster's and reverts: the outcome names the poster, not a bare revert."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        data = local_chain.challenge(w.challenge.address).encode_abi("postScores", args=[rows])
+
+        async def poster_pays_more(waits: int) -> None:
+            if waits == 1:
+                dear = {"maxFeePerGas": hex(90 * 10**9), "maxPriorityFeePerGas": hex(80 * 10**9), "gas": hex(900_000)}
+                sender = {"from": local_chain.poster.address, "to": w.challenge.address, "data": data}
+                await w.rpc("eth_sendTransaction", sender | dear)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = poster_pays_more
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert await w.posts() == 1
+
+
+async def test_ours_lands_between_the_look_and_the_rehearsal(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A refusal that only says that our own post has just landed is not an error."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        assert (await w.post()).outcome is Outcome.UNKNOWN
+
+        class LandsMeanwhile:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.sender, name)
+
+            async def rehearse(self, call: Any) -> None:
+                await w.rpc("anvil_mine", 1)
+                await w.sender.rehearse(call)
+
+        meanwhile: Any = LandsMeanwhile()
+        assert (await w.post(Road(meanwhile, w.store, w.clock.pace()))).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After a change of key the new one signs its own transaction; the old bytes are only watched."""
+    async with world(local_chain, tmp_path) as w:
+        address = await closed(local_chain)
+        challenge = await look_at_challenge(w.chain, address)
+        with pytest.raises(Killed):
+            await advance(challenge, road=Road(dies_before_sending(w), w.store, w.clock.pace()), results=w.chain)
+        key = local_chain.agents[20].key
+        other = EthereumSender(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
+        receipt = await advance(challenge, road=Road(other, w.store, w.clock.pace()), results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
+        assert (old.sender, new.sender) == (w.sender.address, other.address)
+        assert receipt.tx_hash == new.tx_hash
 
 
 # -- nodes that misbehave while we send
