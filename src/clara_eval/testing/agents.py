@@ -12,6 +12,11 @@ from pathlib import Path
 from clara_eval.settings import Settings
 from clara_eval.testing.local_chain import DevAccount, LocalChain
 
+
+def _number(name: str, low: int, high: int, better: str) -> dict[str, object]:
+    return {"name": name, "type": "integer", "min": low, "max": high, "better": better, "source": "measured"}
+
+
 RULES_CONFIG = json.dumps(
     {
         "version": 1,
@@ -19,8 +24,8 @@ RULES_CONFIG = json.dumps(
         "criteria": "Prefer solutions that parse and have many short, simple functions with useful comments.",
         "features": [
             {"name": "parses", "type": "boolean", "better": "higher", "weight": 3, "source": "measured"},
-            {"name": "functions", "type": "integer", "better": "higher", "source": "measured"},
-            {"name": "max_complexity", "type": "integer", "better": "lower", "source": "measured"},
+            _number("functions", 0, 10, "higher"),
+            _number("max_complexity", 1, 20, "lower"),
         ],
         "submissionFormat": "code",
         "language": "python",
