@@ -1,9 +1,9 @@
 """The judge that needs no model: the poster's weights and directions, applied to typed facts.
 
-Each vector gets a merit: the weighted mean of its values on their ranges, 0 worst to 1 best; unknown counts as worst.
-The higher merit wins; merits closer than the tie band are a tie. Deterministic, free, and only
-the facts themselves can move it. Merits are single numbers, so wins outside the tie band are transitive, and swapping
-the sides mirrors the verdict exactly.
+Each vector gets a merit: the weighted mean of its values on their ranges, 0 worst to 1 best; any known value is better
+than unknown. The higher merit wins; merits closer than the tie band are a tie. A range wider than 100 counts by ratio
+(logarithm), because 3 and 30 differ there as much as 30 and 300. Merits are single numbers, so wins are transitive;
+swapping the sides mirrors the verdict exactly; nothing a submitter writes moves it but the facts themselves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from dataclasses import dataclass
 
 from clara_eval.errors import ConfigError
 from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.eval_config.model import LARGEST_NUMBER
 from clara_eval.judge.comparison import Decision
 from clara_eval.judge.vector import JudgeVector, Value
 from clara_eval.judge.verdict import Side, Verdict
 
-TIE_BAND = 0.005
-"""Half a percent of the whole scale: closer than that, the facts do not say who is better."""
+TIE_BAND = 0.001
+"""A thousandth of the whole scale: closer than that, the facts do not say who is better."""
+KNOWN = 0.05
+"""What the worst known value is worth: unknown is worth nothing."""
+WIDEST_LINEAR = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,15 @@ class RulesJudge:
     name: str = "rules"
 
     def __post_init__(self) -> None:
-        silent = [feature.name for feature in self.schema.judged if feature.better is None]
-        if silent or not self.schema.judged:
+        if not math.fsum(feature.weight for feature in self.schema.judged) > 0:
             raise ConfigError(
-                f"The rules cannot judge this config: {', '.join(silent) or 'every feature'} has no direction.",
+                "The rules cannot judge this config: no feature that reaches the judge has a weight above 0.",
+                remedy="Give at least one number, boolean or enum feature a positive weight.",
+            )
+        silent = [feature.name for feature in self.schema.judged if feature.better is None]
+        if silent:
+            raise ConfigError(
+                f"The rules cannot judge this config, because these features have no direction: {', '.join(silent)}.",
                 remedy='Give each feature "better": "higher" or "lower", or set CLARA_JUDGES to a model.',
             )
 
@@ -41,7 +50,7 @@ class RulesJudge:
         """Who is better, by merit alone."""
         gap = self.merit(first) - self.merit(second)
         if abs(gap) <= TIE_BAND:
-            return Verdict("tie", 0.5, "Their merits are the same within half a percent.")
+            return Verdict("tie", 0.5, "Their merits are the same within a thousandth.")
         winner: Side = "A" if gap > 0 else "B"
         confidence = round(0.5 + 0.5 * min(1.0, abs(gap) / 0.5), 3)
         return Verdict(winner, confidence, self._reason(winner, first, second))
@@ -63,23 +72,28 @@ class RulesJudge:
 
 
 def goodness(feature: Feature, value: Value) -> float:
-    """Where a value lies between the worst (0) and the best (1) of its feature; unknown is worst."""
+    """Where a value lies between unknown (0), the worst known (`KNOWN`) and the best (1) of its feature."""
     if value is None:
         return 0.0
-    share = _share(feature, value)
-    return share if feature.better == "higher" else 1.0 - share
+    share = min(1.0, max(0.0, _share(feature, value)))
+    return KNOWN + (1.0 - KNOWN) * (share if feature.better == "higher" else 1.0 - share)
 
 
 def _share(feature: Feature, value: Value) -> float:
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
-        return feature.values.index(value) / (len(feature.values) - 1)
+        return feature.values.index(value) / max(1, len(feature.values) - 1)
     assert value is not None, "unknown values are handled before"
-    if feature.min is not None and feature.max is not None:
-        return min(1.0, max(0.0, (value - feature.min) / (feature.max - feature.min)))
-    # Without a range only order and ratio are known: half the scale for each side of zero, flattening out.
-    return 0.5 + value / (2.0 * (1.0 + abs(value)))
+    if feature.min is None:
+        # No lower end: half the scale for each side of zero.
+        return 0.5 + math.copysign(_by_ratio(abs(value), LARGEST_NUMBER), value) / 2
+    above, span = value - feature.min, feature.high - feature.min
+    return above / span if span <= WIDEST_LINEAR else _by_ratio(above, span)
+
+
+def _by_ratio(above: float, span: float) -> float:
+    return math.log1p(max(0.0, above)) / math.log1p(span)
 
 
 def _shown(value: Value) -> str:

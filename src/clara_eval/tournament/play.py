@@ -2,7 +2,7 @@
 
 In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each game, in canonical order. Games
 of a batch are asked together by a fixed number of workers, at most `at_once` at a time, so that memory holds results
-and not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. A game that nobody
+and not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. A game nobody
 answered is undecided; when that is most of a batch, it is an outage, and the tournament stops without a result.
 """
 
