@@ -153,6 +153,10 @@ async def _broken_gzip(_: server.Request) -> server.Response:
     return server.Response(body=gzip.compress(GOOD.encode())[:-9], headers={"Content-Encoding": "gzip"})
 
 
+async def _not_gzip(_: server.Request) -> server.Response:
+    return server.Response(body=GOOD.encode(), headers={"Content-Encoding": "gzip"})
+
+
 async def _cut(request: server.Request) -> server.StreamResponse:
     response = server.StreamResponse(headers={"Content-Length": "5000"})
     await response.prepare(request)
@@ -193,6 +197,7 @@ _BEHAVIOURS: dict[str, Callable[[server.Request], Awaitable[server.StreamRespons
     "packed": _packed,
     "brotli": _brotli,
     "broken-gzip": _broken_gzip,
+    "not-gzip": _not_gzip,
     "cut": _cut,
     "redirect": _redirect,
     "loop": _loop,
