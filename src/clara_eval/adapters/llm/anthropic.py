@@ -3,7 +3,7 @@
 A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
 of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. Ranges in the
 schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
-the batch mode, so both send the same request.
+the batch mode, so both send the same request. The SDK's `post` takes the body as it is: see `openai.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import anthropic
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from httpx2 import Response
 
 from clara_eval.adapters.llm.failures import Endpoint, explain
 from clara_eval.errors import Temporary
@@ -40,7 +41,6 @@ class AnthropicLlm:
             timeout=call_seconds,
             http_client=DefaultAioHttpClient(),
         )
-        self._create = self.client.messages.with_raw_response.create
 
     @property
     def name(self) -> str:
@@ -48,11 +48,11 @@ class AnthropicLlm:
 
     async def complete(self, prompt: Prompt) -> Answer:
         try:
-            content = await (await self._create(**self.params(prompt))).read()
+            response = await self.client.post("/v1/messages", cast_to=Response, body=self.params(prompt))
         except (anthropic.AnthropicError, anthropic.APIError) as bad:
             raise explain(bad, self.endpoint) from None
         try:
-            return self.answer(json.loads(content))
+            return self.answer(json.loads(response.content))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Temporary(f"{self._name} answered with something that is not a message.") from None
 

@@ -2,8 +2,9 @@
 
 A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format. An endpoint that
 refuses one of these is asked again without it, once, and that is remembered for the endpoint: without the response
-format the schema stands in the system text instead. The SDK's own retries are off. The response is taken raw and read
-here: building the SDK's typed objects costs more than everything else we do for a call.
+format the schema stands in the system text instead. The SDK's own retries are off. The SDK's `post` takes the body as
+it is and gives the response as it came: the typed method walks through the schema on every call and builds objects of
+every answer, which costs more than everything else we do for a call.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import openai
+from httpx2 import Response
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from clara_eval.adapters.llm.failures import Endpoint, explain, explain_status, said, said_in
@@ -45,7 +47,6 @@ class OpenAiLlm:
             timeout=call_seconds,
             http_client=DefaultAioHttpClient(),
         )
-        self._create = self._client.chat.completions.with_raw_response.create
         self._refused: set[str] = set()
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
         self._token_limit = "max_tokens" if base_url else "max_completion_tokens"
@@ -58,7 +59,7 @@ class OpenAiLlm:
         for _ in range(len(_SIGNS) + 2):
             refused_before = frozenset(self._refused), self._token_limit
             try:
-                response = await self._create(**self._request(prompt))
+                response = await self._client.post("/chat/completions", cast_to=Response, body=self._request(prompt))
             except (openai.BadRequestError, openai.UnprocessableEntityError) as bad:
                 if self._gives_way(said(bad).lower(), refused_before):
                     continue

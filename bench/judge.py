@@ -1,0 +1,345 @@
+"""The judge's orchestration against the bare SDK client, on one fake endpoint, in one run.
+
+The endpoint answers every request after 50 ms in a process of its own. Each client runs in a process of its own too:
+4,950 pairs, 64 in flight. `bare` is the official OpenAI SDK on its aiohttp transport with ready-made requests; `ours`
+is the tournament with everything on: schedule, prompts, request hashes, look-up, purse, SQLite journal, strict reading
+of verdicts. The runs alternate, and the medians count. Prints one JSON document; target: CPU a call <= 1.3 x bare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib.util
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from clara_eval.eval_config import compile_schema, parse_eval_config
+from clara_eval.judge.comparison import ModelJudge
+from clara_eval.judge.port import PaidAnswer, Prompt
+from clara_eval.judge.vector import JudgeVector, make_vector
+
+LATENCY = 0.05
+AT_ONCE = 64
+MODEL = "bench"
+TARGET = 1.3
+LEFT_OVER_TARGET = 64.0
+"""Bytes a pair that may stay behind when the results are gone."""
+CONFIG = {
+    "version": 1,
+    "features": ["correctness", "gas_efficiency", "novelty", "edge_case_handling", "code_readability", "has_tests",
+                 {"name": "throughput", "type": "number", "min": 0, "max": 1000, "better": "higher"}],
+    "criteria": "The best solution minimises gas while it stays correct. Novel approaches count; trivial ones do not.",
+}  # fmt: skip
+
+
+def vectors(items: int) -> dict[str, JudgeVector]:
+    """Distinct typed vectors, so that every pair is a distinct request."""
+    schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
+    return {
+        f"0x{number:040x}": make_vector(
+            schema,
+            {
+                "correctness": number % 5,
+                "gas_efficiency": number // 5 % 5,
+                "novelty": number // 25 % 5,
+                "edge_case_handling": number % 3,
+                "code_readability": number % 4,
+                "has_tests": number % 2 == 0,
+                "throughput": number,
+            },
+        )
+        for number in range(items)
+    }
+
+
+class _Listening:
+    """An asker that only notes the prompts, to hand the very same texts to the bare client."""
+
+    name = "bench"
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:  # noqa: ARG002 - the port's shape
+        self.prompts.append(prompt)
+        raise _Noted
+
+
+class _Noted(Exception):
+    pass
+
+
+async def prompts_of(items: int) -> list[Prompt]:
+    schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
+    listening = _Listening()
+    judge = ModelJudge(listening, CONFIG["criteria"], schema)
+    shown = list(vectors(items).values())
+    for place, first in enumerate(shown):
+        for second in shown[place + 1 :]:
+            try:
+                await judge.compare(first, second)
+            except _Noted:
+                continue
+    return listening.prompts
+
+
+def requests_of(prompts: list[Prompt]) -> list[dict[str, Any]]:
+    """The same bodies that our adapter sends, ready-made."""
+    return [
+        {
+            "model": MODEL,
+            "messages": [{"role": "system", "content": p.system}, {"role": "user", "content": p.user}],
+            "max_tokens": p.max_tokens,
+            "temperature": 0,
+            "seed": 1,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "v", "strict": True, "schema": json.loads(p.schema_json)},
+            },
+        }
+        for p in prompts
+    ]
+
+
+async def bare(root: str, items: int) -> tuple[int, float, float]:
+    """The SDK as its manual shows it."""
+    from openai import AsyncOpenAI, DefaultAioHttpClient
+
+    requests = requests_of(await prompts_of(items))
+    client: Any = AsyncOpenAI(api_key="k", base_url=f"{root}/v1", http_client=DefaultAioHttpClient(), max_retries=0)
+
+    async def one(request: dict[str, Any]) -> int:
+        answer = await client.chat.completions.create(**request)
+        return len(answer.choices[0].message.content)
+
+    await one(requests[0])
+    try:
+        return await _timed(requests, one)
+    finally:
+        await client.close()
+
+
+async def post(root: str, items: int) -> tuple[int, float, float]:
+    """The SDK's `post` with nothing around it, as our adapter uses it: what is left is our own layer's cost."""
+    from httpx2 import Response
+    from openai import AsyncOpenAI, DefaultAioHttpClient
+
+    requests = requests_of(await prompts_of(items))
+    client = AsyncOpenAI(api_key="k", base_url=f"{root}/v1", http_client=DefaultAioHttpClient(), max_retries=0)
+
+    async def one(request: dict[str, Any]) -> int:
+        answer = await client.post("/chat/completions", cast_to=Response, body=request)
+        return len(json.loads(answer.content)["choices"][0]["message"]["content"])
+
+    await one(requests[0])
+    try:
+        return await _timed(requests, one)
+    finally:
+        await client.close()
+
+
+async def raw(root: str, items: int) -> tuple[int, float, float]:
+    import aiohttp
+
+    bodies = [
+        {"model": MODEL, "messages": [{"role": "system", "content": p.system}, {"role": "user", "content": p.user}]}
+        for p in await prompts_of(items)
+    ]
+    async with aiohttp.ClientSession() as session:
+
+        async def one(body: dict[str, Any]) -> int:
+            async with session.post(f"{root}/v1/chat/completions", json=body) as response:
+                return len(await response.read())
+
+        return await _timed(bodies, one)
+
+
+async def inspect(root: str, items: int) -> tuple[int, float, float]:
+    from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig, get_model
+
+    config = GenerateConfig(max_connections=AT_ONCE, temperature=0, seed=1, max_tokens=300)
+    model = get_model(f"openai/{MODEL}", base_url=f"{root}/v1", api_key="k", config=config, responses_api=False)
+    asked = [[ChatMessageSystem(content=p.system), ChatMessageUser(content=p.user)] for p in await prompts_of(items)]
+
+    async def one(messages: list[Any]) -> int:
+        return len((await model.generate(messages)).completion)
+
+    return await _timed(asked, one)
+
+
+async def _timed(requests: list[Any], one: Callable[[Any], Awaitable[int]]) -> tuple[int, float, float]:
+    """64 workers over the requests: calls, wall seconds, CPU seconds of this process."""
+    waiting = iter(requests)
+
+    async def work() -> None:
+        for request in waiting:
+            assert await one(request) > 0
+
+    gc.collect()
+    wall, cpu = time.perf_counter(), time.process_time()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(work())
+    return len(requests), time.perf_counter() - wall, time.process_time() - cpu
+
+
+async def ours(root: str, items: int) -> tuple[int, float, float]:
+    """The tournament as the service holds it, on an empty journal."""
+    with tempfile.TemporaryDirectory() as folder:
+        hold = await tournament(root, items, Path(folder))
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        played = await hold()
+        return len(played), time.perf_counter() - wall, time.process_time() - cpu
+
+
+async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
+    from clara_eval.adapters.llm.openai import OpenAiLlm
+    from clara_eval.adapters.sqlite import SqliteStore
+    from clara_eval.judge.calls import JudgeLine, Patience
+    from clara_eval.judge.prices import PriceCard
+    from clara_eval.judge.purse import Purse
+    from clara_eval.tournament.play import hold
+    from clara_eval.tournament.schedule import Field, Full
+
+    schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
+    shown = vectors(items)
+    store = await SqliteStore.open(folder / "bench.db")
+    llm = OpenAiLlm(MODEL, api_key="k", base_url=f"{root}/v1")
+    card = PriceCard(3_000_000, 15_000_000, 300_000, 3_750_000)
+    purse = Purse(cap_micro_usd=1_000_000_000)
+    patience = Patience(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
+    line = JudgeLine(llm, store, run="bench", purse=purse, card=card, patience=patience)
+    judge = ModelJudge(line, CONFIG["criteria"], schema)
+
+    async def run() -> Any:
+        played = await hold(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
+        assert all(comparison.winner for comparison in played)
+        assert line.counts.answered == len(played) == purse.stages["comparison"].calls
+        await llm.close()
+        await store.close()
+        return played
+
+    return run
+
+
+async def memory(root: str, items: int) -> tuple[int, float, float]:
+    """Traced bytes of the results, and what stays behind when they are gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        hold = await tournament(root, items, Path(folder))
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        played = await hold()
+        gc.collect()
+        full = tracemalloc.get_traced_memory()[0]
+        pairs = len(played)
+        del played
+        gc.collect()
+        return pairs, full - before, tracemalloc.get_traced_memory()[0] - before
+
+
+PARTS = {"bare": bare, "post": post, "raw": raw, "ours": ours, "inspect": inspect, "memory": memory}
+
+
+def run_part(part: str, root: str, items: int) -> None:
+    calls, first, second = asyncio.run(PARTS[part](root, items))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"calls": calls, "first": first, "second": second, "rssMb": round(peak, 1)}))
+
+
+def measured(part: str, root: str, items: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--part", part, "--root", root, "--items", str(items)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def row(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    calls = runs[0]["calls"]
+    wall = statistics.median(run["first"] for run in runs)
+    cpu = statistics.median(run["second"] for run in runs)
+    return {
+        "calls": calls,
+        "wallSeconds": round(wall, 3),
+        "efficiency": round(calls * LATENCY / AT_ONCE / wall, 3),
+        "cpuMsPerCall": round(1000 * cpu / calls, 3),
+        "rssMb": max(run["rssMb"] for run in runs),
+    }
+
+
+def compare(root: str, items: int, repeats: int) -> dict[str, Any]:
+    clients = ["raw", "post", "bare", "ours"] + (["inspect"] if importlib.util.find_spec("inspect_ai") else [])
+    runs: dict[str, list[dict[str, Any]]] = {client: [] for client in clients}
+    for _ in range(repeats):
+        for client in clients:
+            print(f"  {client} …", file=sys.stderr, flush=True)
+            runs[client].append(measured(client, root, items))
+    table = {client: row(found) for client, found in runs.items()}
+    # Neighbours in time share the machine's mood: the ratio is taken pair by pair.
+    ratio, layer = (_ratio(runs["ours"], runs[other]) for other in ("bare", "post"))
+    return {
+        "clients": table,
+        "cpuRatioToBare": ratio,
+        "cpuRatioToBarePost": layer,
+        "target": TARGET,
+        "pass": ratio <= TARGET,
+    }
+
+
+def _ratio(these: list[dict[str, Any]], those: list[dict[str, Any]]) -> float:
+    pairs = zip(these, those, strict=True)
+    return round(statistics.median(a["second"] / a["calls"] / (b["second"] / b["calls"]) for a, b in pairs), 3)
+
+
+def growth(root: str, small: int, large: int) -> dict[str, Any]:
+    """How many bytes a pair adds: as a result that is wanted, and beyond it."""
+    few, many = measured("memory", root, small), measured("memory", root, large)
+    more = many["calls"] - few["calls"]
+    results, left = ((many[key] - few[key]) / more for key in ("first", "second"))
+    return {
+        "pairs": [few["calls"], many["calls"]],
+        "bytesPerPairInResults": round(results - left),
+        "bytesPerPairBeyond": round(left, 1),
+        "target": LEFT_OVER_TARGET,
+        "pass": left <= LEFT_OVER_TARGET,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer pairs and repeats")
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--root", default="")
+    parser.add_argument("--items", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=3)
+    asked = parser.parse_args()
+    if asked.part:
+        run_part(asked.part, asked.root, asked.items)
+        return
+    command = [sys.executable, "-m", "clara_eval.testing.fake_endpoint", "0", str(LATENCY)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            root = json.loads(server.stdout.readline())["root"]
+            items, repeats = (30, 1) if asked.quick else (asked.items, asked.repeats)
+            result = {"latencySeconds": LATENCY, "inFlight": AT_ONCE, **compare(root, items, repeats)}
+            result["memory"] = growth(root, *((10, 20) if asked.quick else (30, 90)))
+            print(json.dumps(result, indent=2))
+        finally:
+            server.kill()
+
+
+if __name__ == "__main__":
+    main()
