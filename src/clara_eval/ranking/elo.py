@@ -37,18 +37,14 @@ _STEPS = 64  # table entries per power of two: the rest is so small that four te
 _REACH = 64  # powers of two either way: 10^(d/400) beyond 2^±64 leaves an expectation of exactly 0 or 1
 _GROUP_BYTES = 64_000_000
 _WORTH_THREADS = 50_000
+_STEP_SIZE = 25_000  # ratings touched in one vector step
 _BLOCK = 1 << 18  # results dealt at a time: keeps the integers of `_first_fit` short
 
 
 def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Floats:
     """Mean rating of each item over the seeded permutations, rounded to 1e-6."""
     plan = draw_rounds(size, first, second, seed)
-    group = max(1, min(50, _GROUP_BYTES // (8 * max(1, plan.count))))
-    groups = [range(start, min(start + group, PERMUTATIONS)) for start in range(0, PERMUTATIONS, group)]
-    # Permutations do not know of each other, so threads change the time and nothing else.
-    with ThreadPoolExecutor(2 if plan.table.size > _WORTH_THREADS else 1) as pool:
-        parts = list(pool.map(lambda numbers: _play(size, first, second, points, plan, seed, numbers), groups))
-    total = np.concatenate(parts)
+    total = np.concatenate(_play_all(size, first, second, points, plan, seed))
     return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in total.T.tolist()])
 
 
@@ -123,6 +119,20 @@ def _first_fit(size: int, first: list[int], second: list[int]) -> Ints:
             level.append(base + free.bit_length() - 1)
         base += max(bits.bit_length() for bits in taken)
     return np.array(level, dtype=np.int64)
+
+
+def _play_all(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes) -> list[Floats]:
+    """All permutations in groups that fit the cache; groups do not know of each other, so threads change only time."""
+    group = max(1, min(PERMUTATIONS, _STEP_SIZE // plan.table.shape[1], _GROUP_BYTES // (8 * max(1, plan.count))))
+    groups = [range(start, min(start + group, PERMUTATIONS)) for start in range(0, PERMUTATIONS, group)]
+
+    def play(numbers: range) -> Floats:
+        return _play(size, first, second, points, plan, seed, numbers)
+
+    if plan.table.size < _WORTH_THREADS:
+        return [play(numbers) for numbers in groups]
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(play, groups))
 
 
 def _play(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes, numbers: range) -> Floats:
