@@ -9,6 +9,7 @@ result stands when somebody else was first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.errors import CannotPublish, NotYet
@@ -39,7 +40,11 @@ async def publish(
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
         return None
 
-    return await carry_out(call, road, is_done)
+    receipt = await carry_out(call, road, is_done)
+    if receipt.outcome is not Outcome.CONFIRMED or receipt.posted_by is not None:
+        return receipt
+    by = PostedBy.of(road.sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
+    return replace(receipt, posted_by=by)
 
 
 async def _posted(

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -231,14 +231,21 @@ class _Passage:
             if done is None:
                 await self._push_or_look_again(attempts)
                 return None
-            self._latest_word = done
-            return None if done.outcome is Outcome.UNKNOWN else done
+            # Ours may have been mined between the two questions: then the next look finds it.
+            is_ours = await self._sender.outcome(self._not_dead(attempts)) is not None
+            return None if is_ours else self._hear(done)
         if not mined.is_final:
             return None
         if mined.has_succeeded:
             return self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
         # A revert is often the sign that somebody was first.
-        return await self._is_done(()) or self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number)
+        done = await self._is_done(())
+        return self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number) if done is None else self._hear(done)
+
+    def _hear(self, done: Receipt) -> Receipt | None:
+        """What the contract says is done ends the walk, unless it is not deep enough yet."""
+        self._latest_word = done
+        return None if done.outcome is Outcome.UNKNOWN else done
 
     async def _unknown(self) -> Receipt:
         attempts = await self._attempts()
@@ -327,9 +334,11 @@ class _Passage:
         return await self._sender.broadcast(await self._record_raised(raised))
 
     async def _record_raised(self, raised: StoredTransaction) -> StoredTransaction:
-        await self._log.save_transaction(raised)
         rows = await self._log.transactions(raised.run, raised.intention)
-        return next(row for row in rows if row.attempt == raised.attempt)
+        attempt = max(row.attempt for row in rows) + 1
+        await self._log.save_transaction(replace(raised, attempt=attempt))
+        rows = await self._log.transactions(raised.run, raised.intention)
+        return next(row for row in rows if row.attempt == attempt)
 
     async def _clear_the_way(self, nonce: int, *, is_stuck: bool) -> None:
         """Recorded transactions with smaller nonces have to land first, or ours never will."""
@@ -368,14 +377,12 @@ class _Passage:
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._sender.address]
 
     def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:
-        is_ours = self._call.intention is Intention.POST_SCORES and outcome is Outcome.CONFIRMED
         return Receipt(
             outcome=outcome,
             intention=self._call.intention,
             calldata="0x" + self._call.data.hex(),
             tx_hash=tx_hash,
             block_number=block_number,
-            posted_by=PostedBy.EVALUATOR if is_ours else None,
         )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -357,6 +360,80 @@ async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChai
             if not mortal.is_dead:
                 break
         assert deaths >= 12
+
+
+CHILD = """
+import asyncio, os, signal, sys
+from pydantic import SecretStr
+from clara_eval.adapters.ethereum.connect import connect, sender_for
+from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.challenge.model import to_address
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.publish.publish import publish
+from clara_eval.publish.send import Road
+from clara_eval.settings import Settings
+from clara_eval.winners import Placed, choose_winners
+
+url, key, factory, address, database, digest, last_step = sys.argv[1:]
+
+
+class Dies:
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __getattr__(self, name):
+        found = getattr(self.thing, name)
+        if name != last_step:
+            return found
+
+        async def die(*args, **named):
+            await found(*args, **named)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return die
+
+
+async def main():
+    settings = Settings.model_validate(
+        {"CLARA_RPC_URL": url, "CLARA_EVALUATOR_KEY": key, "CLARA_CHALLENGE_FACTORY": factory}
+    )
+    chain = await connect(settings)
+    challenge = await look_at_challenge(chain, to_address(address))
+    winners = choose_winners(challenge, [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)])
+    road = Road(Dies(sender_for(settings, chain)), Dies(await SqliteStore.open(database)))
+    await publish(challenge, winners, digest, road=road, results=chain)
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("last_step", ["prepare", "save_transaction", "broadcast"])
+async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path, last_step: str) -> None:
+    """A process that gets SIGKILL right after signing, recording or sending leaves a store that posts exactly once."""
+    async with world(local_chain, tmp_path) as w:
+        database = tmp_path / "killed.db"
+        local = local_chain
+        arguments = [local.rpc_url, local.evaluator.key, local.deployment.factory, w.challenge.address, str(database)]
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, *arguments, DIGEST, last_step)
+        assert await child.wait() == -signal.SIGKILL
+        store = await SqliteStore.open(database)
+        recorded = await store.transactions(w.challenge.run, "post_scores")
+        assert len(recorded) == (0 if last_step == "prepare" else 1)
+        later = SqlStore(store.driver, now=lambda: time.time() + 1000)  # the dead process's lease has run out
+        receipt = await w.post(Road(w.sender, later, w.clock.pace()))
+        await store.close()
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert not recorded or receipt.tx_hash == recorded[0].tx_hash
+        assert await w.posts() == 1
+
+
+async def test_the_posters_own_key_is_called_the_poster(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When the wallet is the poster's, the result is not called the evaluator's."""
+    async with world(local_chain, tmp_path) as w:
+        sender = EthereumSender(w.chain, wallet_of(local_chain.poster.key), factory=local_chain.deployment.factory)
+        receipt = await w.post(Road(sender, w.store, w.clock.pace()))
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.POSTER)
 
 
 # -- two at once
