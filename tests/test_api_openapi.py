@@ -54,7 +54,7 @@ async def test_generated_requests_find_nothing_undocumented(tmp_path: Path) -> N
 async def _schemathesis(service: Service, arguments: list[str]) -> tuple[int, str]:
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "run", f"{service.url}/openapi.json",
-        "--checks", CHECKS, "--max-examples", "5", "--seed", "7", "--request-timeout", "10", "--no-color",
+        "--checks", CHECKS, "--max-examples", "5", "--seed", "7", "--request-timeout", "2", "--no-color",
         *arguments,
     ]  # fmt: skip
     process = await asyncio.create_subprocess_exec(

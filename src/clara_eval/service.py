@@ -32,18 +32,21 @@ from clara_eval.judge.port import PaidAnswer
 from clara_eval.observe.alerts import Alerts, Webhook
 from clara_eval.observe.logs import configure_logs
 from clara_eval.observe.metrics import Metrics
+from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 
 _log = structlog.get_logger(__name__)
 _GRACE_SECONDS = 10
 
 
-async def run_service(settings: Settings, *, mode: Mode = "all", options: EngineOptions | None = None) -> int:
+async def run_service(
+    settings: Settings, *, mode: Mode = "all", options: EngineOptions | None = None, pace: Pace | None = None
+) -> int:
     """Serve until told to stop; the exit code."""
     configure_logs(secrets=secrets_of(settings))
     stop = asyncio.Event()
     with _listening(settings.host, settings.port) as listening, _signals(stop):
-        async with serving(settings, listening, mode=mode, options=options) as engine:
+        async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
             waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(engine.lost.wait())]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in waiting:
@@ -54,14 +57,19 @@ async def run_service(settings: Settings, *, mode: Mode = "all", options: Engine
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, listening: socket.socket, *, mode: Mode, options: EngineOptions | None = None
+    settings: Settings,
+    listening: socket.socket,
+    *,
+    mode: Mode,
+    options: EngineOptions | None = None,
+    pace: Pace | None = None,
 ) -> AsyncIterator[Engine]:
     """Everything open and turning while the body lasts."""
     metrics = Metrics(__version__)
     alerts = Alerts(metrics, _webhook(settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(alerts.close)
-        app = await stack.enter_async_context(open_app(settings))
+        app = await stack.enter_async_context(open_app(settings, pace=pace))
         _check(app, mode)
         app.store.answer_listeners.append(lambda paid: _count_answer(metrics, paid))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)

@@ -1,0 +1,300 @@
+"""A world for chaos: a real node, real databases, many due challenges, real worker processes that get killed.
+
+Comes in: how many challenges, workers and kills. Goes out: a report of what happened on the chain and at the model's
+endpoint. `check` says what is wrong with it: every challenge posted exactly once, no request paid twice beyond those in
+flight at a kill, every trace verified. Nothing is faked but the model, and that answers over HTTP and counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clara_eval.adapters.anvil import AnvilOptions
+from clara_eval.app import App, open_app
+from clara_eval.challenge.model import Address
+from clara_eval.engine.board import read_document, status_key
+from clara_eval.errors import ClaraError
+from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.hashing import keccak_hex
+from clara_eval.pipeline.replay import check_trace
+from clara_eval.settings import Settings
+from clara_eval.testing.fake_endpoint import FakeEndpoint
+from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms, local_chain
+from clara_eval.testing.scripted_judge import scripted_words
+from clara_eval.trace.archive import stream_trace
+
+JUST_ANSWERED_SECONDS = 0.5
+"""An answer that left the endpoint this shortly before a kill may not have reached the store."""
+_WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "juniper", "knoll", "lagoon",
+          "meadow", "north", "ocean", "prairie", "quarry", "ridge", "summit", "tundra")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    challenges: int
+    submissions: int
+    workers: int
+    kills: int
+    database_restarts: int = 0
+    seed: int = 1
+    latency: float = 0.15
+    patience_seconds: float = 120
+    kill_every: tuple[float, float] = (1.5, 4.0)
+
+
+@dataclass(slots=True)
+class Report:
+    challenges: int = 0
+    posted: int = 0
+    posts_on_chain: dict[str, int] = field(default_factory=dict)
+    reverted_transactions: int = 0
+    transactions: int = 0
+    kills: int = 0
+    database_restarts: int = 0
+    requests: int = 0
+    paid: int = 0
+    distinct: int = 0
+    paid_again: int = 0
+    allowed_again: int = 0
+    traces_verified: int = 0
+    seconds: float = 0.0
+    statuses: dict[str, str] = field(default_factory=dict)
+
+    def problems(self) -> list[str]:
+        """What must hold and does not."""
+        found = [f"{address}: posted {count} times" for address, count in self.posts_on_chain.items() if count != 1]
+        if self.posted != self.challenges:
+            found.append(f"{self.posted} of {self.challenges} challenges are posted")
+        if self.reverted_transactions:
+            found.append(f"{self.reverted_transactions} transactions reverted")
+        if self.paid_again > self.allowed_again:
+            found.append(f"{self.paid_again} answers were paid again, {self.allowed_again} were in flight at kills")
+        if self.traces_verified != self.challenges:
+            found.append(f"{self.traces_verified} of {self.challenges} traces verify")
+        return found
+
+
+@dataclass(slots=True)
+class World:
+    plan: Plan
+    chain: LocalChain
+    endpoint: FakeEndpoint
+    environ: dict[str, str]
+    addresses: list[Address]
+    logs: Path
+    answered: list[float] = field(default_factory=list)
+    workers: list[asyncio.subprocess.Process] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.from_env(self.environ)
+
+    async def start_worker(self) -> None:
+        """One more process; its log is kept for whoever has to look."""
+        log = (self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log").open("wb")
+        environ = {**os.environ, **self.environ}
+        command = (sys.executable, "-m", "clara_eval.testing.chaos_worker")
+        worker = await asyncio.create_subprocess_exec(*command, env=environ, stdout=log, stderr=log)
+        log.close()
+        self.workers.append(worker)
+
+    async def kill_one(self, rng: random.Random) -> None:
+        """SIGKILL a random worker and start another in its place."""
+        victim = rng.choice(self.workers)
+        self._allow()
+        if victim.returncode is None:
+            victim.send_signal(signal.SIGKILL)
+        await victim.wait()
+        self.workers.remove(victim)
+        self.report.kills += 1
+        await self.start_worker()
+
+    def _allow(self) -> None:
+        """Whatever is in flight now, or was answered a moment ago, may be paid again."""
+        now = time.monotonic()
+        recent = sum(now - at < JUST_ANSWERED_SECONDS for at in self.answered)
+        self.report.allowed_again += len(self.endpoint.seen) - self.endpoint.paid + recent
+
+    async def stop_workers(self) -> None:
+        for worker in self.workers:
+            if worker.returncode is None:
+                worker.terminate()
+        for worker in self.workers:
+            try:
+                await asyncio.wait_for(worker.wait(), 30)
+            except TimeoutError:
+                worker.kill()
+                await worker.wait()
+
+    def tail(self) -> str:
+        """The ends of the workers' logs."""
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.logs.iterdir()))
+
+
+@asynccontextmanager
+async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
+    """Everything up and every challenge past its deadline; no worker yet."""
+    answered: list[float] = []
+
+    def words(seen: Any) -> str:
+        answered.append(time.monotonic() + plan.latency)
+        return scripted_words(seen)
+
+    async with AsyncExitStack() as stack:
+        chain = await stack.enter_async_context(local_chain(AnvilOptions(accounts=plan.submissions + 3)))
+        endpoint = FakeEndpoint(latency=plan.latency, words=words)
+        await stack.enter_async_context(endpoint.running())
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-chaos-")))
+        addresses = [await _post(chain, plan, number) for number in range(plan.challenges)]
+        await chain.move_time(HOUR + 1)
+        judge = f"openai:scripted@{endpoint.url}"
+        environ = {
+            "CLARA_NETWORK": "local",
+            "CLARA_RPC_URL": chain.rpc_url,
+            "CLARA_CHALLENGE_FACTORY": chain.deployment.factory,
+            "CLARA_FROM_BLOCK": str(chain.deployment.from_block),
+            "CLARA_EVALUATOR_KEY": chain.evaluator.key,
+            "CLARA_DATABASE_URL": database_url,
+            "CLARA_JUDGES": judge,
+            "CLARA_PRICES": f"{judge}=1/2",
+            "OPENAI_API_KEY": "not-a-real-key",
+            "CLARA_MAX_CONCURRENCY": "8",
+            "CLARA_PORT": "0",
+        }
+        made = World(plan, chain, endpoint, environ, addresses, logs, answered)
+        try:
+            yield made
+        finally:
+            await made.stop_workers()
+
+
+async def _post(chain: LocalChain, plan: Plan, number: int) -> Address:
+    """One challenge with its submissions; no two challenges ask the same questions."""
+    config = json.dumps(
+        {
+            "version": 1,
+            "features": [
+                {"name": "depth", "type": "integer", "min": 0, "max": 1000, "better": "higher", "source": "llm"},
+                {"name": "clarity", "type": "integer", "min": 0, "max": 1000, "better": "higher", "source": "llm"},
+            ],
+            "criteria": f"The deepest and clearest text of round {number} wins.",
+            "submissionFormat": "text",
+        }
+    )
+    uri = build_metadata(title=f"Round {number}", problem_statement="Write.", skills=(), config_text=config)
+    terms = Terms(
+        challenge_uri=uri, eval_config_hash=config_hash(config.encode()), prize_pool=100 * USDC, payout_bps=(10000,),
+        open_seconds=HOUR,
+    )  # fmt: skip
+    address = await chain.post_challenge(terms)
+    await chain.submit_all(address, [_text(chain, plan, number, place) for place in range(plan.submissions)])
+    return address
+
+
+def _text(chain: LocalChain, plan: Plan, number: int, place: int) -> Handed:
+    rng = random.Random(f"{plan.seed}:{number}:{place}")
+    lines = [" ".join(rng.choices(_WORDS, k=12)) for _ in range(12)]
+    text = "\n".join([*lines, f"depth: {100 + 10 * place}", f"clarity: {200 + 7 * place}"])
+    from base64 import b64encode
+
+    uri = "data:text/plain;base64," + b64encode(text.encode()).decode()
+    return Handed(chain.agents[place], uri, keccak_hex(text.encode()))
+
+
+async def run_chaos(made: World, restart_database: Callable[[], None] | None = None) -> Report:
+    """Kill, restart, wait until everything is posted, then count."""
+    plan, rng = made.plan, random.Random(made.plan.seed)
+    started = time.monotonic()
+    for _ in range(plan.workers):
+        await made.start_worker()
+    troubles = ["kill"] * plan.kills + ["database"] * (plan.database_restarts if restart_database else 0)
+    rng.shuffle(troubles)
+    # The first trouble comes once work is under way, whatever the machine's speed.
+    while not made.endpoint.paid and time.monotonic() - started < plan.patience_seconds:  # noqa: ASYNC110 - a counter
+        await asyncio.sleep(0.1)
+    for trouble in troubles:
+        await asyncio.sleep(rng.uniform(*plan.kill_every))
+        if trouble == "kill":
+            await made.kill_one(rng)
+        elif restart_database is not None:
+            made._allow()  # noqa: SLF001 - answers on their way to a database that is away
+            await asyncio.to_thread(restart_database)
+            made.report.database_restarts += 1
+    await _all_posted(made, started + plan.patience_seconds)
+    await made.stop_workers()
+    made.report.seconds = round(time.monotonic() - started, 1)
+    async with open_app(made.settings) as app:
+        await _count(made, app)
+    return made.report
+
+
+async def _all_posted(made: World, until: float) -> None:
+    waiting = set(made.addresses)
+    while waiting and time.monotonic() < until:
+        for address in list(waiting):
+            if await made.chain.challenge(address).functions.scorePostedAt().call():
+                waiting.discard(address)
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(2)
+
+
+async def _count(made: World, app: App) -> None:
+    report, endpoint = made.report, made.endpoint
+    report.challenges = len(made.addresses)
+    report.requests, report.paid = len(endpoint.seen), endpoint.paid
+    report.distinct = len(endpoint.paid_by_text)
+    report.paid_again = sum(times - 1 for times in endpoint.paid_by_text.values())
+    report.posts_on_chain, report.transactions, report.reverted_transactions = await _posts(made)
+    report.posted = sum(count == 1 for count in report.posts_on_chain.values())
+    for address in made.addresses:
+        status = await read_document(app.store, app.chain_id, status_key(address)) or {"status": "none"}
+        report.statuses[address] = f"{status['status']} {status.get('reason') or ''}".strip()
+        report.traces_verified += await _verifies(app, address)
+
+
+async def _posts(made: World) -> tuple[dict[str, int], int, int]:
+    """Posts a challenge, and the evaluator's transactions, from every block of the chain."""
+    web3, posts = made.chain.web3, dict.fromkeys(map(str, made.addresses), 0)
+    sent = reverted = 0
+    for number in range(made.chain.deployment.from_block, await web3.eth.block_number + 1):
+        block = await web3.eth.get_block(number, full_transactions=True)
+        for tx in _transactions(block["transactions"]):
+            if tx["from"].lower() != made.chain.evaluator.address:
+                continue
+            sent += 1
+            receipt = await web3.eth.get_transaction_receipt(tx["hash"])
+            if not receipt["status"]:
+                reverted += 1
+            elif tx["input"].hex().removeprefix("0x")[:8] == _post_selector():
+                posts[tx["to"].lower()] += 1
+    return posts, sent, reverted
+
+
+def _transactions(listed: Sequence[Any]) -> Sequence[Any]:
+    return listed
+
+
+def _post_selector() -> str:
+    return keccak_hex(b"postScores((address,uint256,uint256,uint256)[])")[2:10]
+
+
+async def _verifies(app: App, address: Address) -> bool:
+    pieces = [piece async for piece in stream_trace(app.store, app.chain_id, address)]
+    try:
+        checked = await check_trace("".join(pieces).splitlines(keepends=True), app.chain)
+    except ClaraError:
+        return False
+    return checked.posted is not None
