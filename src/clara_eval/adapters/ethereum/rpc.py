@@ -11,19 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from clara_eval.adapters.ethereum.meanings import Meaning, meaning_of
 from clara_eval.errors import ConfigError, Temporary
+from clara_eval.together import together
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 Sleep = Callable[[float], Awaitable[None]]
 
 NULL_MEANS_MISSING = frozenset(
@@ -98,7 +99,7 @@ class Node:
             async with gate:
                 return self._read(call, await self._post(session, _envelope(0, call)))
 
-        return await _together(one(call) for call in calls)
+        return await together(one(call) for call in calls)
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any] | None:
         """None when the node does not take this batch."""
@@ -214,7 +215,7 @@ class Rpc:
 
     async def check_nodes(self) -> None:
         """Ask every node for its chain id; a wrong one is a ConfigError, all dead is Temporary."""
-        states = await _together(self._state(node) for node in self.nodes)
+        states = await together(self._state(node) for node in self.nodes)
         if all(state is not None for state in states):
             raise self._all_failed([f"{node.host}: {state}" for node, state in zip(self.nodes, states, strict=True)])
 
@@ -251,7 +252,7 @@ class Rpc:
             async with gate:
                 return await self._settle(calls[start : start + size])
 
-        pieces = await _together(piece(start) for start in range(0, len(calls), size))
+        pieces = await together(piece(start) for start in range(0, len(calls), size))
         return [result for part in pieces for result in part]
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
@@ -266,7 +267,7 @@ class Rpc:
                 return None
             return None if isinstance(answer, NodeRefusal) else (node, answer)
 
-        return [found for found in await _together(one(node) for node in self.nodes) if found is not None]
+        return [found for found in await together(one(node) for node in self.nodes) if found is not None]
 
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)
@@ -340,23 +341,8 @@ def _ask_elsewhere(result: Any) -> bool:
     return isinstance(result, NodeRefusal) and result.meaning in {Meaning.BUSY, Meaning.MISSING, Meaning.OTHER}
 
 
-async def _together(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """All results; the first failure is raised after everything has ended, so that nothing runs on unseen."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        if tasks:
-            await asyncio.wait(tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-    return [task.result() for task in tasks]
-
-
 def quantity(value: Any) -> int:
     """A node's 0x number."""
-    if isinstance(value, str) and value.startswith("0x"):
-        try:
-            return int(value, 16)
-        except ValueError:
-            pass
+    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
+        return int(value, 16)
     raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clara_eval.adapters.ethereum.connect import connect, sender_for
 from clara_eval.adapters.ethereum.reading import EthereumChain
 from clara_eval.adapters.ethereum.rpc import Call, NodeRefusal, Rpc
+from clara_eval.app import open_app
 from clara_eval.errors import ConfigError, Temporary
 from clara_eval.networks import NETWORKS
 from clara_eval.settings import Settings
@@ -118,9 +119,11 @@ async def test_a_node_of_another_chain_ends_the_start(local_chain: LocalChain) -
     """One wrong chain id among several nodes is a ConfigError at the start, and names the node."""
     async with FaultyNode(local_chain.rpc_url) as wrong:
         wrong.instead = answers("eth_chainId", "0x1")
-        settings = Settings.model_validate({"CLARA_RPC_URL": f"{local_chain.rpc_url},{wrong.url}"})
-        with pytest.raises(ConfigError, match=r"is on chain 1, but the network's chain id is 31337"):
-            await connect(settings)
+        async with client(local_chain.rpc_url, wrong.url) as rpc:
+            with pytest.raises(ConfigError, match=r"is on chain 1, but the network's chain id is 31337"):
+                await rpc.check_nodes()
+            with pytest.raises(ConfigError, match="is on chain 1"):
+                await EthereumChain(rpc, NETWORKS["local"]).head()
 
 
 async def test_a_node_that_comes_back_on_another_chain_is_not_believed(local_chain: LocalChain) -> None:
@@ -137,12 +140,12 @@ async def test_a_node_that_comes_back_on_another_chain_is_not_believed(local_cha
 
 async def test_one_dead_node_does_not_stop_the_start(local_chain: LocalChain) -> None:
     """A start needs one node that answers; none is Temporary."""
-    good = Settings.model_validate({"CLARA_RPC_URL": f"http://127.0.0.1:9,{local_chain.rpc_url}"})
-    chain = await connect(good)
-    assert (await chain.head()).number > 0
-    await chain.close()
-    with pytest.raises(Temporary, match="No node answers"):
-        await connect(Settings.model_validate({"CLARA_RPC_URL": "http://127.0.0.1:9"}))
+    async with client("http://127.0.0.1:9", local_chain.rpc_url) as rpc:
+        await rpc.check_nodes()
+        assert (await EthereumChain(rpc, NETWORKS["local"]).head()).number > 0
+    async with client("http://127.0.0.1:9") as rpc:
+        with pytest.raises(Temporary, match="No node answers"):
+            await rpc.check_nodes()
 
 
 async def test_a_node_behind_the_others_is_not_asked(local_chain: LocalChain) -> None:
@@ -244,12 +247,11 @@ async def test_an_incomplete_batch_is_not_used(local_chain: LocalChain) -> None:
         assert await rpc.ask_many([Call("eth_chainId"), Call("eth_chainId")]) == ["0x7a69", "0x7a69"]
 
 
-async def test_settings_without_a_key_give_a_dry_sender(local_chain: LocalChain) -> None:
+async def test_settings_without_a_key_give_a_dry_sender(local_chain: LocalChain, tmp_path: Path) -> None:
     """No key is dry run; a key signs."""
-    plain = {"CLARA_RPC_URL": local_chain.rpc_url}
-    chain = await connect(Settings.model_validate(plain))
-    assert not sender_for(Settings.model_validate(plain), chain).can_sign
-    keyed = Settings.model_validate({**plain, "CLARA_EVALUATOR_KEY": local_chain.evaluator.key})
-    assert sender_for(keyed, chain).address == local_chain.evaluator.address
-    assert await chain.balance(local_chain.evaluator.address) > 0
-    await chain.close()
+    plain = {"CLARA_RPC_URL": local_chain.rpc_url, "CLARA_DATABASE_URL": f"sqlite:///{tmp_path}/store.db"}
+    async with open_app(Settings.model_validate(plain)) as app:
+        assert not app.sender.can_sign
+        assert await app.chain.balance(local_chain.evaluator.address) > 0
+    async with open_app(Settings.model_validate({**plain, "CLARA_EVALUATOR_KEY": local_chain.evaluator.key})) as app:
+        assert (app.sender.can_sign, app.sender.address) == (True, local_chain.evaluator.address)

@@ -364,9 +364,7 @@ async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChai
 
 CHILD = """
 import asyncio, os, signal, sys
-from pydantic import SecretStr
-from clara_eval.adapters.ethereum.connect import connect, sender_for
-from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.app import open_app
 from clara_eval.challenge.model import to_address
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.publish.publish import publish
@@ -375,6 +373,7 @@ from clara_eval.settings import Settings
 from clara_eval.winners import Placed, choose_winners
 
 url, key, factory, address, database, digest, last_step = sys.argv[1:]
+names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
 
 
 class Dies:
@@ -394,14 +393,12 @@ class Dies:
 
 
 async def main():
-    settings = Settings.model_validate(
-        {"CLARA_RPC_URL": url, "CLARA_EVALUATOR_KEY": key, "CLARA_CHALLENGE_FACTORY": factory}
-    )
-    chain = await connect(settings)
-    challenge = await look_at_challenge(chain, to_address(address))
-    winners = choose_winners(challenge, [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)])
-    road = Road(Dies(sender_for(settings, chain)), Dies(await SqliteStore.open(database)))
-    await publish(challenge, winners, digest, road=road, results=chain)
+    values = zip(names, (url, key, factory, f"sqlite:///{database}"))
+    async with open_app(Settings.model_validate(dict(values))) as app:
+        challenge = await look_at_challenge(app.chain, to_address(address))
+        placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
+        road = Road(Dies(app.sender), Dies(app.store))
+        await publish(challenge, choose_winners(challenge, placed), digest, road=road, results=app.chain)
 
 
 asyncio.run(main())
