@@ -7,6 +7,7 @@ be used or trusted makes this submission's claims unknown and flags it, and touc
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,7 +58,9 @@ async def extract_features(
     asker: Asker | None, schema: FeatureSchema, solution: Solution, reading: Reading
 ) -> Features:
     """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
-    measured: dict[str, Value] = dict(measure(solution.text, reading.language or solution.language))
+    # In a thread: hostile text may keep the parser busy for a second, and others wait for this loop.
+    found = await asyncio.to_thread(measure, solution.text, reading.language or solution.language)
+    measured: dict[str, Value] = dict(found)
     kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
     read = _Read(Claims({}, {}), (), ())
     if asked_features(schema):
@@ -102,7 +105,8 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
     flags = list(_invisible(prompt_view(solution.text)))
     requests: list[str] = []
     views: dict[str, Claims] = {}
-    for view, questions in questions_for(schema, solution, reading).items():
+    asked_by_view = await asyncio.to_thread(questions_for, schema, solution, reading)
+    for view, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
             claims, flag, asked = await _ask(asker, schema, question)

@@ -18,8 +18,8 @@ from clara_eval.judge.comparison import Decision
 from clara_eval.judge.vector import JudgeVector, Value
 from clara_eval.judge.verdict import Side, Verdict
 
-TIE_BAND = 0.001
-"""A thousandth of the whole scale: closer than that, the facts do not say who is better."""
+TIE_BAND = 0.0001
+"""A ten-thousandth of the whole scale: closer than that, the facts do not say who is better."""
 KNOWN = 0.05
 """What the worst known value is worth: unknown is worth nothing."""
 WIDEST_LINEAR = 100
@@ -50,7 +50,7 @@ class RulesJudge:
         """Who is better, by merit alone."""
         gap = self.merit(first) - self.merit(second)
         if abs(gap) <= TIE_BAND:
-            return Verdict("tie", 0.5, "Their merits are the same within a thousandth.")
+            return Verdict("tie", 0.5, "Their merits are the same within a ten-thousandth.")
         winner: Side = "A" if gap > 0 else "B"
         confidence = round(0.5 + 0.5 * min(1.0, abs(gap) / 0.5), 3)
         return Verdict(winner, confidence, self._reason(winner, first, second))
