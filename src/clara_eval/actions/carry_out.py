@@ -22,6 +22,8 @@ from clara_eval.publish.transaction import Unsigned
 
 WAIT_SECONDS = 180.0
 POLL_SECONDS = 0.5
+LOST_SECONDS = 10.0
+"""How long a transaction is looked for when the answer to its sending got lost."""
 REHEARSALS = 6
 """A node behind a balancer may not know the block of the transaction before yet: look again that often."""
 UNKNOWN_GAS = 500_000
@@ -142,7 +144,7 @@ async def _send(desk: Desk, wallet: Wallet, planned: Transaction, fees: _Fees, *
         await desk.node.ask("eth_sendRawTransaction", signed.raw)
     except Temporary as lost:
         # The node may have taken it before the answer was lost: only the chain knows.
-        if await _receipt(desk, signed.tx_hash, seconds=10) is None:
+        if await _receipt(desk, signed.tx_hash, seconds=LOST_SECONDS) is None:
             raise _unknown(desk, planned, signed.tx_hash) from lost
     receipt = await _receipt(desk, signed.tx_hash, seconds=WAIT_SECONDS)
     if receipt is None:
