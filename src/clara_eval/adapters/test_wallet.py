@@ -69,6 +69,22 @@ def test_it_signs_nothing_else(bad: Unsigned, reason: str) -> None:
         wallet().sign(bad)
 
 
+def test_a_day_has_its_cap() -> None:
+    """Gas that was signed for counts for a day; raising the same nonce counts once."""
+    moment = 0.0
+    each = GOOD.gas * GOOD.max_fee_per_gas
+    policy = SigningPolicy(chain_id=8453, challenges={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
+    mine = Wallet(SecretStr(KEY), policy)
+    for nonce in (1, 1, 2, 3, 3):
+        mine.sign(replace(GOOD, nonce=nonce))
+    with pytest.raises(CannotPublish, match="in a day"):
+        mine.sign(replace(GOOD, nonce=4))
+    with pytest.raises(CannotPublish, match="in a day"):
+        mine.sign(replace(GOOD, nonce=3, max_fee_per_gas=GOOD.max_fee_per_gas + 1))
+    moment = 24 * 3600 + 1
+    mine.sign(replace(GOOD, nonce=4))
+
+
 def test_the_key_is_never_shown() -> None:
     """No repr, text, copy or pickle of a wallet holds the key."""
     mine = wallet()

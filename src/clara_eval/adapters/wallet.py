@@ -47,6 +47,7 @@ class Wallet:
     def sign(self, tx: Unsigned) -> SignedBytes:
         """Sign what the policy allows; the hash is the one the node will know it by."""
         self.policy.check(tx)
+        self.policy.note(tx)
         from eth_utils.address import to_checksum_address
 
         signed = self._account.sign_transaction(

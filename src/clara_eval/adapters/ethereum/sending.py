@@ -57,6 +57,11 @@ class EthereumSender:
     def can_sign(self) -> bool:
         return self._wallet is not None
 
+    def trust(self, challenge: Address) -> None:
+        """Sign for this challenge although the factory may not know it: a person named it."""
+        if self._wallet is not None:
+            self._wallet.policy.permit([challenge])
+
     async def rehearse(self, call: ContractCall) -> None:
         """The call with the real sender at the newest block; a refusal is told in the contract's own terms."""
         head = await self._chain.head()

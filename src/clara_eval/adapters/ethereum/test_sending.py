@@ -220,8 +220,8 @@ async def test_a_challenge_the_factory_does_not_know_is_not_signed(local_chain: 
         stranger = EthereumSender(w.chain, wallet_of(local_chain.evaluator.key), factory=None)
         with pytest.raises(CannotPublish, match="not a known challenge"):
             await w.post(Road(stranger, w.store, w.clock.pace()))
-        named = wallet_of(local_chain.evaluator.key, challenges={w.challenge.address})
-        receipt = await w.post(Road(EthereumSender(w.chain, named), w.store, w.clock.pace()))
+        stranger.trust(w.challenge.address)
+        receipt = await w.post(Road(stranger, w.store, w.clock.pace()))
         assert receipt.outcome is Outcome.CONFIRMED
 
 
