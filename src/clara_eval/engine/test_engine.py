@@ -1,0 +1,285 @@
+"""The engine on a real chain and a real store: from due to posted, recognised, reviewed, closed, finalized."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clara_eval.app import App, open_app
+from clara_eval.challenge.model import Address
+from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
+from clara_eval.engine.board import read_document, scores_key, status_key, summaries
+from clara_eval.engine.engine import Engine
+from clara_eval.engine.leases import Busy, held
+from clara_eval.engine.options import EngineOptions
+from clara_eval.engine.single import only_process
+from clara_eval.errors import BadInput, ConfigError, NotFound, NotYet
+from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.hashing import keccak_hex
+from clara_eval.observe.alerts import Alerts
+from clara_eval.observe.metrics import Metrics
+from clara_eval.publish.send import Pace
+from clara_eval.settings import Settings
+from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms
+
+FAST = EngineOptions(
+    tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1
+)
+PACE = Pace(poll_seconds=0.02, lease_seconds=2)
+
+
+@dataclass
+class Turning:
+    engine: Engine
+    app: App
+
+    async def status(self, address: Address) -> dict[str, Any]:
+        return await read_document(self.app.store, self.app.chain_id, status_key(address)) or {"status": "none"}
+
+    async def until(self, address: Address, *wanted: str) -> dict[str, Any]:
+        """Wait for one of these statuses; there is always another tick."""
+
+        async def reached() -> bool:
+            return (await self.status(address))["status"] in wanted
+
+        await eventually(reached)
+        return await self.status(address)
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
+    for _ in range(int(seconds / 0.05)):
+        if await holds():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def settings_of(chain: LocalChain, place: Path, **environ: str) -> Settings:
+    return Settings.from_env(
+        {
+            "CLARA_NETWORK": "local",
+            "CLARA_RPC_URL": chain.rpc_url,
+            "CLARA_CHALLENGE_FACTORY": chain.deployment.factory,
+            "CLARA_FROM_BLOCK": str(chain.deployment.from_block),
+            "CLARA_EVALUATOR_KEY": chain.evaluator.key,
+            "CLARA_DATABASE_URL": f"sqlite:///{place}/engine.db",
+            **environ,
+        }
+    )
+
+
+@asynccontextmanager
+async def turning(settings: Settings, **options: Any) -> AsyncIterator[Turning]:
+    metrics = Metrics()
+    async with open_app(settings, pace=PACE) as app:
+        engine = Engine(app, metrics, Alerts(metrics), options=FAST, **options)
+        async with engine.running():
+            yield Turning(engine, app)
+
+
+async def due_round(chain: LocalChain, **terms: Any) -> Address:
+    address = await post_round(chain, **terms)
+    await submit_round(chain, address)
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """The keeper's and the evaluator's work, with nobody asking for it."""
+    address = await due_round(local_chain)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        done = await world.until(address, "complete")
+        assert (done["progress"], done["postedBy"]) == (100, "evaluator")
+        assert await local_chain.challenge(address).functions.scorePostedAt().call() > 0
+        await local_chain.move_time(12 * HOUR + 1)
+        await world.engine.tick()
+        board = await summaries(world.app.store, world.app.chain_id)
+        assert await local_chain.challenge(address).functions.status().call() == 2
+        await world.engine.tick()
+        board = await summaries(world.app.store, world.app.chain_id)
+        assert board[address]["chainStatus"] == "finalized"
+        assert b'clara_evaluations_total{outcome="complete"} 1.0' in world.engine.metrics.render()
+
+
+async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Everything lost but the chain: the post is found with its sender, and nothing is evaluated or sent again."""
+    address = await due_round(local_chain)
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with turning(settings_of(local_chain, first)) as world:
+        await world.until(address, "complete")
+    nonce = await local_chain.web3.eth.get_transaction_count(_checksum(local_chain))
+    async with turning(settings_of(local_chain, second)) as world:
+        done = await world.until(address, "complete")
+        assert done["postedBy"] == "evaluator"
+        scores = await read_document(world.app.store, world.app.chain_id, scores_key(address))
+        assert scores is not None
+        assert [row["prizeAmount"] for row in scores["rankings"]] == ["300000000", "125000000", "75000000"]
+    assert await local_chain.web3.eth.get_transaction_count(_checksum(local_chain)) == nonce
+
+
+def _checksum(chain: LocalChain) -> Any:
+    from eth_utils.address import to_checksum_address
+
+    return to_checksum_address(chain.evaluator.address)
+
+
+async def test_a_post_by_the_poster_is_labelled(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The poster was first: we say so and send nothing."""
+    address = await due_round(local_chain)
+    contract = local_chain.challenge(address)
+    await local_chain.send(local_chain.poster, contract, "advanceToScoring")
+    agents = [_sum(local_chain, index) for index in range(3)]
+    prizes = (300 * USDC, 125 * USDC, 75 * USDC)
+    winners = [(account, 0, 1, prize) for account, prize in zip(agents, prizes, strict=True)]
+    await local_chain.send(local_chain.poster, contract, "postScores", winners)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        done = await world.until(address, "complete")
+        assert done["postedBy"] == "poster"
+        assert "poster" in done["reason"]
+
+
+def _sum(chain: LocalChain, index: int) -> Any:
+    from eth_utils.address import to_checksum_address
+
+    return to_checksum_address(chain.agents[index].address)
+
+
+async def test_too_few_submissions_are_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With one submission the contract cancels and refunds; we call it and say why."""
+    address = await post_round(local_chain)
+    content = entry("ring_buffer").encode()
+    await local_chain.submit_all(address, [Handed(local_chain.agents[0], data_uri(content), keccak_hex(content))])
+    await local_chain.move_time(HOUR + 1)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        ended = await world.until(address, "unscorable")
+        assert ended["reason"]
+
+
+async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Nothing is posted before the approval, exactly the approved result after it, and a second word is refused."""
+    address = await due_round(local_chain, pool=2000 * USDC)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.until(address, "review")
+        await world.engine.tick()
+        assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+        await world.engine.decide(address, "approve", "looked at it")
+        assert (await world.until(address, "complete"))["postedBy"] == "evaluator"
+        with pytest.raises(BadInput, match="already approved"):
+            await world.engine.decide(address, "reject", "")
+
+
+async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Rejection ends the evaluation with the person's reason."""
+    address = await due_round(local_chain, pool=2000 * USDC)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.until(address, "review")
+        await world.engine.decide(address, "reject", "smells")
+        assert "smells" in (await world.until(address, "failed"))["reason"]
+        await world.engine.tick()
+        assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+
+
+async def test_a_config_that_is_not_the_committed_one_is_never_evaluated(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Another config in the metadata than the hash on chain: failed, with both hashes named."""
+    config = json.dumps(CONFIG)
+    uri = build_metadata(title="T", problem_statement="", skills=(), config_text=config)
+    other = config_hash(config.replace("higher", "lower").encode())
+    terms = Terms(challenge_uri=uri, eval_config_hash=other, payout_bps=(10000,), prize_pool=USDC, open_seconds=HOUR)
+    address = await local_chain.post_challenge(terms)
+    await submit_round(local_chain, address)
+    await local_chain.move_time(HOUR + 1)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        assert other in (await world.until(address, "failed"))["reason"]
+
+
+async def test_a_small_prize_is_deferred_with_reason_and_time(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Under the minimum prize nothing is spent; the status says why and until when."""
+    address = await due_round(local_chain)
+    async with turning(settings_of(local_chain, tmp_path, CLARA_MIN_PRIZE_USD="501")) as world:
+        waiting = await world.until(address, "deferred")
+        assert "minimum of $501.00" in waiting["reason"]
+        assert waiting["retryAt"] > waiting["updatedAt"]
+
+
+async def test_what_doors_may_ask_for(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A request for an open, an unknown or a posted challenge is refused in words; one for a failed one starts it."""
+    address = await post_round(local_chain)
+    await submit_round(local_chain, address)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        with pytest.raises(NotYet, match="submissions are open"):
+            await world.engine.request(address)
+        with pytest.raises(NotFound):
+            await world.engine.request(Address("0x" + "99" * 20))
+        await local_chain.move_time(HOUR + 1)
+        name = await world.engine.request(address)
+        assert name == f"evaluate:31337:{address}:1"
+        await world.until(address, "complete")
+        with pytest.raises(NotYet, match=r"on the chain|posted"):
+            await world.engine.request(address)
+
+
+async def test_a_dead_node_does_not_keep_the_engine_from_starting(local_chain: LocalChain, tmp_path: Path) -> None:
+    """It turns, says what is wrong, and is degraded, not stale."""
+    settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL="http://127.0.0.1:9")
+    async with turning(settings) as world:
+
+        async def told() -> bool:
+            return world.engine.pulse.tick_problem is not None
+
+        await eventually(told)
+        report = world.engine.pulse.report("1")
+        assert (report["status"], world.engine.pulse.is_stale) == ("degraded", False)
+        assert b"clara_rpc_up 0.0" in world.engine.metrics.render()
+
+
+async def test_sqlite_serves_one_process(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A second engine on the same file ends with a sentence that names the remedy; afterwards the file is free."""
+    settings = settings_of(local_chain, tmp_path)
+    async with turning(settings):
+        with pytest.raises(ConfigError, match=r"Another clara-eval process .* Postgres"):
+            await _start_and_stop(settings)
+    with only_process(tmp_path / "engine.db"):
+        pass
+
+
+async def _start_and_stop(settings: Settings) -> None:
+    async with turning(settings):
+        pass
+
+
+async def test_a_worker_declared_dead_stops(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Another holds its lease: it gives up its work and asks for the process to end."""
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        lease = f"worker:{world.engine.worker}"
+        await world.app.store.drop_lease(lease, world.engine.worker)
+        await world.app.store.take_lease(lease, "taker:other", 60)
+        await asyncio.wait_for(world.engine.lost.wait(), 10)
+
+
+async def _hold_until_lost(app: App) -> None:
+    async with held(app.store, "x", "me", 0.3):
+        assert not await app.store.take_lease("x", "other", 0.3)
+        await app.store.drop_lease("x", "me")
+        await app.store.take_lease("x", "other", 60)
+        await asyncio.Event().wait()
+
+
+async def test_a_lost_lease_ends_what_runs_under_it(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two cannot hold one lease, and who loses it is interrupted, with `Busy` and not with a cancellation."""
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        with pytest.raises(Busy, match="took x over"):
+            await _hold_until_lost(app)
+        async with held(app.store, "y", "me", 0.3):
+            pass
+        assert await app.store.take_lease("y", "other", 1)
