@@ -4,6 +4,29 @@ The walk of one evaluation, one room after the other:
 
     eval_config -> challenge -> solutions -> judge -> features -> tournament -> ranking -> winners -> publish
     ------------------------------------------- trace -------------------------------------------------------
+
+For other programs: `EvalConfig`, `Settings`, `evaluate`, `parse_eval_config`, `rank` and `verify`, loaded when first
+used, so that importing the package costs nothing. `docs/python.md` shows them at work.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+__all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "parse_eval_config", "rank", "verify"]
+
+if TYPE_CHECKING:
+    from clara_eval.public import EvalConfig, Settings, evaluate, parse_eval_config, rank, verify
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from clara_eval import public
+
+        return getattr(public, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -24,7 +24,7 @@ _SECONDS |= {"d": 86400, "day": 86400, "w": 604800, "week": 604800}
 
 SPLITS: dict[str, tuple[int, ...]] = {
     "top1": (10000,),
-    "top3": (6000, 3000, 1000),
+    "top3": (6000, 2500, 1500),
     "top5": (4000, 2500, 1500, 1200, 800),
 }
 MAX_WINNERS = 25
@@ -131,8 +131,8 @@ def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
             raise BadInput(
                 "An equal split needs the number of winners.", path="winnerCount", remedy=f"Give 1 to {MAX_WINNERS}."
             )
-        share, dust = divmod(10000, winner_count)
-        return tuple(share + (1 if place < dust else 0) for place in range(winner_count))
+        share = 10000 // winner_count
+        return (*[share] * (winner_count - 1), 10000 - share * (winner_count - 1))
     try:
         return tuple(int(part) for part in name.split(","))
     except ValueError:

@@ -148,7 +148,7 @@ async def challenge_post(
     ] = "3 days",
     payout: Annotated[
         str | list[int],
-        Field(description='"top1", "top3" (60/30/10), "top5", "equal" with winnerCount, or basis points best first.'),
+        Field(description='"top1", "top3" (60/25/15), "top5", "equal" with winnerCount, or basis points best first.'),
     ] = "top3",
     winnerCount: Annotated[int, Field(ge=0, le=25, description='Only needed with payout "equal".')] = 0,
     token: Annotated[str, Field(description="The prize token's address; empty for USDC.", max_length=60)] = "",

@@ -1,0 +1,76 @@
+"""The few names for other programs: evaluate a challenge, rank any comparisons, verify a trace, read a config.
+
+The same code as the commands, without a shell. Everything raises `ClaraError`s with a reason and a remedy; nothing is
+printed, and nothing is read from the environment unless no settings are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from clara_eval.challenge.model import to_address
+from clara_eval.errors import BadInput, NotFound
+from clara_eval.eval_config import EvalConfig, parse_eval_config
+from clara_eval.settings import Settings
+
+if TYPE_CHECKING:
+    from clara_eval.pipeline.evaluate import Evaluation
+    from clara_eval.pipeline.replay import Checked
+    from clara_eval.ranking import Ranking
+    from clara_eval.tournament.results import Winner
+
+__all__ = ["EvalConfig", "Settings", "evaluate", "parse_eval_config", "rank", "verify"]
+
+Verdict = Literal["left", "right", "tie"]
+_SIDES: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
+
+
+async def evaluate(address: str, settings: Settings | None = None, *, dry_run: bool = False) -> Evaluation:
+    """Judge one challenge and post its winners; without an evaluator key, or with `dry_run`, nothing is sent.
+
+    A second call continues the first and pays for nothing twice.
+    """
+    from clara_eval.app import open_app
+    from clara_eval.pipeline.evaluate import evaluate as walk
+
+    target = to_address(address, what="challenge")
+    async with open_app(settings or Settings.from_env()) as app:
+        return await walk(target, app.ports, app.options(app.plan(), dry_run=dry_run))
+
+
+def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int] = (10000,)) -> Ranking:
+    """Rank items by (left, right, winner) triples in any order, with intervals and the margin at the pay line."""
+    from clara_eval.ranking import rank as rank_items
+    from clara_eval.tournament.results import Result
+
+    results = []
+    for number, (left, right, winner) in enumerate(games):
+        if winner not in _SIDES or left == right:
+            raise BadInput(
+                f"Game {number} ({left!r}, {right!r}, {winner!r}) is no comparison of two items.",
+                path=f"games[{number}]",
+                remedy='Give two different names and "left", "right" or "tie".',
+            )
+        results.append(Result(left, right, _SIDES[winner]))
+    items = sorted({item for result in results for item in (result.first, result.second)})
+    return rank_items(items, results, seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
+
+
+async def verify(trace: str | Path) -> Checked:
+    """Walk a trace file again and recompute everything but the models' words; BadTrace names what does not hold."""
+    from clara_eval.pipeline.replay import check_trace
+
+    return await check_trace(_lines(Path(trace)))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except OSError as bad:
+        raise NotFound(
+            f"The trace file {str(path)!r} cannot be read ({type(bad).__name__}).", remedy="Check its name."
+        ) from bad
+    except UnicodeDecodeError as bad:
+        raise BadInput(f"The trace file {str(path)!r} is not UTF-8 text.", value=str(path)) from bad

@@ -1,0 +1,117 @@
+"""The public names, and that every example in docs/python.md runs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clara_eval
+from clara_eval.adapters.database import open_store
+from clara_eval.errors import BadInput, BadTrace, NotFound
+from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.hashing import keccak_hex
+from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
+from clara_eval.testing.local_chain import DAY, USDC, Handed, LocalChain, Terms
+from clara_eval.trace.archive import stream_trace
+
+DOC = Path(__file__).parents[1] / "docs" / "python.md"
+PLACEHOLDER = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
+
+
+def examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+
+
+async def closed_round(chain: LocalChain) -> str:
+    """A challenge whose deadline has passed, with two solutions."""
+    uri = build_metadata(title="Sort", problem_statement="Sort.", skills=[], config_text=RULES_CONFIG)
+    terms = Terms(
+        challenge_uri=uri, eval_config_hash=config_hash(RULES_CONFIG.encode()), payout_bps=(7000, 3000),
+        prize_pool=100 * USDC,
+    )  # fmt: skip
+    address = await chain.post_challenge(terms)
+    handed = [
+        Handed(agent, f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}", keccak_hex(text.encode()))
+        for agent, text in zip(chain.agents, (GOOD_SOLUTION, POOR_SOLUTION), strict=False)
+    ]
+    await chain.submit_all(address, handed)
+    await chain.move_time(DAY + 1)
+    return address
+
+
+async def test_every_example_runs(local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example of the documentation, in order, does what it says, against a real chain."""
+    address = await closed_round(local_chain)
+    database = tmp_path / "store.db"
+    for name, value in agent_environment(local_chain, None, database).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    found = examples()
+    assert len(found) == 5
+    for code in found:
+        if "verify" in code:
+            store = await open_store(f"sqlite:///{database}")
+            parts = [part async for part in stream_trace(store, 31337, address)]
+            await store.close()
+            (tmp_path / "round.trace.json").write_text("".join(parts))
+        program = compile(code.replace(PLACEHOLDER, address), str(DOC), "exec")
+        await asyncio.to_thread(exec, program, {"__name__": "example"})
+    nonce = await local_chain.web3.eth.get_transaction_count(
+        local_chain.web3.to_checksum_address(local_chain.evaluator.address)
+    )
+    assert nonce == 0  # a dry run sends nothing
+
+
+def test_the_names_are_loaded_when_used() -> None:
+    """Importing the package loads no room and no library; each promised name is there, and no other."""
+    code = "import sys, clara_eval; print(sorted(m for m in sys.modules if m.startswith('clara_eval.')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert done.stdout.strip() == "[]"
+    for name in clara_eval.__all__:
+        assert getattr(clara_eval, name) is not None
+    assert dir(clara_eval) == sorted(clara_eval.__all__)
+    with pytest.raises(AttributeError):
+        _ = clara_eval.nothing_of_the_kind  # type: ignore[attr-defined]
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+GAMES = st.lists(
+    st.tuples(NAMES, NAMES, st.sampled_from(["left", "right", "tie"])).filter(lambda game: game[0] != game[1]),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@given(games=GAMES, shuffled=st.randoms(use_true_random=False))
+def test_rank_does_not_depend_on_the_order_of_games(games: list[tuple[str, str, str]], shuffled: object) -> None:
+    """The same games in another order give the same standings."""
+    other = list(games)
+    shuffled.shuffle(other)  # type: ignore[attr-defined]
+    assert clara_eval.rank(games).standings == clara_eval.rank(other).standings  # type: ignore[arg-type]
+
+
+def test_rank_refuses_what_is_no_comparison() -> None:
+    """An item against itself and an unknown verdict are refused with their place."""
+    for wrong in (("a", "a", "left"), ("a", "b", "first")):
+        with pytest.raises(BadInput) as bad:
+            clara_eval.rank([("a", "b", "left"), wrong])
+        assert bad.value.path == "games[1]"
+
+
+async def test_verify_says_what_does_not_hold(tmp_path: Path) -> None:
+    """A missing file and a file that is no trace are told apart."""
+    with pytest.raises(NotFound):
+        await clara_eval.verify(tmp_path / "missing.json")
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(BadTrace):
+        await clara_eval.verify(tmp_path / "other.json")
