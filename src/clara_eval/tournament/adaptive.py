@@ -38,7 +38,7 @@ class Tuning:
     games_per_item: int = 3  # in one batch: more would spend calls on what the batch itself may settle
     most_candidates: int = 48
     sure: float = 0.95
-    set_weight: float = 0.0  # share of the objective that asks only who is paid, not how much
+    set_weight: float = 0.4  # share of the objective that asks only who is paid, not how much
     batch: int | None = None
 
     def batch_size(self, size: int) -> int:
