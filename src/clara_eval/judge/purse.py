@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.errors import ConfigError, Deferred
@@ -49,21 +50,28 @@ class Purse:
         """Everything that counts against the cap, calls in flight excepted."""
         return self.spent_before + self._spent
 
-    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt, *, batch: bool = False) -> int:
+    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
         """Set the worst case of one call aside and return it."""
+        return (await self.reserve_all(judge, card, (prompt,)))[0]
+
+    async def reserve_all(
+        self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], *, batch: bool = False
+    ) -> list[int]:
+        """Set the worst case of every call aside, all or nothing; one amount for each prompt."""
         if card is None:
             if self.cap_micro_usd is not None:
                 raise _no_price(judge)
-            return 0
-        worst = card.worst(prompt, batch=batch)
-        while self.cap_micro_usd is not None and self.spent + self.reserved + worst > self.cap_micro_usd:
+            return [0] * len(prompts)
+        amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
+        needed = sum(amounts)
+        while self.cap_micro_usd is not None and self.spent + self.reserved + needed > self.cap_micro_usd:
             if self.reserved == 0:
-                raise self._over(worst)
+                raise self._over(needed)
             gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(gate)
             await gate
-        self.reserved += worst
-        return worst
+        self.reserved += needed
+        return amounts
 
     def settle(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
         """The call was answered: its real cost replaces the reservation."""
@@ -101,7 +109,7 @@ class Purse:
         cap = self.cap_micro_usd or 0
         return Deferred(
             f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent, "
-            f"and the next call may cost ${worst / MICRO:.4f}.",
+            f"and what comes next may cost ${worst / MICRO:.4f}.",
             remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD; what is paid for is kept and not paid again.",
         )
 

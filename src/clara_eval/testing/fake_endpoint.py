@@ -104,7 +104,7 @@ class FakeEndpoint:
         self.batches: dict[str, dict[str, Any]] = {}
         self.batch_polls_needed = 1
         self.batch_outcomes: dict[str, str] = {}
-        """custom_id → `errored` or `expired`, for items that must not succeed."""
+        """custom_id → `errored`, `expired` or `canceled`, for items that must not succeed."""
         self._keep = keep
         self._count = 0
         self._times: dict[str, int] = {}
@@ -132,6 +132,7 @@ class FakeEndpoint:
         app.router.add_post("/v1/messages/batches", self._create_batch)
         app.router.add_get("/v1/messages/batches", self._list_batches)
         app.router.add_get("/v1/messages/batches/{id}", self._show_batch)
+        app.router.add_post("/v1/messages/batches/{id}/cancel", self._cancel_batch)
         app.router.add_get("/v1/messages/batches/{id}/results", self._batch_results)
         return app
 
@@ -194,6 +195,10 @@ class FakeEndpoint:
             return web.json_response(_error(Fault("status", 404, message="no such batch")), status=404)
         self.batches[name]["polls"] += 1
         return web.json_response(self._batch(name))
+
+    async def _cancel_batch(self, request: web.Request) -> web.Response:
+        self.batches[request.match_info["id"]]["cancelled"] = True
+        return web.json_response(self._batch(request.match_info["id"]))
 
     async def _batch_results(self, request: web.Request) -> web.Response:
         lines = []
