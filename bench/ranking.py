@@ -42,7 +42,7 @@ from clara_eval.ranking.simulator import (
     quality,
     strength_order,
 )
-from clara_eval.tournament.adaptive import Adaptive, Tuning, best_pairs, swiss_round
+from clara_eval.tournament.adaptive import Adaptive, Tuning, best_pairs, objective, swiss_round
 from clara_eval.tournament.schedule import Field, balanced_looks
 from clara_eval.tournament.strength import fit
 from clara_eval.tournament.tally import Ints, Tally, tally
@@ -374,7 +374,7 @@ def _buy(
     met = np.zeros((size, size), dtype=bool)
     for (i, j), rows in stock.items():
         left[i, j] = left[j, i] = len(rows)
-    tuning, prizes = Tuning(), np.array(TOP3) / 10_000
+    tuning, prizes = Tuning(), objective(TOP3, 3, Tuning())
     for batch in range(10_000):
         found = fit(whole.take(bought))
         pairs = swiss_round(found.theta, (left > 0) & ~met) if batch < tuning.swiss_rounds else []

@@ -108,19 +108,11 @@ class Adaptive:
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
             if pairs:
                 return with_sides(pairs, looks)
-        prizes = self._prizes()
+        prizes = objective(self.payout_bps, min(self.winner_count, size), self.tuning)
         if self.is_settled(strengths, prizes):
             return []
         pairs = best_pairs(strengths, prizes, 2 - looks - looks.T, self.tuning)
         return with_sides(pairs, looks)
-
-    def _prizes(self) -> Floats:
-        count = max(1, min(self.winner_count, len(self.field.items)))
-        pay = np.array(self.payout_bps or [1] * count, dtype=float)[:count]
-        flat = np.full(count, 1 / count)
-        weight = self.tuning.set_weight
-        prizes: Floats = (1 - weight) * pay / max(float(pay.sum()), 1e-12) + weight * flat
-        return prizes
 
     def is_settled(self, strengths: Strengths, prizes: Floats) -> bool:
         """Whether every place at which the prize changes is as good as sure."""
@@ -130,6 +122,15 @@ class Adaptive:
             place + 1 >= len(order) or _ahead(strengths, int(order[place]), int(order[place + 1])) >= self.tuning.sure
             for place in steps.tolist()
         )
+
+
+def objective(payout_bps: Sequence[int] | None, winner_count: int, tuning: Tuning) -> Floats:
+    """The worth of each paid place: its share of the pot, mixed with equal shares."""
+    count = max(1, winner_count)
+    pay = np.array(payout_bps or [1] * count, dtype=float)[:count]
+    flat = np.full(count, 1 / count)
+    worth: Floats = (1 - tuning.set_weight) * pay / max(float(pay.sum()), 1e-12) + tuning.set_weight * flat
+    return worth
 
 
 def looked(asked: Sequence[Look], size: int) -> Ints:
