@@ -86,6 +86,16 @@ class Report:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    process: asyncio.subprocess.Process
+    log: Path
+
+    @property
+    def is_turning(self) -> bool:
+        return self.process.returncode is None and "engine_started" in self.log.read_text()
+
+
 @dataclass(slots=True)
 class World:
     plan: Plan
@@ -95,7 +105,7 @@ class World:
     addresses: list[Address]
     logs: Path
     answered: list[float] = field(default_factory=list)
-    workers: list[asyncio.subprocess.Process] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
     report: Report = field(default_factory=Report)
 
     @property
@@ -104,20 +114,22 @@ class World:
 
     async def start_worker(self) -> None:
         """One more process; its log is kept for whoever has to look."""
-        log = (self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log").open("wb")
-        environ = {**os.environ, **self.environ}
+        log = self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log"
         command = (sys.executable, "-m", "clara_eval.testing.chaos_worker")
-        worker = await asyncio.create_subprocess_exec(*command, env=environ, stdout=log, stderr=log)
-        log.close()
-        self.workers.append(worker)
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                *command, env={**os.environ, **self.environ}, stdout=out, stderr=out
+            )
+        self.workers.append(Worker(process, log))
 
     async def kill_one(self, rng: random.Random) -> None:
-        """SIGKILL a random worker and start another in its place."""
-        victim = rng.choice(self.workers)
+        """SIGKILL a random worker that has begun to work, and start another in its place."""
+        while not (turning := [worker for worker in self.workers if worker.is_turning]):  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0.2)
+        victim = rng.choice(turning)
         self._allow()
-        if victim.returncode is None:
-            victim.send_signal(signal.SIGKILL)
-        await victim.wait()
+        victim.process.send_signal(signal.SIGKILL)
+        await victim.process.wait()
         self.workers.remove(victim)
         self.report.kills += 1
         await self.start_worker()
@@ -129,15 +141,16 @@ class World:
         self.report.allowed_again += len(self.endpoint.seen) - self.endpoint.paid + recent
 
     async def stop_workers(self) -> None:
-        for worker in self.workers:
-            if worker.returncode is None:
-                worker.terminate()
-        for worker in self.workers:
+        processes = [worker.process for worker in self.workers]
+        for process in processes:
+            if process.returncode is None:
+                process.terminate()
+        for process in processes:
             try:
-                await asyncio.wait_for(worker.wait(), 30)
+                await asyncio.wait_for(process.wait(), 30)
             except TimeoutError:
-                worker.kill()
-                await worker.wait()
+                process.kill()
+                await process.wait()
 
     def tail(self) -> str:
         """The ends of the workers' logs."""
@@ -158,7 +171,7 @@ async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
         endpoint = FakeEndpoint(latency=plan.latency, words=words)
         await stack.enter_async_context(endpoint.running())
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-chaos-")))
-        addresses = [await _post(chain, plan, number) for number in range(plan.challenges)]
+        addresses = [await post_challenge(chain, plan, number) for number in range(plan.challenges)]
         await chain.move_time(HOUR + 1)
         judge = f"openai:scripted@{endpoint.url}"
         environ = {
@@ -181,7 +194,7 @@ async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
             await made.stop_workers()
 
 
-async def _post(chain: LocalChain, plan: Plan, number: int) -> Address:
+async def post_challenge(chain: LocalChain, plan: Plan, number: int) -> Address:
     """One challenge with its submissions; no two challenges ask the same questions."""
     config = json.dumps(
         {
