@@ -57,6 +57,7 @@ def read_structure(parsed: Parsed) -> Structure:
     reader = _Reader(parsed, grammar, roles_by_kind(name), binders, binary)
     for node, depth in walk(parsed.tree):
         reader.visit(node, depth)
+    reader.found.comments = sorted([*reader.found.comments, *parsed.blanked])
     return reader.found
 
 

@@ -229,6 +229,19 @@ def test_hostile_nests_come_to_an_end(name: str) -> None:
     assert measure(text, language)["bytes"] == len(text)
 
 
+@pytest.mark.parametrize("gap", ["", "\n"])
+def test_many_comment_lines_are_comments_and_cost_no_time(gap: str) -> None:
+    """Thousands of comment lines in valid code are counted, and the code after them is still measured."""
+    comments = f"# a line\n{gap}" * 20_000
+    found = measure(SAMPLES["python"] + comments + SAMPLES["python"], "python")
+    assert found["parses"] is True
+    assert found["functions"] == 4
+    assert found["code_lines"] == 22
+    assert (found["comment_share"] or 0) > 0.9
+    bare = strip_view(SAMPLES["python"] + comments, "python")
+    assert bare == strip_view(SAMPLES["python"], "python")
+
+
 def test_complexity_cannot_hide_at_top_level() -> None:
     """Branches outside functions count as one more unit."""
     hidden = "def f():\n    return 1\n" + "if a:\n    b()\n" * 9

@@ -123,6 +123,8 @@ def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
 
 def split(text: str) -> tuple[str, ...]:
     """The whole text in parts of at most `CHUNK_TOKENS` estimated tokens, cut after line ends where there are any."""
+    if 2 * len(text) <= CHUNK_TOKENS:
+        return (text,)
     parts: list[str] = []
     start, used, line_end, position = 0, 0.0, 0, 0
     for position, char in enumerate(text):

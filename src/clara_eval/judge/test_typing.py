@@ -19,7 +19,7 @@ CONFIG = parse_eval_config(
 
 
 def typed(name: str, **fields: Any) -> dict[str, Any]:
-    plain = {
+    plain: dict[str, Any] = {
         "name": name,
         "type": "boolean",
         "min": None,
