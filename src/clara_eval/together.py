@@ -14,10 +14,17 @@ T = TypeVar("T")
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Results in the order of the work."""
+    caller = asyncio.current_task()
+    assert caller is not None, "a coroutine runs in a task"
+    before = caller.cancelling()
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(item) for item in work]
     except BaseExceptionGroup as failures:
+        # Until Python 3.13 a group that fails leaves its own cancel request on the caller, and cancel scopes around
+        # the caller (in the servers' libraries) then take it for somebody else's.
+        if caller.cancelling() > before:
+            caller.uncancel()  # the group asked once; a second request would be somebody else's
         raise _first(failures) from None
     return [task.result() for task in tasks]
 
