@@ -22,6 +22,9 @@ Row = tuple[Any, ...]
 _BULK = 500
 """Placeholders in one statement; SQLite's oldest limit is 999."""
 
+ROOM_SECONDS = 60
+"""When to look again for room under a cap that only running evaluations fill."""
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "0001_start",
@@ -298,12 +301,16 @@ async def _check_caps(
         if cap is None:
             continue
         rows = await tx.fetch(
-            "SELECT COALESCE(SUM(COALESCE(settled_micro_usd, reserved_micro_usd)), 0) FROM spends "  # noqa: S608 - `where` is one of three constants
+            "SELECT COALESCE(SUM(COALESCE(settled_micro_usd, reserved_micro_usd)), 0), "  # noqa: S608 - `where` is one of three constants
+            "COALESCE(SUM(CASE WHEN settled_micro_usd IS NULL THEN reserved_micro_usd ELSE 0 END), 0) FROM spends "
             f"WHERE {where} AND NOT (run = ? AND purpose = ?)",
             (*values, run, purpose),
         )
-        spent = int(rows[0][0])
+        spent, waiting = int(rows[0][0]), int(rows[0][1])
         if spent + micro_usd > cap:
+            if spent - waiting + micro_usd <= cap:
+                # Evaluations under way give back what they do not use: soon there may be room.
+                retry_at = int(moment.timestamp()) + ROOM_SECONDS
             raise Deferred(
                 f"The budget per {scope} of ${cap / 1e6:.2f} does not allow another ${micro_usd / 1e6:.2f}: "
                 f"${spent / 1e6:.2f} is spent or reserved.",

@@ -122,3 +122,19 @@ def test_the_report_as_json() -> None:
     assert document["total"] == {"name": "total", "usd": "4.510001", "openUsd": "1.000000", "evaluations": 2}
     assert document["byMonth"] == [{"month": "1970-01", "usd": "4.510001", "openUsd": "1.000000", "evaluations": 2}]
     assert usd(0) == "0.000000"
+
+
+async def test_room_that_running_evaluations_take_is_looked_for_soon(store: SqlStore) -> None:
+    """Reservations give back what they do not use, so the next look is in a minute; money really spent waits for its day."""
+    caps = Caps(None, None, per_month=10)
+    first = await store.reserve_spend("1:0xa", "p", "evaluation", 10, caps)
+    with pytest.raises(Deferred) as soon:
+        await store.reserve_spend("1:0xb", "p", "evaluation", 1, caps)
+    await store.settle_spend(first, 10)
+    with pytest.raises(Deferred) as later:
+        await store.reserve_spend("1:0xb", "p", "evaluation", 1, caps)
+    now = store.now()
+    assert soon.value.retry_at is not None
+    assert later.value.retry_at is not None
+    assert soon.value.retry_at <= now + 60
+    assert later.value.retry_at > soon.value.retry_at

@@ -62,6 +62,7 @@ class Report:
     reverted_transactions: int = 0
     transactions: int = 0
     kills: int = 0
+    ended_themselves: int = 0
     database_restarts: int = 0
     requests: int = 0
     paid: int = 0
@@ -134,6 +135,13 @@ class World:
         self.report.kills += 1
         await self.start_worker()
 
+    async def replace_ended(self) -> None:
+        """What a supervisor does: a worker that ended by itself, because it was declared dead, is started again."""
+        for worker in [worker for worker in self.workers if worker.process.returncode is not None]:
+            self.workers.remove(worker)
+            self.report.ended_themselves += 1
+            await self.start_worker()
+
     def _allow(self) -> None:
         """Whatever is in flight now, or was answered a moment ago, may be paid again."""
         now = time.monotonic()
@@ -185,6 +193,8 @@ async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
             "CLARA_PRICES": f"{judge}=1/2",
             "OPENAI_API_KEY": "not-a-real-key",
             "CLARA_MAX_CONCURRENCY": "8",
+            "CLARA_BUDGET_PER_POSTER_DAY_USD": "1000000",
+            "CLARA_BUDGET_PER_MONTH_USD": "1000000",
             "CLARA_PORT": "0",
         }
         made = World(plan, chain, endpoint, environ, addresses, logs, answered)
@@ -257,6 +267,7 @@ async def run_chaos(made: World, restart_database: Callable[[], None] | None = N
 async def _all_posted(made: World, until: float) -> None:
     waiting = set(made.addresses)
     while waiting and time.monotonic() < until:
+        await made.replace_ended()
         for address in list(waiting):
             if await made.chain.challenge(address).functions.scorePostedAt().call():
                 waiting.discard(address)
