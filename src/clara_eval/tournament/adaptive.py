@@ -34,7 +34,7 @@ class Tuning:
     """The knobs; the defaults are what the benchmark measures."""
 
     swiss_rounds: int = 3
-    draws: int = 256
+    draws: int = 512
     games_per_item: int = 3  # in one batch: more would spend calls on what the batch itself may settle
     most_candidates: int = 48
     sure: float = 0.95
@@ -187,13 +187,14 @@ def prize_draws(draws: Floats, prizes: Floats) -> Floats:
 
 def gains(draws: Floats, pay: Floats, i: Ints, j: Ints) -> Floats:
     """Σ_m Cov(pay_m, p_ij)² / (p̄(1 − p̄)): how much the verdict on i against j lowers the variance of the prizes."""
-    odds = np.exp(draws)
-    p = odds[:, i] / (odds[:, i] + odds[:, j])
-    mean = p.mean(axis=0)
+    odds = np.exp(draws.T)
+    p = odds[i]
+    p /= p + odds[j]
+    mean = p.mean(axis=1)
     paid = pay[:, pay.any(axis=0)]
     with one_thread():
-        covariance = (paid - paid.mean(axis=0)).T @ (p - mean) / len(draws)
-    value = np.sum(covariance**2, axis=0) / np.maximum(mean * (1 - mean), 1e-9)
+        covariance = (p - mean[:, None]) @ (paid - paid.mean(axis=0)) / len(draws)
+    value = np.sum(covariance**2, axis=1) / np.maximum(mean * (1 - mean), 1e-9)
     relative: Floats = np.round(value / max(float(value.max(initial=0.0)), 1e-300), 9)
     return relative
 
