@@ -27,7 +27,7 @@ test: setup ## every test but the soak and the language-model ones
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not soak and not local_model"
 
 test-model: setup ## a real round with the small real language model
-	$(UV) install --quiet --python $(BIN)/python --require-hashes -r requirements-local.lock
+	$(UV) install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-local.lock
 	$(BIN)/pytest -q -m local_model
 
 check: setup ## format, lint, types, compiled contracts
@@ -57,7 +57,7 @@ contracts: $(NODE_READY)
 
 lock: ## pin every dependency again
 	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements-dev.lock
-	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra local --constraint requirements-dev.lock --python-version 3.11 pyproject.toml -o requirements-local.lock
+	$(UV) compile --quiet --no-deps --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 requirements-local.in -o requirements-local.lock
 
 clean:
 	rm -rf $(VENV) node_modules var .pytest_cache .mypy_cache .ruff_cache

@@ -14,7 +14,7 @@ UV = "uv==0.13.7"
 
 
 def main(target: Path) -> None:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this runs on whatever python3 there is
         sys.exit(f"Clara Eval needs Python 3.11 or newer; python3 is {sys.version.split()[0]}.")
     python = target / "bin" / "python"
     if not works(python, "import pip"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from clara_eval.challenge.model import Address
@@ -90,7 +92,8 @@ def _rejections(console: Console, told: Told) -> None:
     for refused in told.evaluation.walk.rejected:
         account = refused.submission.submitter
         who = f"{told.round.names[account]:<22}{short(account)}"
-        console.print(f"  {who}  [yellow]{refused.code}[/yellow]: {refused.reason}", soft_wrap=True)
+        reason = re.sub(r"0x[0-9a-f]{40,}", lambda found: short(found.group()), refused.reason)
+        console.print(f"  {who}  [yellow]{refused.code}[/yellow]: {escape(reason)}", soft_wrap=True)
 
 
 def _money(told: Told) -> Table:

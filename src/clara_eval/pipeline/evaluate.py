@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from clara_eval.budget.caps import worth_micro_usd
@@ -76,7 +76,8 @@ class Options:
     """Whose challenges are ours to judge."""
     review_above_usd: float | None = 1000.0
     dry_run: bool = False
-    limits: Limits = field(default_factory=Limits)
+    retry_after_seconds: tuple[float, ...] = Limits().retry_after_seconds
+    """Waits between attempts to fetch a submission; what is accepted never depends on them."""
     listener: Callable[[Status], None] | None = None
     now: Callable[[], float] = time.time
 
@@ -110,7 +111,9 @@ async def _evaluate(address: Address, ports: Ports, options: Options, board: Sta
     plan = await journal.once("plan", PLAN, _given(options.plan))
     async with ports.bench.seat(challenge, plan, await _seconds_left(challenge, ports)) as seats:
         board.meter = seats.meter
-        walked = await walk(challenge, plan, LiveSources(journal, ports.fetch, seats, options.limits), board)
+        walked = await walk(
+            challenge, plan, LiveSources(journal, ports.fetch, seats, options.retry_after_seconds), board
+        )
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)
     review = await _review(challenge, walked, digest, ports, options)

@@ -97,7 +97,7 @@ class LiveSources:
     journal: Journal
     fetch: Fetch
     seats: Seats
-    limits: Limits
+    retry_after_seconds: tuple[float, ...]
 
     async def metadata(self, challenge: Challenge) -> bytes:
         async def read() -> str:
@@ -118,7 +118,9 @@ class LiveSources:
     async def received(self, submission: Submission, language: str | None) -> Received:
         async def receive() -> Received:
             remembering = _Remembering(self.fetch)
-            verdict = await collect_solution(remembering, submission, self.limits, language=language)
+            verdict = await collect_solution(
+                remembering, submission, Limits(retry_after_seconds=self.retry_after_seconds), language=language
+            )
             if remembering.last is not None:
                 return Received.of(remembering.last)
             assert isinstance(verdict, Rejected), "nothing came, so nothing can have been accepted"

@@ -14,11 +14,10 @@ from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
-from clara_eval.features.extract import Reading, extract_features
-from clara_eval.features.features import Features
-from clara_eval.judge.comparison import Judge
+from clara_eval.features import Features, extract_features
+from clara_eval.features.extract import Reading
+from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, PaidAnswer
-from clara_eval.judge.rules import RulesJudge
 from clara_eval.pipeline.gate import remarks
 from clara_eval.pipeline.keeping import Keeping
 from clara_eval.pipeline.plan import Plan, Watch
@@ -81,7 +80,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
-    clusters = find_copies(accepted)
+    clusters = find_copies(accepted, template=metadata.problem_statement)
     rejected = _rejected(pieces, clusters)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
     features = await _read(challenge, metadata, schema, reader, ranked, watch)
@@ -109,7 +108,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         metadata=metadata,
         schema=schema,
         typed_by_model=typed_by_model,
-        prompts={},
+        prompts=prompt_files(),
         pieces=pieces,
         clusters=clusters,
         rejected=rejected,
@@ -132,8 +131,6 @@ async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSche
     schema, untyped = compile_schema(metadata.config)
     if not untyped or reader is None:
         return schema, ()
-    from clara_eval.judge.typing import type_names
-
     typed = await type_names(reader, metadata.config, untyped)
     return with_types(schema, typed), tuple(feature.name for feature in typed)
 
@@ -184,8 +181,6 @@ def _judges(
     """The poster may ask for rules; otherwise the operator's jury sits."""
     if metadata.config.judge == "rules" or plan.judges == ("rules",):
         return {"rules": RulesJudge(schema)}
-    from clara_eval.judge.comparison import ModelJudge
-
     return {
         name: RulesJudge(schema)
         if name == "rules"
