@@ -363,3 +363,21 @@ async def test_commands_do_a_dry_run_first(local_chain: LocalChain, tmp_path: Pa
     assert (code, "Sent and in a block" in said) == (0, True), said
     code, said = await command(agent, "show", document["challenge"])
     assert (code, "yours      version 1" in said) == (0, True), said
+
+
+async def test_a_hostile_token_hides_no_other_challenge(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A challenge whose token answers nothing any more is still listed, and so are all others."""
+    from clara_eval.testing.local_chain import create
+
+    chain = local_chain
+    token = await create(chain.node, "TestUSDC")
+    contract = chain.contract("TestUSDC", token)
+    await chain.send(chain.poster, contract, "mint", to_checksum_address(chain.poster.address), 10**12)
+    await chain.send(chain.poster, contract, "approve", to_checksum_address(chain.deployment.factory), 10**12)
+    hostile = await chain.post_challenge(Terms(token=token, payout_bps=(7000, 3000)))
+    honest = await chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    await chain.node.rpc("anvil_setCode", token, "0x5b600056")  # runs until its gas is used up
+    async with client(agent_settings(chain, None, tmp_path / "none.db")) as caller:
+        found = (await caller.call_tool("challenge_browse", {})).structured_content or {}
+    assert [item["address"] for item in found["challenges"]] == [honest, hostile]
+    assert found["challenges"][1]["prize"] == "1000000000 units"

@@ -14,7 +14,7 @@ from typing import Any
 from clara_eval.actions.contract_calls import answer, look, view
 from clara_eval.actions.port import Desk
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Submission, Token, to_address
-from clara_eval.errors import NotFound
+from clara_eval.errors import NotFound, Temporary
 
 _GETTERS = (
     "poster", "evaluator", "token", "prizePool", "posterBond", "deadline", "scoringDeadline", "challengeURI",
@@ -56,6 +56,14 @@ async def token_at(desk: Desk, address: Address) -> Token:
         text = str(answer("TestUSDC", "symbol", symbol) or "tokens")
         desk.tokens[address] = Token(address, "".join(c for c in text if c.isalnum())[:12] or "tokens", places)
     return desk.tokens[address]
+
+
+async def _token_or_unknown(desk: Desk, address: Address) -> Token:
+    """A poster may choose a token that says nothing about itself: that must not hide the other challenges."""
+    try:
+        return await token_at(desk, address)
+    except (NotFound, Temporary):
+        return Token(address, "units", 0)
 
 
 async def addresses(desk: Desk) -> list[Address]:
@@ -101,7 +109,7 @@ async def _challenge(desk: Desk, block: Block, address: Address, row: Sequence[s
         block=block,
         poster=to_address(say["poster"]),
         evaluator=to_address(say["evaluator"]),
-        token=await token_at(desk, to_address(say["token"])),
+        token=await _token_or_unknown(desk, to_address(say["token"])),
         prize_pool=say["prizePool"],
         poster_bond=say["posterBond"],
         deadline=say["deadline"],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from clara_eval.challenge.model import Address, Token, to_address
+from clara_eval.challenge.model import Address, Challenge, Token, to_address
 from clara_eval.contracts.refusals import Refusal
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import EvalConfig
@@ -117,6 +117,8 @@ class Desk:
     """Tokens met so far: symbol and decimals never change."""
     known: list[Address] = field(default_factory=list)
     """Challenges of the factory met so far, oldest first."""
+    seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)
+    """When a challenge was read last, and what it said; only for callers from elsewhere."""
 
     @property
     def factory(self) -> Address:

@@ -16,6 +16,7 @@ from clara_eval.actions.documents import (
     ScoreResult,
     Standing,
 )
+from clara_eval.actions.fence import fence
 from clara_eval.actions.times import show_moment, show_wait
 
 ROWS = 10
@@ -94,7 +95,8 @@ def score(found: ScoreResult) -> str:
     if found["postedBy"] == "poster":
         lines.append("The scores were posted by the poster, not by the evaluator.")
     if found["features"]:
-        lines.append("Features: " + ", ".join(f"{item['name']} = {item['value']}" for item in found["features"]))
+        values = ", ".join(f"{item['name']} = {item['value']}" for item in found["features"])
+        lines += ["Features, named by the poster:", fence(values, "poster")["text"]]
     won = [game["result"] for game in found["games"]]
     if won:
         lines.append(f"Games against near rivals: {won.count('won')} won, {won.count('lost')} lost of {len(won)}.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clara_eval.actions.fence import fence
 from clara_eval.actions.port import CannotAct, Refused, View
 from clara_eval.adapters.ethereum.meanings import Meaning
 from clara_eval.adapters.ethereum.rpc import Call, NodeRefusal, Rpc
@@ -30,6 +31,18 @@ def _viewed(found: Any) -> str | None:
     if found.meaning is Meaning.REVERTED:
         return None
     raise found
+
+
+def refused(data: object) -> Refused:
+    """The contract's refusal in our words; its own words, which a stranger may have written, stand in a fence."""
+    known = decode_refusal(data) if isinstance(data, (str, bytes)) else None
+    if known is None:
+        return Refused("The contract refused, without a reason that we know.", None)
+    if known.name == "Error":
+        return Refused(
+            f"A contract refused in its own words:\n{fence(str(known.values[0]), 'contract')['text']}", known
+        )
+    return Refused(str(known), known)
 
 
 class AgentNode:
@@ -53,8 +66,7 @@ class AgentNode:
         if refusal.meaning in {Meaning.MISSING, Meaning.ALREADY_KNOWN}:
             return
         if refusal.meaning is Meaning.REVERTED:
-            known = decode_refusal(refusal.data) if isinstance(refusal.data, (str, bytes)) else None
-            raise Refused(str(known or f"The contract refused without a known reason ({refusal.message})."), known)
+            raise refused(refusal.data)
         if refusal.meaning in _WALLET_PROBLEMS:
             raise CannotAct(_WALLET_PROBLEMS[refusal.meaning], remedy="Mend that, then try again.") from refusal
         raise refusal

@@ -36,4 +36,4 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except ClaraError as bad:
-        raise ToolError(escaped(str(bad))[:MAX_ERROR_CHARS]) from bad
+        raise ToolError(escaped(str(bad), keep_lines=True)[:MAX_ERROR_CHARS]) from bad

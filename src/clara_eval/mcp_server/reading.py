@@ -34,6 +34,9 @@ SenderAddress = Annotated[
     ),
 ]
 POLL_SECONDS = 1.0
+REMOTE_POLL_SECONDS = 5.0
+REMOTE_WAIT_SECONDS = 30
+"""Strangers may wait, but not long and not often enough to wear out the service's node."""
 
 
 async def challenge_browse(
@@ -81,12 +84,13 @@ async def challenge_eval_status(
 async def _followed(ctx: ToolContext, address: str, seconds: int) -> EvalStatusResult:
     """The status now, or as soon as it is final, changed in kind, or the time is over."""
     desk, clock = desk_of(ctx), asyncio.get_running_loop()
-    end = clock.time() + seconds
+    pause = POLL_SECONDS if desk.is_local else REMOTE_POLL_SECONDS
+    end = clock.time() + (seconds if desk.is_local else min(seconds, REMOTE_WAIT_SECONDS))
     found = await results.eval_status(desk, address)
     first = found["status"]
     while results.is_waiting(found) and found["status"] == first and clock.time() < end:
         await ctx.report_progress(found["progress"], 100, found["status"])
-        await asyncio.sleep(min(POLL_SECONDS, max(0.0, end - clock.time())))
+        await asyncio.sleep(min(pause, max(0.0, end - clock.time())))
         found = await results.eval_status(desk, address)
     if seconds:
         await ctx.report_progress(found["progress"], 100, found["status"])
