@@ -20,7 +20,7 @@ from clara_eval.errors import NotFound, NotYet, Temporary
 from clara_eval.hashing import keccak_hex
 from clara_eval.networks import NETWORKS
 from clara_eval.publish.posted import PostedBy
-from clara_eval.testing.faulty_node import FaultyNode, Instead, longest_range, no_batches, refuses
+from clara_eval.testing.faulty_node import FaultyNode, Instead, answers, longest_range, no_batches, refuses
 from clara_eval.testing.local_chain import DAY, USDC, Handed, LocalChain, Terms
 
 LOCAL = NETWORKS["local"]
@@ -288,6 +288,62 @@ async def test_a_node_without_the_finality_tag_gives_an_older_block(local_chain:
         head, safe = await chain.head(), await chain.safe_block()
         await chain.close()
     assert safe.number == head.number - base.confirmations
+
+
+async def test_the_finality_tag_is_used_where_there_is_one(local_chain: LocalChain) -> None:
+    """The pinned block is the node's own safe block."""
+    await local_chain.mine(3)
+    safe = await local_chain.node.rpc("eth_getBlockByNumber", "safe", False)
+    base = replace(NETWORKS["base"], chain_id=31337)
+    chain = EthereumChain(Rpc([local_chain.rpc_url], chain_id=31337), base)
+    assert (await chain.safe_block()).hash == safe["hash"]
+    await chain.close()
+
+
+async def test_events_of_somebody_else_are_not_used(local_chain: LocalChain) -> None:
+    """A node that answers with entries of another contract, or with no list, is not believed."""
+    address = await closed_round(local_chain)
+    entry = {
+        "address": local_chain.deployment.token,
+        "topics": [],
+        "data": "0x",
+        "blockNumber": "0x1",
+        "logIndex": "0x0",
+    }
+    odd: list[Any] = [[entry], ["x"], {}]
+    for answer in odd:
+        async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
+            node.instead = answers("eth_getLogs", answer)
+            with pytest.raises(Temporary, match="answered eth_getLogs with"):
+                await read_challenge(chain, address)
+
+
+async def test_a_node_that_lacks_the_last_block_cannot_vouch_for_a_range(local_chain: LocalChain) -> None:
+    """Events are used only from a node that has the block up to which it was asked."""
+    await local_chain.post_challenge()
+    last = await local_chain.node.rpc("eth_blockNumber")
+
+    async def keep(_new: NewChallenge) -> None:
+        raise AssertionError("nothing may be handed over")
+
+    async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
+        node.instead = lambda call: (
+            {"result": None} if call["method"] == "eth_getBlockByNumber" and call["params"][0] == last else None
+        )
+        with pytest.raises(Temporary, match="No node has block"):
+            await find_challenges(chain, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
+
+
+async def test_the_range_grows_again(local_chain: LocalChain) -> None:
+    """After a refusal the range grows back step by step while the node is content."""
+    await local_chain.mine(400)
+
+    async def keep(_new: NewChallenge) -> None:
+        return None
+
+    async with reader([local_chain.rpc_url], span=4) as chain:
+        await find_challenges(chain, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
+        assert chain._logs.span > 4
 
 
 async def test_text_that_is_not_utf8_does_not_stop_a_reading(local_chain: LocalChain) -> None:

@@ -764,6 +764,97 @@ async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: Local
         assert receipt.tx_hash == new.tx_hash
 
 
+async def test_a_rivals_post_counts_only_when_it_is_deep(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A poster's post that a reorg could still take back is waited for, and nothing of ours is sent meanwhile."""
+    async with world(local_chain, tmp_path, confirmations=4) as w:
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
+
+        async def mine(_waits: int) -> None:
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert (w.clock.waits, await w.attempts()) == (3, [])
+
+
+async def test_a_rivals_post_that_vanishes_is_ours_to_make(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When a reorg takes the poster's post back while we wait, we post."""
+    async with world(local_chain, tmp_path, confirmations=4) as w:
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
+
+        async def take_back_then_mine(waits: int) -> None:
+            await (local_chain.reorg(1) if waits == 1 else w.rpc("anvil_mine", 1))
+
+        w.clock.on_wait = take_back_then_mine
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.EVALUATOR)
+        assert await w.posts() == 1
+
+
+async def test_a_wallet_that_stays_busy_is_temporary(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While another process holds the wallet nothing is sent."""
+    async with world(local_chain, tmp_path) as w:
+        assert await w.store.take_lease(f"wallet:31337:{w.sender.address}", "another process", 600)
+        with pytest.raises(Temporary, match="busy with another transaction"):
+            await w.post()
+        assert await w.attempts() == []
+
+
+async def test_a_wallet_taken_over_stops_the_slower_one(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A process that slept through its lease does not go on beside the one that took over."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        name = f"wallet:31337:{w.sender.address}"
+
+        async def oversleep(waits: int) -> None:
+            if waits == 1:
+                await asyncio.sleep(0.06)
+                assert await w.store.take_lease(name, "another process", 600)
+
+        w.clock.on_wait = oversleep
+        with pytest.raises(Temporary, match="took over the wallet"):
+            await w.post(Road(w.sender, w.store, w.clock.pace(lease_seconds=0.05)))
+
+
+async def test_after_three_lost_nonces_a_person_looks(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An intention does not try for ever."""
+    async with world(local_chain, tmp_path) as w:
+
+        class Unlucky:
+            """Somebody else uses the key just before each broadcast."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.sender, name)
+
+            async def broadcast(self, tx: StoredTransaction) -> Any:
+                await foreign_transaction(w)
+                return await w.sender.broadcast(tx)
+
+        unlucky: Any = Unlucky()
+        with pytest.raises(CannotPublish, match="failed with 3 nonces"):
+            await w.post(Road(unlucky, w.store, w.clock.pace()))
+        assert await w.posts() == 0
+
+
+async def test_finalize_knows_what_cannot_be_finalized(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An expired challenge is refused by name; one that others finalized is done."""
+    async with world(local_chain, tmp_path) as w:
+        contract = local_chain.challenge(w.challenge.address)
+        snapshot = await local_chain.snapshot()
+        await local_chain.move_time(8 * DAY)
+        await local_chain.send(local_chain.owner, contract, "expire")
+        with pytest.raises(CannotPublish, match="Expired: nothing to finalize"):
+            await finalize(w.challenge, road=w.road, results=w.chain)
+        await local_chain.revert(snapshot)
+        await w.post()
+        await local_chain.move_time(DAY)
+        await local_chain.send(local_chain.owner, contract, "finalize")
+        assert (await finalize(w.challenge, road=w.road, results=w.chain)).outcome is Outcome.ALREADY_DONE
+
+
 # -- nodes that misbehave while we send
 
 
