@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from clara_eval.actions.port import Desk
+from clara_eval.actions.port import Desk, Quote
 from clara_eval.actions.signing import AgentPolicy
 from clara_eval.adapters.agent_node import AgentNode
 from clara_eval.adapters.contents import IpfsContents
@@ -99,9 +99,14 @@ def evaluator_address(settings: Settings) -> Address | None:
     return None
 
 
-class _quote:  # noqa: N801 - replaced by the judges' price list
-    def __init__(self, settings: Settings) -> None:
-        self._judges = settings.judge_names
+def _quote(settings: Settings) -> Quote:
+    def of(config: EvalConfig, entries: int) -> int | None:
+        from clara_eval.actions.quote import quote
+        from clara_eval.judge.jury import parse_jury
+        from clara_eval.judge.prices import parse_prices, price_card
 
-    def __call__(self, config: EvalConfig, entries: int) -> int | None:
-        return 0 if self._judges == ("rules",) else None
+        given = parse_prices(settings.prices)
+        models = [judge for judge in parse_jury(settings.judges) if judge.text != "rules"]
+        return quote(config, entries, [price_card(judge, given) for judge in models])
+
+    return of

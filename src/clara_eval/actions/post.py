@@ -352,7 +352,7 @@ def _service_warnings(desk: Desk, terms: _Terms) -> list[str]:
         found.append(f"Prizes of ${settings.review_above_usd:g} and more wait for a person's approval before posting.")
     cap, quote = settings.budget_per_challenge_usd, terms.quote_micro_usd
     if quote is None:
-        found.append("The cost of the evaluation is not known: a judge has no known token price.")
+        found.append("What the evaluation costs is not known here: the service's models or their prices are not.")
     elif cap is not None and quote / 1e6 > cap:
         found.append(f"The evaluation is quoted at ${quote / 1e6:.2f}, above the service's cap of ${cap:g}.")
     return found
