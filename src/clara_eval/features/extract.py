@@ -16,6 +16,7 @@ from clara_eval.eval_config import FeatureSchema
 from clara_eval.features.features import Features, Flag, settle_facts
 from clara_eval.features.measured import measure
 from clara_eval.features.merging import merge_parts, merge_views
+from clara_eval.features.scanning import speaks_to_judge
 from clara_eval.features.views import strip_view
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
@@ -102,11 +103,12 @@ def _subject(solution: Solution, reading: Reading, view: str) -> Subject:
 
 
 async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading: Reading) -> _Read:
-    flags = list(_invisible(prompt_view(solution.text)))
+    view = prompt_view(solution.text)
+    flags = [*_invisible(view), *speaks_to_judge(view.text)]
     requests: list[str] = []
     views: dict[str, Claims] = {}
     asked_by_view = await asyncio.to_thread(questions_for, schema, solution, reading)
-    for view, questions in asked_by_view.items():
+    for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
             claims, flag, asked = await _ask(asker, schema, question)
@@ -115,7 +117,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
                 unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
                 return _Read(Claims(dict(unknown), {}), (*flags, *([flag] if flag else [])), tuple(requests))
             parts.append(claims)
-        views[view] = merge_parts(schema, parts)
+        views[name] = merge_parts(schema, parts)
     if "stripped" not in views:
         return _Read(views["full"], tuple(flags), tuple(requests))
     values, disagreements = merge_views(schema, views["full"].values, views["stripped"].values)
@@ -137,6 +139,8 @@ async def _ask(
             raise
 
     asked = await ask_until(asker, question.prompt, read)
+    if asked.outage is not None:
+        raise asked.outage
     if asked.value is not None:
         return asked.value, None, asked.requests
     code = "canary" if wrong_canary else "unevaluable"

@@ -2,7 +2,7 @@
 
 A prompt and a reader come in; a value, or the reason why there is none, goes out, with the hash of every request made.
 A refusal, a cut answer and an unreadable one are asked again, then reported; they are never turned into a value. An
-outage (`Temporary`) is not an answer: it is passed on, and the caller says what it means.
+outage is not an answer and not asked again here: it is reported as itself, and the caller says what it means.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from clara_eval.errors import BadAnswer
+from clara_eval.errors import BadAnswer, Temporary
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 
 T = TypeVar("T")
@@ -27,6 +27,8 @@ class Asked(Generic[T]):
     value: T | None
     reason: str
     requests: tuple[str, ...]
+    outage: Temporary | None = None
+    """Why nobody answered, where that is the reason."""
 
 
 async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], tries: int = TRIES) -> Asked[T]:
@@ -34,7 +36,10 @@ async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], trie
     requests: list[str] = []
     reason = ""
     for attempt in range(tries):
-        paid = await asker.ask(asked_again(prompt, attempt), attempt)
+        try:
+            paid = await asker.ask(asked_again(prompt, attempt), attempt)
+        except Temporary as outage:
+            return Asked(None, f"No answer: {outage.message}", tuple(requests), outage)
         requests.append(paid.request)
         try:
             return Asked(read(_usable(paid)), "", tuple(requests))

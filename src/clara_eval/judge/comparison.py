@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from clara_eval.errors import Temporary
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
 from clara_eval.judge.asking import TRIES, ask_until
@@ -119,8 +118,5 @@ class ModelJudge:
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         prompt = self._prompts.prompt(first, second)
-        try:
-            asked = await ask_until(self._asker, prompt, read_verdict, self._tries)
-        except Temporary as outage:
-            return Decision(None, f"No answer: {outage.message}", (), outage=True)
-        return Decision(asked.value, asked.reason, asked.requests)
+        asked = await ask_until(self._asker, prompt, read_verdict, self._tries)
+        return Decision(asked.value, asked.reason, asked.requests, outage=asked.outage is not None)

@@ -63,6 +63,8 @@ def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:
 async def type_names(asker: Asker, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
     """One typed feature for each name, in the given order."""
     asked = await ask_until(asker, typing_prompt(config, names), lambda text: read_types(text, names))
+    if asked.outage is not None:
+        raise asked.outage  # later there may be an answer, and the schema must not depend on an outage
     typed = asked.value or {}
     return tuple(typed.get(name) or level_feature(name) for name in names)
 
