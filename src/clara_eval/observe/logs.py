@@ -100,7 +100,17 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    for noisy in ("dbos", "web3", "aiohttp.access", "uvicorn.access", "httpx2", "sse_starlette", "mcp"):
+    for noisy in (
+        "dbos",
+        "web3",
+        "aiohttp.access",
+        "uvicorn",
+        "uvicorn.access",
+        "uvicorn.error",
+        "httpx2",
+        "sse_starlette",
+        "mcp",
+    ):
         logging.getLogger(noisy).setLevel("WARNING")
 
 
