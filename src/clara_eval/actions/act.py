@@ -37,15 +37,17 @@ async def act(
     desk: Desk, make_plan: MakePlan, *, confirmed: Literal["yes", "no", "unasked"], report: Report = silence
 ) -> dict[str, Any]:
     """Plan, and with a wallet and a yes, do it."""
-    plan = await prepare(desk, make_plan)
     if desk.wallet is None:
-        return written(desk, plan, "unsigned")
+        return written(desk, await prepare(desk, make_plan), "unsigned")
     if confirmed != "yes":
-        return written(desk, plan, "declined" if confirmed == "no" else "needs_confirmation")
-    sent = await carry_out(desk, plan, report)
-    if plan.is_first_part:
         plan = await prepare(desk, make_plan)
-        sent += await carry_out(desk, plan, report)
+        return written(desk, plan, "declined" if confirmed == "no" else "needs_confirmation")
+    async with desk.sending:
+        plan = await prepare(desk, make_plan)
+        sent = await carry_out(desk, plan, report)
+        if plan.is_first_part:
+            plan = await prepare(desk, make_plan)
+            sent += await carry_out(desk, plan, report)
     return written(desk, plan, "sent", sent)
 
 

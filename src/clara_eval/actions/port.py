@@ -6,6 +6,7 @@ settings' network. A `Wallet` signs what it is given; what may be given to it is
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -113,6 +114,8 @@ class Desk:
     """Clara's address, if it is known here."""
     is_local: bool
     """Whether the caller sits at this machine: only then are files read, content pinned and the local key used."""
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One wallet sends one thing at a time: two calls at once must not share a nonce, nor post the same thing twice."""
     tokens: dict[Address, Token] = field(default_factory=dict)
     """Tokens met so far: symbol and decimals never change."""
     known: list[Address] = field(default_factory=list)

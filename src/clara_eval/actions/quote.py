@@ -1,8 +1,8 @@
 """What an evaluation will probably cost, for the poster to see before the prize is escrowed.
 
 Comes in: the config, how many entries are expected, and the judges' prices. Goes out: millionths of a dollar, or None
-when the models or their prices are not known here: that is never told as free. It is an estimate from typical sizes; the caps hold
-whatever it says.
+when the models or their prices are not known here: that is never told as free. It is an estimate from typical sizes;
+the caps hold whatever it says.
 """
 
 from __future__ import annotations

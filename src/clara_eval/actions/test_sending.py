@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,17 @@ async def test_a_lost_answer_does_not_send_twice(local_chain: LocalChain, tmp_pa
         lossy = LossyNode(desk.node, "eth_sendRawTransaction", heard=True)
         found = await post(dataclasses.replace(desk, node=lossy))
     assert (found["outcome"], lossy.lost) == ("sent", 1)
+    assert await nonce(local_chain) == before + 1
+
+
+async def test_the_same_post_twice_at_once_is_posted_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A client that repeats a call before the first has ended gets one challenge and one refusal."""
+    before = await nonce(local_chain)
+    async with open_desk(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as desk:
+        first, second = await asyncio.gather(post(desk), post(desk), return_exceptions=True)
+    assert isinstance(first, dict)
+    assert isinstance(second, CannotAct)
+    assert "already posted" in str(second)
     assert await nonce(local_chain) == before + 1
 
 
