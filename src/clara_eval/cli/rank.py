@@ -6,6 +6,7 @@ and flags, or one JSON document, and on request SVG plots. The same rows in any 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,8 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
     if simulate:
         if file is not None:
             raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
+        if schedule not in SCHEDULES:
+            raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
         _simulate(_Simulation(size, trials, seed, schedule, shares), json=json, svg=svg)
     elif file is None:
         raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
@@ -53,13 +56,15 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
         _rank_file(file, shares, literal=literal, json=json, svg=svg)
 
 
+@dataclass(frozen=True, slots=True)
 class _Simulation:
     """What to simulate."""
 
-    def __init__(self, size: int, trials: int, seed: int, schedule: str, payout: tuple[int, ...]) -> None:
-        if schedule not in SCHEDULES:
-            raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
-        self.size, self.trials, self.seed, self.schedule, self.payout = size, trials, seed, schedule, payout
+    size: int
+    trials: int
+    seed: int
+    schedule: str
+    payout: tuple[int, ...]
 
 
 def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
