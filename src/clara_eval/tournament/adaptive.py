@@ -56,7 +56,7 @@ class Adaptive:
     tuning: Tuning = Tuning()
     opening: str = "swiss"
     name: str = "adaptive"
-    _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, compare=False, repr=False)
+    _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, init=False, compare=False, repr=False)
 
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]:
         board = self._board(results, undecided)
