@@ -35,11 +35,12 @@ MODEL = "bench"
 TARGET = 1.3
 LEFT_OVER_TARGET = 64.0
 """Bytes a pair that may stay behind when the results are gone."""
+CRITERIA = "The best solution minimises gas while it stays correct. Novel approaches count; trivial ones do not."
 CONFIG = {
     "version": 1,
     "features": ["correctness", "gas_efficiency", "novelty", "edge_case_handling", "code_readability", "has_tests",
                  {"name": "throughput", "type": "number", "min": 0, "max": 1000, "better": "higher"}],
-    "criteria": "The best solution minimises gas while it stays correct. Novel approaches count; trivial ones do not.",
+    "criteria": CRITERIA,
 }  # fmt: skip
 
 
@@ -83,7 +84,7 @@ class _Noted(Exception):
 async def prompts_of(items: int) -> list[Prompt]:
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
     listening = _Listening()
-    judge = ModelJudge(listening, CONFIG["criteria"], schema)
+    judge = ModelJudge(listening, CRITERIA, schema)
     shown = list(vectors(items).values())
     for place, first in enumerate(shown):
         for second in shown[place + 1 :]:
@@ -221,7 +222,7 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     purse = Purse(cap_micro_usd=1_000_000_000)
     patience = Patience(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
     line = JudgeLine(llm, store, run="bench", purse=purse, card=card, patience=patience)
-    judge = ModelJudge(line, CONFIG["criteria"], schema)
+    judge = ModelJudge(line, CRITERIA, schema)
 
     async def run() -> Any:
         played = await hold(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
@@ -299,8 +300,8 @@ def compare(root: str, items: int, repeats: int) -> dict[str, Any]:
 
 
 def _ratio(these: list[dict[str, Any]], those: list[dict[str, Any]]) -> float:
-    pairs = zip(these, those, strict=True)
-    return round(statistics.median(a["second"] / a["calls"] / (b["second"] / b["calls"]) for a, b in pairs), 3)
+    ratios = [float(a["second"] * b["calls"] / (b["second"] * a["calls"])) for a, b in zip(these, those, strict=True)]
+    return round(statistics.median(ratios), 3)
 
 
 def growth(root: str, small: int, large: int) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clara_eval.cli.output import console, emit_json, safe
+from clara_eval.cli.quote import quote
+from clara_eval.cli.rehearse import rehearse
 from clara_eval.errors import BadInput
 
 if TYPE_CHECKING:
@@ -157,3 +159,7 @@ def _describe(feature: dict[str, Any], untyped: list[str]) -> str:
         return f"{kind}, for people only"
     note = "; no catalogue knows this name, a model may type it" if feature["name"] in untyped else ""
     return f"{kind}{direction}, weight {feature['weight']:g}, {feature['source']}{note}"
+
+
+app.command("quote")(quote)
+app.command("rehearse")(rehearse)
