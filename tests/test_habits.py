@@ -85,13 +85,9 @@ def test_every_test_says_what_must_hold() -> None:
 
 def test_no_mocks_and_no_open_points() -> None:
     """No mocking library, no unfinished marker, no silenced failure."""
-    pattern = re.compile(
-        r"unittest\.mock|Magic"
-        + r"Mock|NotImplemented"
-        + r"Error|#\s*TO"
-        + r"DO|#\s*FIX"
-        + r"ME|except[^:\n]*:\s*pass\b"
-    )
+    # Written apart, so that this file does not find itself.
+    wrong = ("unittest" + r"\.mock", "Magic" + "Mock", "NotImplemented" + "Error", r"#\s*TO" + "DO", r"#\s*FIX" + "ME")
+    pattern = re.compile("|".join((*wrong, r"except[^:\n]*:\s*pass\b")))
     found = [
         f"{p.relative_to(ROOT)}: {match.group()}"
         for p in [*SRC.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from clara_eval.errors import ClaraError, ConfigError, Temporary
 from clara_eval.judge.gate import Breaker, Gate
-from clara_eval.judge.outages import OutOfTime, RateLimited, Unanswered
+from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.prices import PriceCard
 from clara_eval.judge.purse import Purse
@@ -32,6 +32,8 @@ class Patience:
     call_seconds: float = 120.0
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 30.0
+    most_probes: int = 6
+    """A judge that failed so many probes in a row, about two minutes, sits this run out and cannot hold the others."""
     most_in_flight: int = 64
     ask_seconds: float = 1800.0
     """How long one request may wait for a judge that is down, where there is no deadline."""
@@ -90,6 +92,10 @@ class JudgeLine:
         self._absent.update(request for request in requests if request not in found)
         return len(found)
 
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        """One question to the book instead of one for each prompt."""
+        await self.prefetch(prompts)
+
     async def recorded(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer | None:
         """What is already answered, without asking anybody."""
         return await self._look_up(request_hash(self._name, prompt, attempt))
@@ -135,7 +141,7 @@ class JudgeLine:
                 await self._pause(number, last, until)
             try:
                 return await self._try_once(request, prompt, until, yields=yields)
-            except OutOfTime:
+            except (OutOfTime, JudgeDown):
                 raise
             except Temporary as bad:
                 last = bad
@@ -205,6 +211,8 @@ class JudgeLine:
         while True:
             if self._broken is not None:
                 raise self._broken
+            if self.breaker.failed_probes >= self._patience.most_probes:
+                raise JudgeDown(f"{self._name} is down: {self.breaker.failed_probes} probes in a row failed.")
             now = self._clock()
             held, down = self.gate.held_until - now, self.breaker.wait(now)
             if held <= 0 and down <= 0:

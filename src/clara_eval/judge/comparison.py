@@ -8,13 +8,14 @@ grammar made from the schema, or it is not asked. No usable verdict is `Decision
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
 from clara_eval.judge.asking import TRIES, ask_until
-from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.port import Asker, Foreseeing, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.templates import template, template_hash
 from clara_eval.judge.vector import JudgeVector
@@ -115,6 +116,11 @@ class ModelJudge:
     @property
     def name(self) -> str:
         return self._asker.name
+
+    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+        """Let the asker know what these games will ask; equal questions once, in a fixed order."""
+        if isinstance(self._asker, Foreseeing):
+            await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(*pair) for pair in pairs)))
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         prompt = self._prompts.prompt(first, second)

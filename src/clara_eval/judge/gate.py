@@ -29,6 +29,8 @@ class Breaker:
     is_open: bool = False
     opens_at: float = 0.0
     failures: int = 0
+    failed_probes: int = 0
+    """In a row; every one waited longer than the one before."""
     _probing: bool = False
     _cooldown: float = FIRST_COOLDOWN_SECONDS
 
@@ -46,13 +48,14 @@ class Breaker:
         return self.is_open
 
     def answered(self) -> None:
-        self.is_open, self._probing, self.failures = False, False, 0
+        self.is_open, self._probing, self.failures, self.failed_probes = False, False, 0, 0
         self._cooldown = FIRST_COOLDOWN_SECONDS
 
     def failed(self, now: float, *, probe: bool) -> None:
         self.failures += 1
         if probe:
             self._probing = False
+            self.failed_probes += 1
             self._cooldown = min(self._cooldown * 2, LONGEST_COOLDOWN_SECONDS)
         if probe or (not self.is_open and self.failures >= self.open_after):
             self.is_open = True

@@ -19,3 +19,7 @@ class Unanswered(Temporary):
 
 class OutOfTime(Temporary):
     """The round's wall-clock budget ends before this judge can answer."""
+
+
+class JudgeDown(Temporary):
+    """The judge failed so often that this run goes on without it; a later run asks it again."""

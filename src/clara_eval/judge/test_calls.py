@@ -11,7 +11,7 @@ import pytest
 from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.gate import Breaker, Gate
-from clara_eval.judge.outages import OutOfTime, RateLimited, Unanswered
+from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.prices import FREE, PriceCard
 from clara_eval.judge.purse import Purse
@@ -325,3 +325,15 @@ async def test_a_judge_that_is_down_is_passed_over_quickly() -> None:
     assert down.calls <= 20
     assert first.breaker.is_open
     assert clock.now < 1100
+
+
+async def test_a_judge_that_stays_down_sits_the_run_out() -> None:
+    """After enough failed probes every further request fails at once, so that a dead judge cannot hold a jury."""
+    dead = Model(lambda _: Temporary("down"))
+    line, _, _ = _line(dead, patience=Patience(tries=20, most_probes=2))
+    with pytest.raises(JudgeDown):
+        await line.ask(_prompt(1))
+    asked = dead.calls
+    with pytest.raises(JudgeDown, match="2 probes in a row"):
+        await line.ask(_prompt(2))
+    assert dead.calls == asked

@@ -5,10 +5,11 @@ Wraps an asker without changing what it says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.errors import Temporary
-from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import Asker, Foreseeing, PaidAnswer, Prompt, request_hash
 
 
 @dataclass(slots=True)
@@ -28,6 +29,10 @@ class _Kept:
     @property
     def name(self) -> str:
         return self.asker.name
+
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        if isinstance(self.asker, Foreseeing):
+            await self.asker.foresee(prompts)
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         try:

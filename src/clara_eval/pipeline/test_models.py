@@ -1,0 +1,240 @@
+"""Rounds judged by models: the order of arrival does not matter, nothing is paid twice, outages are no verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clara_eval.app import App
+from clara_eval.challenge.model import Address, Challenge
+from clara_eval.demo.lifecycle import write_trace
+from clara_eval.demo.round import data_uri, entry
+from clara_eval.errors import Temporary
+from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.hashing import keccak_hex
+from clara_eval.judge.calls import JudgeLine, Patience, Succession
+from clara_eval.judge.port import Answer, Asker, Llm, Prompt
+from clara_eval.judge.prices import FREE
+from clara_eval.judge.purse import Purse
+from clara_eval.pipeline.evaluate import Evaluation, evaluate
+from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.status import read_status
+from clara_eval.pipeline.test_evaluate import opened
+from clara_eval.testing.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, honest_reader
+
+CONFIG = {
+    "version": 1,
+    "features": ["code_correctness", "novelty", "max_complexity", "reader_friendliness"],
+    "criteria": "The best rate limiter is correct for every input, simple to follow, and goes beyond the usual ways.",
+    "language": "python",
+}
+NAMES = ("deque_window", "ring_buffer", "sliding_log", "token_bucket", "list_filter")
+
+
+async def model_round(chain: LocalChain) -> Address:
+    """A closed round whose config needs a model: bare names, one of them in no catalogue."""
+    text = json.dumps(CONFIG)
+    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=text)
+    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), open_seconds=HOUR)
+    address = await chain.post_challenge(replace(terms, prize_pool=500_000_000))
+    handed = []
+    for number, name in enumerate(NAMES):
+        content = entry(name).encode()
+        handed.append(Handed(chain.agents[number], data_uri(content), keccak_hex(content)))
+    await chain.submit_all(address, handed)
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+def script(prompt: Prompt) -> str:
+    """Types names, reads honestly, and judges by a hash of what it is shown: any fixed opinion will do."""
+    if prompt.purpose == "schema":
+        typed = {"name": "reader_friendliness", "type": "integer", "min": 0, "max": 4, "values": [], "better": "higher"}
+        return json.dumps({"features": [{**typed, "description": "How friendly it is to its readers."}]})
+    if prompt.purpose == "features":
+        return honest_reader(prompt)
+    winner = ("A", "B", "tie")[int(keccak_hex(prompt.user.encode())[2:6], 16) % 3]
+    return json.dumps({"winner": winner, "confidence": 0.7, "reason": "by the facts"})
+
+
+@dataclass
+class Shuffled:
+    """A model whose answers arrive in an order of their own."""
+
+    inner: Llm
+    rng: random.Random
+    name: str = "scripted:model"
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        await asyncio.sleep(self.rng.random() / 100)
+        return await self.inner.complete(prompt)
+
+
+@dataclass
+class Seats:
+    lines: dict[str, JudgeLine]
+
+    def asker(self, name: str) -> Asker:
+        return self.lines[name]
+
+    def reader(self, names: Sequence[str]) -> Asker:
+        lines = [self.lines[name] for name in names]
+        return lines[0] if len(lines) == 1 else Succession(lines)
+
+    def meter(self) -> tuple[int, float]:
+        return sum(line.counts.answered for line in self.lines.values()), 0.0
+
+
+@dataclass
+class ScriptedBench:
+    """Seats given models behind the real calling layer and the real store."""
+
+    app: App
+    llms: dict[str, Llm]
+    patience: Patience = field(default_factory=lambda: Patience(tries=2, first_pause_seconds=0.01, most_probes=1))
+
+    @asynccontextmanager
+    async def seat(self, challenge: Challenge, plan: Plan, seconds: float) -> AsyncIterator[Seats]:
+        yield Seats(
+            {
+                name: JudgeLine(
+                    self.llms[name],
+                    self.app.store,
+                    run=challenge.run,
+                    purse=Purse(None),
+                    card=FREE,
+                    patience=self.patience,
+                )
+                for name in plan.models
+            }
+        )
+
+
+async def judged(app: App, address: Address, llms: dict[str, Llm], **changes: Any) -> Evaluation:
+    ports = replace(app.ports, bench=ScriptedBench(app, llms))
+    options = replace(app.options(Plan(tuple(llms)), dry_run=True), **changes)
+    return await evaluate(address, ports, options)
+
+
+async def test_the_order_of_arrival_does_not_matter(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The same answers in any order give the same ranking and the same trace digest, bit for bit."""
+    address = await model_round(local_chain)
+    seen = []
+    for seed in range(3):
+        async with opened(local_chain, tmp_path / str(seed)) as app:
+            shuffled = Shuffled(ScriptedLlm(script), random.Random(seed))
+            seen.append(await judged(app, address, {"scripted:model": shuffled}))
+    assert len({done.digest for done in seen}) == 1
+    assert len({done.walk.ranking.standings for done in seen if done.walk.ranking}) == 1
+
+
+async def test_a_second_walk_asks_for_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Walking again pays for nothing, and every distinct request was paid for once."""
+    address = await model_round(local_chain)
+    llm = ScriptedLlm(script)
+    async with opened(local_chain, tmp_path) as app:
+        first = await judged(app, address, {"scripted:model": llm})
+        calls = len(llm.seen)
+        second = await judged(app, address, {"scripted:model": llm})
+        paid = [answer.request async for answer in app.store.answers_of(first.challenge.run)]
+    assert len(llm.seen) == calls == len(paid) == len(set(paid))
+    assert second.digest == first.digest
+
+
+async def test_a_model_trace_is_walked_again_without_the_model(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Prompts, their hashes, readings and verdicts of a model round are recomputed from the trace alone."""
+    address = await model_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, {"scripted:model": ScriptedLlm(script)})
+        path = await write_trace(app, address)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    checked = await check_trace(lines)
+    assert checked.digest == done.digest
+    assert done.walk.typed_by_model == ("reader_friendliness",)
+    assert len(checked.walk.comparisons) == 20
+
+
+async def test_every_vote_of_a_jury_is_recorded(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two judges see each pair in both orders, and the trace and the public keys hold each vote."""
+    address = await model_round(local_chain)
+    llms: dict[str, Llm] = {name: ScriptedLlm(script, name=name) for name in ("scripted:one", "scripted:two")}
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, llms)
+        keys = await app.store.keys(31337, f"challenges:{address}:pairwise:")
+        pair = json.loads(await app.store.get(31337, keys[0]) or "")
+    assert len(done.walk.comparisons) == 40
+    assert [vote["judge"] for vote in pair["votes"]] == ["scripted:one", "scripted:two"]
+    assert done.walk.ranking is not None
+    assert {report.judge for report in done.walk.ranking.consistency.judges} == set(llms)
+
+
+def refusing(share: int) -> Callable[[Prompt], str | Answer]:
+    def answer(prompt: Prompt) -> str | Answer:
+        number = int(keccak_hex(prompt.user[:400].encode())[2:6], 16)
+        if prompt.purpose == "comparison" and number % 100 < share:
+            return answer_of("I would rather not.", stop="refusal")
+        return script(prompt)
+
+    return answer
+
+
+async def test_a_refused_game_is_nobodys_loss(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Games the judge refuses are undecided with their reason, and the round is complete without them."""
+    address = await model_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, {"scripted:model": ScriptedLlm(refusing(30))})
+    undecided = [c for c in done.walk.comparisons if c.winner is None]
+    assert 0 < len(undecided) < 20
+    assert all("refused" in c.reason for c in undecided)
+    assert done.walk.ranking is not None
+    assert done.walk.ranking.results == 20 - len(undecided)
+    assert "undecided" in {remark.code for remark in done.walk.remarks}
+
+
+@dataclass
+class Down:
+    """A provider that never answers."""
+
+    name: str = "scripted:model"
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        raise Temporary("The provider is down.")
+
+
+async def test_an_outage_is_no_verdict_about_anybody(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With the model down the walk stops as temporary, and going on later ends well."""
+    address = await model_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        with pytest.raises(Temporary):
+            await judged(app, address, {"scripted:model": Down()})
+        status = await read_status(app.store, 31337, address)
+        assert status is not None
+        assert status["status"] == "pending"
+        done = await judged(app, address, {"scripted:model": ScriptedLlm(script)})
+    assert done.walk.ranking is not None
+    assert done.walk.ranking.results == 20
+
+
+async def test_the_next_model_reads_where_the_first_is_down(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A jury whose first model is out of reach still reads everything, under the name of who really answered."""
+    address = await model_round(local_chain)
+    llms: dict[str, Llm] = {
+        "scripted:down": Down("scripted:down"),
+        "scripted:up": ScriptedLlm(script, name="scripted:up"),
+    }
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, llms)
+        path = await write_trace(app, address)
+    assert {paid.llm for paid in done.walk.answers.values()} == {"scripted:up"}
+    checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
+    assert checked.digest == done.digest
