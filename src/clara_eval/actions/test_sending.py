@@ -76,10 +76,10 @@ async def test_the_same_post_twice_at_once_is_posted_once(local_chain: LocalChai
     """A client that repeats a call before the first has ended gets one challenge and one refusal."""
     before = await nonce(local_chain)
     async with open_desk(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as desk:
-        first, second = await asyncio.gather(post(desk), post(desk), return_exceptions=True)
-    assert isinstance(first, dict)
-    assert isinstance(second, CannotAct)
-    assert "already posted" in str(second)
+        ends = await asyncio.gather(post(desk), post(desk), return_exceptions=True)
+    assert isinstance(ends[0], dict)
+    assert isinstance(ends[1], CannotAct)
+    assert "already posted" in str(ends[1])
     assert await nonce(local_chain) == before + 1
 
 
