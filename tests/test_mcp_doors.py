@@ -207,7 +207,7 @@ async def test_scores_of_the_poster_are_labelled(local_chain: LocalChain, tmp_pa
         first = (
             await caller.call_tool("challenge_score", {"address": address, "submitter": chain.agents[1].address})
         ).structured_content or {}
-    assert (board["source"], board["postedBy"]) == ("chain", "unknown")
+    assert (board["source"], board["postedBy"]) == ("chain", "poster")
     assert [row["address"] for row in board["standings"]] == [agent.address for agent, _ in rows]
     assert "the chain names only the winners" in loser.content[0].text  # type: ignore[union-attr]
     assert first["standing"]["prize"] == "700 USDC"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from clara_eval.actions.contract_calls import answer, look, view
 from clara_eval.actions.port import Desk
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Submission, Token, to_address
 from clara_eval.errors import NotFound, Temporary
+from clara_eval.hashing import keccak_hex
 
 _GETTERS = (
     "poster", "evaluator", "token", "prizePool", "posterBond", "deadline", "scoringDeadline", "challengeURI",
@@ -22,6 +23,9 @@ _GETTERS = (
     "status", "submissionCount", "scorePostedAt",
 )  # fmt: skip
 
+PostedBy = Literal["evaluator", "poster", "unknown"]
+SCORES_POSTED = keccak_hex(b"ScoresPosted(address,uint256)")
+BLOCK_SECONDS = 2
 UNSETTLED = 20
 """The newest challenges are always read again: a reorg may have replaced them."""
 
@@ -135,6 +139,31 @@ async def winners_of(desk: Desk, challenge: Challenge) -> list[Winner]:
     calls = [view("Challenge", challenge.address, "getWinner", place) for place in range(challenge.winner_count)]
     rows = [answer("Challenge", "getWinner", data) for data in await desk.node.views(calls)]
     return [Winner(to_address(row[0]), *row[1:]) for row in rows if row is not None]
+
+
+async def posted_by(desk: Desk, challenge: Challenge) -> PostedBy:
+    """Who sent the scores: the poster may always do it, and then it has to be said."""
+    if challenge.score_posted_at == 0:
+        return "unknown"
+    first, last = _blocks_around(desk, challenge)
+    wanted = {"address": challenge.address, "topics": [SCORES_POSTED], "fromBlock": first, "toBlock": last}
+    try:
+        logs = await desk.node.ask("eth_getLogs", wanted)
+        sent = await desk.node.ask("eth_getTransactionByHash", logs[0]["transactionHash"]) if logs else None
+    except Temporary:
+        return "unknown"  # not every node has old events; the winners themselves are known all the same
+    sender = str((sent or {}).get("from")).lower()
+    kinds: dict[str, PostedBy] = {challenge.poster: "poster", challenge.evaluator: "evaluator"}
+    return kinds.get(sender, "unknown")
+
+
+def _blocks_around(desk: Desk, challenge: Challenge) -> tuple[str, str]:
+    """Where the event must be: a public node answers only for short ranges, and the networks' blocks have a beat."""
+    if desk.settings.network_name == "local":
+        return hex(desk.settings.first_block), "latest"
+    head = challenge.block
+    place = head.number - (head.timestamp - challenge.score_posted_at) // BLOCK_SECONDS
+    return hex(max(0, place - 50)), hex(min(head.number, place + 50))
 
 
 async def submission_of(desk: Desk, challenge: Challenge, submitter: Address) -> Submission | None:

@@ -26,7 +26,7 @@ from clara_eval.actions.documents import (
     Standing,
 )
 from clara_eval.actions.fence import SHORT_CHARS, Untrusted, fence
-from clara_eval.actions.look import challenge_at, submission_of
+from clara_eval.actions.look import challenge_at, posted_by, submission_of
 from clara_eval.actions.plan import sender_of
 from clara_eval.actions.port import Desk
 from clara_eval.actions.times import show_moment, show_wait
@@ -133,7 +133,7 @@ async def leaderboard(desk: Desk, address: str, *, limit: int = 50) -> Leaderboa
         network=desk.settings.network_name,
         address=challenge.address,
         source="chain" if scores is None else "evaluation",
-        postedBy=_posted_by(scores, posted),
+        postedBy=await posted_by(desk, challenge),
         token=token_document(challenge.token),
         standings=standings[:limit],
         total=len(standings),
@@ -163,18 +163,13 @@ async def score(desk: Desk, address: str, submitter: str | None = None) -> Score
             f"The place of {account} is not known here: the chain names only the winners.",
             remedy="Ask a service that evaluated it: set CLARA_API_URL.",
         )
-    return await _score(desk, challenge, account, standing, standings, scores, posted)
+    return await _score(desk, challenge, standing, standings, scores)
 
 
 async def _score(
-    desk: Desk,
-    challenge: Challenge,
-    account: Address,
-    standing: Standing,
-    standings: list[Standing],
-    scores: dict[str, Any] | None,
-    posted: list[PostedWinner],
+    desk: Desk, challenge: Challenge, standing: Standing, standings: list[Standing], scores: dict[str, Any] | None
 ) -> ScoreResult:
+    account = Address(standing["address"])
     is_shown = scores is not None and desk.settings.traces_public == "after_post"
     features = (await desk.records.features(challenge.address, account) or {}) if is_shown else {}
     games = await _games(desk, challenge.address, account, _nearest(standings, standing)) if is_shown else []
@@ -186,7 +181,7 @@ async def _score(
         standing=standing,
         entries=max(len(standings), challenge.submission_count),
         token=token_document(challenge.token),
-        postedBy=_posted_by(scores, posted),
+        postedBy=await posted_by(desk, challenge),
         features=_features(features.get("features")),
         notes=_notes(features.get("text")),
         flags=[_flag(item) for item in _list(features.get("flags"))[:MAX_FLAGS]],
@@ -243,15 +238,6 @@ def _standing(challenge: Challenge, row: Mapping[str, Any], winner: PostedWinner
         status="rejected" if row.get("status") == "rejected" else "ranked",
         reason=fence(str(reason), "evaluator; may quote the submission", limit=SHORT_CHARS) if reason else None,
     )
-
-
-def _posted_by(
-    scores: Mapping[str, Any] | None, posted: list[PostedWinner]
-) -> Literal["evaluator", "poster", "unknown"]:
-    told = (scores or {}).get("postedBy")
-    if told == "poster":
-        return "poster"
-    return "evaluator" if told == "evaluator" and posted else "unknown"
 
 
 def _closest(standings: list[Standing], standing: Standing) -> Standing | None:

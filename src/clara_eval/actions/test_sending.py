@@ -246,3 +246,12 @@ def test_the_key_signs_what_plans_are_made_of() -> None:
     policy.check(_unsigned(calldata("TestUSDC", "transfer", CLARA, 1)))
     for name in ("claimPrize", "claimExpiredRefund", "finalize", "expire"):
         policy.check(_unsigned(calldata("Challenge", name)))
+
+
+async def test_links_lead_to_the_networks_explorer(local_chain: LocalChain, tmp_path: Path) -> None:
+    """On a public network transactions and contracts come with a link; a local chain has none."""
+    base = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_NETWORK": "base"})
+    async with open_desk(base) as desk:
+        assert desk.explorer("tx", "0x12") == "https://basescan.org/tx/0x12"
+    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
+        assert desk.explorer("tx", "0x12") is None

@@ -156,6 +156,6 @@ def facts_in(trace: str) -> dict[str, dict[str, Any]]:
             found[entry["key"]] = body
         elif isinstance(body, dict) and "first" in body:
             names = {"first": body["first"], "second": body["second"], "tie": "tie"}
-            game = {"winner": names.get(body.get("winner")), **{k: body.get(k) for k in ("confidence", "reason")}}
+            game = {"winner": names.get(str(body.get("winner"))), **{k: body.get(k) for k in ("confidence", "reason")}}
             found.setdefault(f"game/{body['first']}/{body['second']}", game)
     return found
