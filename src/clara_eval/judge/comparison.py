@@ -14,7 +14,7 @@ from typing import Protocol
 
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
-from clara_eval.judge.asking import TRIES, ask_until
+from clara_eval.judge.asking import AGAIN, TRIES, ask_until
 from clara_eval.judge.port import Asker, Foreseeing, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.templates import template, template_hash
@@ -74,12 +74,13 @@ def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, 
 
 
 def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    """The only shape the user part of a comparison can have."""
+    """The only shape the user part of a comparison can have, asked for the first time or again."""
     fields = ",".join(
         f'"{re.escape(feature.name)}":{_values(feature)}' for feature in sorted(schema.judged, key=lambda f: f.name)
     )
     vector = r"\{" + fields + r"\}"
-    return re.compile(rf"\ASOLUTION A FEATURES:\n{vector}\n\nSOLUTION B FEATURES:\n{vector}\n\Z", re.ASCII)
+    again = re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d")
+    return re.compile(rf"\ASOLUTION A FEATURES:\n{vector}\n\nSOLUTION B FEATURES:\n{vector}\n(?:{again})?\Z", re.ASCII)
 
 
 def _values(feature: Feature) -> str:

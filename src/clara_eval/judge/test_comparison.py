@@ -116,6 +116,8 @@ async def test_a_better_answer_on_asking_again_counts() -> None:
     assert len(decision.requests) == 2
     assert "secret" not in llm.seen[1].user
     assert llm.seen[1].user.startswith(llm.seen[0].user)
+    assert llm.seen[1].user != llm.seen[0].user
+    assert all(comparison_grammar(SCHEMA).fullmatch(prompt.user) for prompt in llm.seen)
 
 
 class Silent:
