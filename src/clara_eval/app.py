@@ -36,6 +36,7 @@ class App:
     chain: EthereumChain
     sender: EthereumSender
     ports: Ports
+    bench: ModelBench
 
     @property
     def chain_id(self) -> int:
@@ -84,7 +85,7 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     fetch = UriFetch(settings.ipfs_gateway)
     road = Road(sender, store, pace or Pace())
     try:
-        yield App(settings, store, chain, sender, Ports(chain, fetch, store, road, bench))
+        yield App(settings, store, chain, sender, Ports(chain, fetch, store, road, bench), bench)
     finally:
         await bench.close()
         await chain.close()

@@ -8,7 +8,7 @@ nothing reserve nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +17,49 @@ from clara_eval.budget.caps import caps_of
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.jury import parse_judge
-from clara_eval.judge.port import Asker, Llm
+from clara_eval.judge.port import Asker, Llm, PaidAnswer, Prompt
 from clara_eval.judge.prices import PriceCard, parse_prices, price_card
 from clara_eval.judge.purse import Purse
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What one judge of one run will be asked next, and the money for it."""
+
+    judge: str
+    run: str
+    prompts: tuple[Prompt, ...]
+    purse: Purse
+    card: PriceCard | None
+
+
+Spread = Callable[[Ahead], Awaitable[None]]
+"""Has some of this asked elsewhere; returns when nobody else asks any of it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SpreadLine:
+    """A line whose batches are shared with other workers before they are asked here; an `Asker`."""
+
+    line: JudgeLine
+    run: str
+    purse: Purse
+    card: PriceCard | None
+    spread: Spread
+
+    @property
+    def name(self) -> str:
+        return self.line.name
+
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        await self.spread(Ahead(self.name, self.run, tuple(prompts), self.purse, self.card))
+        await self.line.prefetch(prompts)
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        return await self.line.ask(prompt, attempt)
 
 
 @dataclass(slots=True)
@@ -31,9 +68,11 @@ class RunSeats:
 
     lines: dict[str, JudgeLine]
     purse: Purse
+    spread: Callable[[JudgeLine], Asker] | None = None
 
     def asker(self, name: str) -> Asker:
-        return self.lines[name]
+        line = self.lines[name]
+        return self.spread(line) if self.spread else line
 
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
@@ -49,6 +88,8 @@ class ModelBench:
 
     settings: Settings
     store: Store
+    spread: Spread | None = None
+    """Set by an engine that has other workers to share with."""
     _llms: dict[str, Llm] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -60,18 +101,24 @@ class ModelBench:
         costly = any(card is None or card.input or card.output for card in cards.values())
         purse = Purse(caps.per_challenge if costly else None, spent_before=spent)
         ledger = await self._reserve(challenge, purse) if costly else None
-        patience = Patience(
-            deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
-        )
-        lines = {
-            name: JudgeLine(self._llm(name), self.store, run=challenge.run, purse=purse, card=card, patience=patience)
-            for name, card in cards.items()
-        }
+        lines = {name: self.line(name, challenge.run, purse, seconds) for name in cards}
+        spread = self.spread
         try:
-            yield RunSeats(lines, purse)
+            yield RunSeats(
+                lines,
+                purse,
+                (lambda line: _SpreadLine(line, challenge.run, purse, cards[line.name], spread)) if spread else None,
+            )
         finally:
             if ledger is not None:
                 await self.store.settle_spend(ledger, purse.spent)
+
+    def line(self, name: str, run: str, purse: Purse, seconds: float) -> JudgeLine:
+        """One model on its line for a run, for so many seconds."""
+        patience = Patience(
+            deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
+        )
+        return JudgeLine(self._llm(name), self.store, run=run, purse=purse, card=self._card(name), patience=patience)
 
     async def _reserve(self, challenge: Challenge, purse: Purse) -> int:
         """The whole cap of the challenge, because a run may spend that much; settling gives the rest back."""

@@ -14,6 +14,7 @@ async def test_two_workers_on_postgres_survive_a_kill(postgres_url: str) -> None
         report = await run_chaos(made)
         assert report.problems() == [], f"{report}\n{made.tail()}"
         assert report.kills == 1
+        assert report.chunks > 0, "no games were shared among the workers"
 
 
 async def test_one_process_on_sqlite_survives_kills(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from clara_eval.engine.leases import worker_lease
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.reviews import settle_review
 from clara_eval.engine.single import only_process
+from clara_eval.engine.spread import Spreader
 from clara_eval.engine.takeover import take_over
 from clara_eval.engine.tick import Ticker, TickReport, read_report, save_report, show_report
 from clara_eval.errors import ClaraError, ConfigError, NotFound, NotYet, Temporary
@@ -64,6 +65,7 @@ class Engine:
         self._is_alone = is_sqlite(app.settings.database_url)
         self._walker = Walker(app, self.worker, self.options, metrics, alerts)
         self._ticker = Ticker(app, alerts, metrics, self._start)
+        self._spreader = Spreader(app.store, app.bench, self.worker, self.options)
         self._workflows: dict[str, Workflow] = {}
 
     @asynccontextmanager
@@ -73,11 +75,18 @@ class Engine:
             url = self.app.settings.database_url
             stack.enter_context(only_process(Path(sqlite_path(url))) if self._is_alone else nullcontext())
             await self.app.store.take_lease(worker_lease(self.worker), self.worker, self.options.lease_seconds)
-            functions: dict[str, Workflow] = {"evaluate_challenge": self._evaluate, "tick": self._tick}
+            functions: dict[str, Workflow] = {
+                "evaluate_challenge": self._evaluate,
+                "ask_chunk": self._ask_chunk,
+                "tick": self._tick,
+            }
             works = self.mode != "api-only"
             self._workflows = await stack.enter_async_context(
                 launched(url, self.worker, functions, self.options, listens=works)
             )
+            if not self._is_alone:
+                self._spreader.workflow = self._workflows["ask_chunk"]
+                self.app.bench.spread = self._spreader.spread
             beating = asyncio.create_task(self._beat())
             stack.push_async_callback(self._stop, beating)
             if works:
@@ -168,6 +177,10 @@ class Engine:
         """The workflow: one coarse step, because the evaluation keeps its own journal."""
         return await step_apart("attempt", self._walker.attempt, Address(address), number)
 
+    async def _ask_chunk(self, wire: dict[str, Any]) -> Any:
+        """The workflow of a chunk: some questions of an evaluation that runs here or elsewhere."""
+        return await step_apart("chunk", self._walker.tracked, self._spreader.ask_chunk(wire))
+
     # ticks
 
     async def _apply_schedule(self) -> None:
@@ -181,7 +194,7 @@ class Engine:
         await DBOS.apply_schedules_async([schedule])
 
     async def _tick(self, _at: Any, _context: Any) -> Any:
-        return await step_apart("tick", self.tick)
+        return await step_apart("tick", self._walker.tracked, self.tick())
 
     async def tick(self) -> dict[str, Any]:
         """One tick in this process; its problem, if it has one, is told and not raised."""

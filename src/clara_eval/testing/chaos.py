@@ -70,6 +70,8 @@ class Report:
     paid_again: int = 0
     allowed_again: int = 0
     traces_verified: int = 0
+    chunks: int = 0
+    takeovers: int = 0
     seconds: float = 0.0
     statuses: dict[str, str] = field(default_factory=dict)
 
@@ -159,6 +161,10 @@ class World:
             except TimeoutError:
                 process.kill()
                 await process.wait()
+
+    def said(self, event: str) -> int:
+        """How often the workers logged this event."""
+        return sum(path.read_text().count(f'"event": "{event}"') for path in self.logs.iterdir())
 
     def tail(self) -> str:
         """The ends of the workers' logs."""
@@ -278,6 +284,7 @@ async def _all_posted(made: World, until: float) -> None:
 async def _count(made: World, app: App) -> None:
     report, endpoint = made.report, made.endpoint
     report.challenges = len(made.addresses)
+    report.chunks, report.takeovers = made.said("chunk_asked"), made.said("workflow_taken_over")
     report.requests, report.paid = len(endpoint.seen), endpoint.paid
     report.distinct = len(endpoint.paid_by_text)
     report.paid_again = sum(times - 1 for times in endpoint.paid_by_text.values())

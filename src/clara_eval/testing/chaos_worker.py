@@ -19,7 +19,7 @@ FAST = EngineOptions(
     lease_seconds=8,
     poll_seconds=0.2,
     worker_evaluations=3,
-    chunk_games=6,
+    chunk_games=3,
     retry_seconds=1,
     retry_seconds_max=4,
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from clara_eval.errors import Temporary
-from clara_eval.judge.comparison import Decision, Judge
+from clara_eval.judge.comparison import Decision, Judge, ModelJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.together import together
 from clara_eval.tournament.results import Game, Result, Winner
@@ -54,6 +54,7 @@ async def hold(
     undecided: set[Game] = set()
     while batch := schedule.next_batch(results, undecided):
         total = len(played) + len(batch)
+        await _foresee(batch, judges, vectors)
         fresh = await _play(batch, judges, vectors, at_once, _counter(len(played), total, on_game))
         for comparison in fresh:  # in the order of the batch: arrival must not matter
             played.append(comparison)
@@ -62,6 +63,13 @@ async def hold(
             else:
                 results.append(Result(comparison.first, comparison.second, comparison.winner, comparison.judge))
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge)))
+
+
+async def _foresee(batch: list[Game], judges: Mapping[str, Judge], vectors: Mapping[str, JudgeVector]) -> None:
+    """A model's judge is told the whole batch: it can look up, or have asked elsewhere, many games at once."""
+    for name, judge in judges.items():
+        if isinstance(judge, ModelJudge):
+            await judge.foresee([(vectors[game.first], vectors[game.second]) for game in batch if game.judge == name])
 
 
 def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) -> Callable[[], None]:
