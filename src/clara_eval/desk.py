@@ -106,7 +106,8 @@ def _quote(settings: Settings) -> Quote:
         from clara_eval.judge.prices import parse_prices, price_card
 
         given = parse_prices(settings.prices)
-        models = [judge for judge in parse_jury(settings.judges) if judge.text != "rules"]
-        return quote(config, entries, [price_card(judge, given) for judge in models])
+        jury = parse_jury(settings.judges)
+        cards = {judge.text: price_card(judge, given) for judge in jury if judge.provider != "rules"}
+        return quote(config, entries, jury, cards)
 
     return of
