@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from clara_eval.adapters.llm.openai import OpenAiLlm
 from clara_eval.adapters.sqlite import SqliteStore
@@ -157,16 +158,21 @@ async def test_three_kills_and_nothing_is_paid_for_twice(tmp_path: Path) -> None
     reader = sqlite3.connect(path)
     child: asyncio.subprocess.Process | None = None
     kills = list(KILL_AT)
+    killed: list[asyncio.subprocess.Process] = []
     one_at_a_time = asyncio.Lock()
 
     @asynccontextmanager
     async def turn(_seen: Seen) -> AsyncIterator[None]:
+        owner = child
         async with one_at_a_time:
+            if owner in killed:
+                raise web.HTTPServiceUnavailable
             while reader.execute("SELECT COUNT(*) FROM answers").fetchone()[0] < endpoint.paid:  # noqa: ASYNC110 - another process writes
                 await asyncio.sleep(0.002)
             if kills and endpoint.paid == kills[0]:
                 kills.pop(0)
                 assert child is not None
+                killed.append(child)
                 os.kill(child.pid, signal.SIGKILL)
                 await asyncio.sleep(3600)
             yield
