@@ -9,70 +9,24 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from clara_eval.actions import terms_words as words
 from clara_eval.actions.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
 from clara_eval.actions.contract_calls import look
 from clara_eval.actions.look import addresses, challenges_at, head, token_at
 from clara_eval.actions.plan import Plan, Spending, Transaction, sender_of, transaction, with_gas
 from clara_eval.actions.port import CannotAct, Desk
-from clara_eval.budget.fees import Fee, fee
+from clara_eval.actions.terms import NO_HASH, Posting, Terms
+from clara_eval.budget.fees import fee
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token, to_address
 from clara_eval.errors import BadInput, ConfigError
-from clara_eval.eval_config import EvalConfig, build_metadata, collect_problems, config_hash, parse_eval_config
+from clara_eval.eval_config import EvalConfig, build_metadata, config_hash, parse_eval_config
 
-NO_HASH = "0x" + "00" * 32
 USUAL_ENTRIES = 20
 """Entries assumed for the quote when the poster names no number."""
 NEWEST = 5
 """How many of the newest challenges are compared with this one, so that a repeated request does not pay twice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posting:
-    """What a poster wants, in the poster's words."""
-
-    title: str
-    problem_statement: str
-    prize: str
-    deadline: str
-    eval_config: str = ""
-    """The config's JSON text; its exact bytes are what the chain commits to."""
-    evaluator: Literal["clara", "self"] = "clara"
-    scoring_window: str = "3 days"
-    payout: str | tuple[int, ...] = "top3"
-    winner_count: int | None = None
-    token: str | None = None
-    skills: tuple[str, ...] = ()
-    max_participants: int = 0
-    expected_entries: int | None = None
-    private_set_hash: str = NO_HASH
-    allow_duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """The same, as the contract takes it."""
-
-    token: Token
-    evaluator: Address
-    fee: Fee
-    bond: int
-    deadline: int
-    scoring_deadline: int
-    uri: str
-    config_hash: str
-    payout_bps: tuple[int, ...]
-    quote_micro_usd: int | None
-
-    @property
-    def escrow(self) -> int:
-        return self.fee.escrow + self.bond
-
-    @property
-    def total(self) -> int:
-        return self.fee.total + self.bond
 
 
 async def plan_post(desk: Desk, posting: Posting, sender: str | None = None) -> Plan:
@@ -87,12 +41,12 @@ async def plan_post(desk: Desk, posting: Posting, sender: str | None = None) -> 
         action="challenge_post",
         sender=poster,
         transactions=transactions,
-        question=_question(desk, posting, terms),
-        summary=_summary(posting, terms),
+        question=words.question(desk, posting, terms),
+        summary=words.summary(posting, terms),
         spends=Spending(terms.token, terms.total),
-        warnings=_warnings(desk, posting, config, terms),
+        warnings=words.warnings(desk, posting, config, terms),
         next="Agents can submit until the deadline; follow it with challenge_eval_status.",
-        details=_details(posting, terms),
+        details=words.details(posting, terms),
     )
 
 
@@ -120,7 +74,7 @@ def _config(posting: Posting) -> EvalConfig | None:
     return None
 
 
-async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster: Address | None) -> _Terms:
+async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster: Address | None) -> Terms:
     token = await _token(desk, posting)
     now = (await head(desk)).timestamp
     deadline = parse_deadline(posting.deadline, now)
@@ -135,7 +89,7 @@ async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster
     mode = desk.settings.fee_mode if posting.evaluator == "clara" else "platform"
     charged = fee(mode, parse_amount(posting.prize, token), token.decimals, quote)
     rate = await look(desk, "ChallengeFactory", desk.factory, "posterBondRate")
-    return _Terms(
+    return Terms(
         token=token,
         evaluator=_evaluator(desk, posting),
         fee=charged,
@@ -183,7 +137,7 @@ def _check_participants(posting: Posting, shares: tuple[int, ...]) -> None:
 
 
 def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
-    words: dict[str, Any] = {
+    told: dict[str, Any] = {
         "title": posting.title,
         "problem_statement": posting.problem_statement,
         "skills": list(posting.skills),
@@ -191,12 +145,12 @@ def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
         "timestamp": now,
     }
     if posting.eval_config.strip():
-        return build_metadata(**words, config_text=posting.eval_config)
+        return build_metadata(**told, config_text=posting.eval_config)
     document = {
-        "title": words["title"],
-        "problemStatement": words["problem_statement"],
-        "skills": words["skills"],
-        "postedBy": words["posted_by"],
+        "title": told["title"],
+        "problemStatement": told["problem_statement"],
+        "skills": told["skills"],
+        "postedBy": told["posted_by"],
         "timestamp": now,
     }
     return (
@@ -204,7 +158,7 @@ def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
     )
 
 
-async def _refuse_twice(desk: Desk, posting: Posting, terms: _Terms, poster: Address | None) -> None:
+async def _refuse_twice(desk: Desk, posting: Posting, terms: Terms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
     newest = await challenges_at(desk, (await addresses(desk))[-NEWEST:])
@@ -216,7 +170,7 @@ async def _refuse_twice(desk: Desk, posting: Posting, terms: _Terms, poster: Add
         )
 
 
-def _is_same(found: Challenge, terms: _Terms, poster: Address) -> bool:
+def _is_same(found: Challenge, terms: Terms, poster: Address) -> bool:
     return (
         found.status is ChallengeStatus.OPEN
         and (found.poster, found.evaluator, found.token.address) == (poster, terms.evaluator, terms.token.address)
@@ -226,7 +180,7 @@ def _is_same(found: Challenge, terms: _Terms, poster: Address) -> bool:
     )
 
 
-async def _transactions(desk: Desk, posting: Posting, terms: _Terms, poster: Address | None) -> tuple[Transaction, ...]:
+async def _transactions(desk: Desk, posting: Posting, terms: Terms, poster: Address | None) -> tuple[Transaction, ...]:
     approve = transaction(
         "TestUSDC", terms.token.address, "approve", desk.factory, terms.escrow,
         description=f"Allow the challenge factory to take {show_amount(terms.escrow, terms.token)}",
@@ -244,14 +198,14 @@ async def _transactions(desk: Desk, posting: Posting, terms: _Terms, poster: Add
     return (await with_gas(desk, poster, create), *pay)
 
 
-def _fee_payment(terms: _Terms) -> Transaction:
+def _fee_payment(terms: Terms) -> Transaction:
     return transaction(
         "TestUSDC", terms.token.address, "transfer", terms.evaluator, terms.fee.amount,
         description=f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}",
     )  # fmt: skip
 
 
-async def _check_money(desk: Desk, terms: _Terms, poster: Address) -> int:
+async def _check_money(desk: Desk, terms: Terms, poster: Address) -> int:
     """The poster's allowance for the factory; refuses a poster who cannot pay."""
     balance = await look(desk, "TestUSDC", terms.token.address, "balanceOf", poster)
     if balance < terms.total:
@@ -264,7 +218,7 @@ async def _check_money(desk: Desk, terms: _Terms, poster: Address) -> int:
     return allowance
 
 
-def _params(posting: Posting, terms: _Terms) -> tuple[Any, ...]:
+def _params(posting: Posting, terms: Terms) -> tuple[Any, ...]:
     return (
         terms.token.address,
         terms.evaluator,
@@ -279,80 +233,3 @@ def _params(posting: Posting, terms: _Terms) -> tuple[Any, ...]:
         posting.max_participants,
         list(posting.skills),
     )
-
-
-def _question(desk: Desk, posting: Posting, terms: _Terms) -> str:
-    total, prize, bond, charged = (
-        show_amount(units, terms.token) for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
-    )
-    return (
-        f"Post this challenge on {desk.settings.network_name}? {total} leave the wallet: prize {prize}, bond {bond} "
-        f"(returned when it is finalized), fee {charged}. {len(terms.payout_bps)} winner(s), "
-        f"deadline {posting.deadline[:40]}, evaluator {posting.evaluator}."
-    )
-
-
-def _summary(posting: Posting, terms: _Terms) -> str:
-    judge = "Clara evaluates." if posting.evaluator == "clara" else "The poster scores alone."
-    quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
-    return (
-        f"Prize {show_amount(terms.fee.escrow, terms.token)} for {len(terms.payout_bps)} winner(s), bond "
-        f"{show_amount(terms.bond, terms.token)}, total {show_amount(terms.total, terms.token)}. {judge} "
-        f"{terms.fee.shown if posting.evaluator == 'clara' else ''}{quote}"
-    ).strip()
-
-
-def _details(posting: Posting, terms: _Terms) -> dict[str, Any]:
-    quote = terms.quote_micro_usd
-    return {
-        "evaluator": terms.evaluator,
-        "evaluatorKind": posting.evaluator,
-        "token": {"address": terms.token.address, "symbol": terms.token.symbol, "decimals": terms.token.decimals},
-        "prizePool": str(terms.fee.escrow),
-        "posterBond": str(terms.bond),
-        "fee": str(terms.fee.amount),
-        "feeMode": terms.fee.mode,
-        "total": str(terms.total),
-        "quoteUsd": None if quote is None else quote / 1e6,
-        "deadline": terms.deadline,
-        "scoringDeadline": terms.scoring_deadline,
-        "winnerCount": len(terms.payout_bps),
-        "payoutBps": list(terms.payout_bps),
-        "evalConfigHash": terms.config_hash,
-        "challengeURI": terms.uri,
-    }
-
-
-def _warnings(desk: Desk, posting: Posting, config: EvalConfig | None, terms: _Terms) -> tuple[str, ...]:
-    found = [str(problem) for problem in collect_problems(posting.eval_config)] if config else []
-    places, entries = len(terms.payout_bps), posting.expected_entries
-    if entries is not None and places > entries:
-        found.append(
-            f"{places} winners need {places} submitters, but {entries} are expected: no result could be posted, and "
-            "after the scoring deadline everybody would share the prize equally."
-        )
-    elif places > 2:
-        found.append(
-            f"With fewer than {places} submitters no result can be posted, and after the scoring deadline everybody "
-            "shares the prize equally."
-        )
-    if entries is not None and entries >= places > 1 and places * 2 > entries:
-        found.append(f"{places} of {entries} expected entries would win: pay fewer places to reward the best work.")
-    if posting.evaluator == "clara":
-        found += _service_warnings(desk, terms)
-    return tuple(found)
-
-
-def _service_warnings(desk: Desk, terms: _Terms) -> list[str]:
-    settings, found = desk.settings, []
-    dollars = terms.fee.escrow / 10**terms.token.decimals
-    if settings.min_prize_usd and dollars < settings.min_prize_usd:
-        found.append(f"The service evaluates prizes from ${settings.min_prize_usd:g}; this one would be deferred.")
-    if settings.review_above_usd is not None and dollars >= settings.review_above_usd:
-        found.append(f"Prizes of ${settings.review_above_usd:g} and more wait for a person's approval before posting.")
-    cap, quote = settings.budget_per_challenge_usd, terms.quote_micro_usd
-    if quote is None:
-        found.append("What the evaluation costs is not known here: the service's models or their prices are not.")
-    elif cap is not None and quote / 1e6 > cap:
-        found.append(f"The evaluation is quoted at ${quote / 1e6:.2f}, above the service's cap of ${cap:g}.")
-    return found

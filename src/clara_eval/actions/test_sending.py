@@ -17,9 +17,10 @@ from clara_eval.actions.act import act
 from clara_eval.actions.claim import plan_claim
 from clara_eval.actions.contract_calls import calldata
 from clara_eval.actions.port import CannotAct, Desk, Node, View
-from clara_eval.actions.post import Posting, plan_post
+from clara_eval.actions.post import plan_post
 from clara_eval.actions.signing import AgentPolicy
 from clara_eval.actions.submit import Handing, plan_submit
+from clara_eval.actions.terms import Posting
 from clara_eval.challenge.model import Address
 from clara_eval.desk import open_desk
 from clara_eval.errors import CannotPublish, Temporary

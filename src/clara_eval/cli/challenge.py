@@ -53,7 +53,8 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     json: JsonFlag = False,
 ) -> None:
     """Post a challenge: shows plan, quote, fee and warnings; --send escrows the prize."""
-    from clara_eval.actions.post import Posting, plan_post
+    from clara_eval.actions.post import plan_post
+    from clara_eval.actions.terms import Posting
 
     if evaluator not in {"clara", "self"}:
         raise BadInput(f"--evaluator {evaluator!r} is not known.", remedy="Use clara or self.")

@@ -24,8 +24,9 @@ from clara_eval.actions.claim import plan_claim
 from clara_eval.actions.documents import ClaimResult, PostResult, SubmitResult
 from clara_eval.actions.plan import Plan
 from clara_eval.actions.port import Desk
-from clara_eval.actions.post import NO_HASH, Posting, plan_post
+from clara_eval.actions.post import plan_post
 from clara_eval.actions.submit import Handing, plan_submit
+from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
 from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress
 
