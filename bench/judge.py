@@ -336,7 +336,7 @@ def main() -> None:
             root = json.loads(server.stdout.readline())["root"]
             items, repeats = (30, 1) if asked.quick else (asked.items, asked.repeats)
             result = {"latencySeconds": LATENCY, "inFlight": AT_ONCE, **compare(root, items, repeats)}
-            result["memory"] = growth(root, *((10, 20) if asked.quick else (30, 90)))
+            result["memory"] = growth(root, *((30, 50) if asked.quick else (30, 90)))
             print(json.dumps(result, indent=2))
         finally:
             server.kill()
