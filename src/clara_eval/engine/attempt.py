@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,15 +55,15 @@ class Walker:
     async def attempt(self, address: Address, number: int) -> dict[str, Any]:
         """See one attempt through; raises only when the process is being stopped."""
         with bound_challenge(address, attempt=number), self.metrics.running.track_inprogress():
-            return await self.tracked(self._attempt(address, number))
+            return await self.tracked(self._attempt, address, number)
 
-    async def tracked(self, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    async def tracked(self, work: Callable[..., Awaitable[dict[str, Any]]], *args: Any) -> dict[str, Any]:
         """Work that `stop` interrupts."""
         task = asyncio.current_task()
         assert task is not None
         self.running.add(task)
         try:
-            return await work
+            return await work(*args)
         finally:
             self.running.discard(task)
 

@@ -179,7 +179,7 @@ class Engine:
 
     async def _ask_chunk(self, wire: dict[str, Any]) -> Any:
         """The workflow of a chunk: some questions of an evaluation that runs here or elsewhere."""
-        return await step_apart("chunk", self._walker.tracked, self._spreader.ask_chunk(wire))
+        return await step_apart("chunk", self._walker.tracked, self._spreader.ask_chunk, wire)
 
     # ticks
 
@@ -194,7 +194,7 @@ class Engine:
         await DBOS.apply_schedules_async([schedule])
 
     async def _tick(self, _at: Any, _context: Any) -> Any:
-        return await step_apart("tick", self._walker.tracked, self.tick())
+        return await step_apart("tick", self._walker.tracked, self.tick)
 
     async def tick(self) -> dict[str, Any]:
         """One tick in this process; its problem, if it has one, is told and not raised."""
