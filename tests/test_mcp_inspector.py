@@ -29,9 +29,12 @@ ROOT = Path(__file__).parents[1]
 INSPECTOR = ROOT / "node_modules" / ".bin" / "mcp-inspector"
 AT_ONCE = 2
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("node") is None or not INSPECTOR.exists(), reason="needs node and `npm ci` for the inspector"
-)
+pytestmark = [
+    pytest.mark.timeout(600),  # nine processes that load a protocol library each, on a machine that may be busy
+    pytest.mark.skipif(
+        shutil.which("node") is None or not INSPECTOR.exists(), reason="needs node and `npm ci` for the inspector"
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Inspector:
         """One request in a process of its own; what it prints is one JSON document."""
         pairs = [word for name, value in self.environment.items() for word in ("-e", f"{name}={value}")]
         process = await asyncio.create_subprocess_exec(
-            str(INSPECTOR), "--cli", *pairs, *self.target, "--method", method, *words,
+            str(INSPECTOR), "--cli", *pairs, *self.target, "--method", method, "--connect-timeout", "100000", *words,
             cwd=self.home, env={"PATH": _path(), "HOME": str(self.home)},
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
