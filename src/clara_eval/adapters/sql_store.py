@@ -50,7 +50,8 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "CREATE TABLE leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until_at DOUBLE PRECISION NOT NULL)",
             (
                 "CREATE TABLE spends (id {serial}, run TEXT NOT NULL, poster TEXT NOT NULL, purpose TEXT NOT NULL, "
-                "reserved_micro_usd BIGINT NOT NULL, settled_micro_usd BIGINT, at BIGINT NOT NULL, UNIQUE (run, purpose))"
+                "reserved_micro_usd BIGINT NOT NULL, settled_micro_usd BIGINT, at BIGINT NOT NULL, "
+                "UNIQUE (run, purpose))"
             ),
             "CREATE INDEX spends_by_time ON spends (at)",
         ),
@@ -119,6 +120,9 @@ class SqlStore:
 
     async def forget_run(self, run: str) -> None:
         await self.driver.fetch("DELETE FROM entries WHERE run = ?", (run,))
+
+    async def forget_entry(self, run: str, key: str) -> None:
+        await self.driver.fetch("DELETE FROM entries WHERE run = ? AND key = ?", (run, key))
 
     # paid answers
 
@@ -308,12 +312,11 @@ async def _check_caps(
         )
         spent, waiting = int(rows[0][0]), int(rows[0][1])
         if spent + micro_usd > cap:
-            if spent - waiting + micro_usd <= cap:
-                # Evaluations under way give back what they do not use: soon there may be room.
-                retry_at = int(moment.timestamp()) + ROOM_SECONDS
+            # Evaluations under way give back what they do not use: where only they are in the way, room comes soon.
+            is_soon = spent - waiting + micro_usd <= cap
             raise Deferred(
                 f"The budget per {scope} of ${cap / 1e6:.2f} does not allow another ${micro_usd / 1e6:.2f}: "
                 f"${spent / 1e6:.2f} is spent or reserved.",
                 remedy="Raise the cap, or wait.",
-                retry_at=retry_at,
+                retry_at=int(moment.timestamp()) + ROOM_SECONDS if is_soon else retry_at,
             )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.adapters.sql_store import SqlStore
-from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.budget.caps import caps_of, check_prize, micro_usd, worth_micro_usd
 from clara_eval.budget.report import spend_report, to_json, usd
 from clara_eval.challenge.model import Address, Token
@@ -22,13 +18,6 @@ from clara_eval.settings import Settings
 from clara_eval.trace.store import Caps, Spend
 
 DOLLAR = 1_000_000
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
-    opened = await SqliteStore.open(tmp_path / "c.db")
-    yield opened
-    await opened.close()
 
 
 def test_caps_are_the_settings_to_the_millionth() -> None:

@@ -24,13 +24,14 @@ from clara_eval.engine.due import window_used
 from clara_eval.engine.endings import Ending, ending_of, ending_of_result
 from clara_eval.engine.leases import held
 from clara_eval.engine.options import EngineOptions
-from clara_eval.engine.pace import Speed, Window, how_degraded, most_games
+from clara_eval.engine.pace import Speed, Window, all_games, how_degraded, most_games
 from clara_eval.errors import Temporary, Unscorable
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.evaluate import Evaluation, evaluate
 from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.record import PLAN
 from clara_eval.pipeline.status import Status
 from clara_eval.publish.keeper import advance
 
@@ -94,7 +95,7 @@ class Walker:
         worth = worth_micro_usd(challenge.token, challenge.prize_pool, network)
         check_prize(worth, self.app.settings.min_prize_usd, int(time.time()))
         window = Window(challenge.deadline, challenge.scoring_deadline, challenge.block.timestamp)
-        plan = self._plan(challenge, window)
+        plan = await self._plan(challenge, window)
         options = self.app.options(plan, listener=self._listen)
         try:
             async with asyncio.timeout(window.budget_seconds):
@@ -117,15 +118,33 @@ class Walker:
             raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
         return moved
 
-    def _plan(self, challenge: Challenge, window: Window) -> Plan:
+    async def _plan(self, challenge: Challenge, window: Window) -> Plan:
+        """The plan that fits the time left; a recorded one that no longer fits is made anew, with fewer games."""
         plan = self.app.plan()
-        games = most_games(window, challenge.submission_count, len(plan.models), self.speed)
-        how = how_degraded(games, challenge.submission_count, len(plan.models))
-        if how is None:
+        count, judges = challenge.submission_count, len(plan.models)
+        more = most_games(window, count, judges, self.speed)
+        how = how_degraded(more, count, judges)
+        if more is None or how is None:
             return plan
+        games = more + await self._answered(challenge.run)
+        if games >= all_games(count, judges):
+            return plan
+        await self._replace_plan(challenge.run, games, all_games(count, judges))
         self.metrics.degraded.labels(how).inc()
         _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
         return self.app.plan(max_games=games)
+
+    async def _answered(self, run: str) -> int:
+        """Comparisons that are paid for already: they cost no more time."""
+        return sum([paid.purpose == "comparison" async for paid in self.app.store.answers_of(run)])
+
+    async def _replace_plan(self, run: str, games: int, everything: int) -> None:
+        recorded = await self.app.store.entry(run, "plan")
+        is_finished = await self.app.store.entry(run, "digest") is not None
+        if recorded is None or is_finished:
+            return
+        if (PLAN.validate_json(recorded).max_games or everything) > games:
+            await self.app.store.forget_entry(run, "plan")
 
     def _listen(self, status: Status) -> None:
         stage = status.stage

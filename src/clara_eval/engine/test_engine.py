@@ -283,3 +283,29 @@ async def test_a_lost_lease_ends_what_runs_under_it(local_chain: LocalChain, tmp
         async with held(app.store, "y", "me", 0.3):
             pass
         assert await app.store.take_lease("y", "other", 1)
+
+
+async def test_half_of_the_window_gone_raises_the_alarm(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A result that waits too long for its person is shouted about."""
+    address = await due_round(local_chain, pool=2000 * USDC)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.until(address, "review")
+        assert b'clara_alerts_total{alert="DeadlineAtRisk"}' not in world.engine.metrics.render()
+        await local_chain.move_time(4 * 24 * HOUR)
+        await world.engine.tick()
+        assert b'clara_alerts_total{alert="DeadlineAtRisk"} 1.0' in world.engine.metrics.render()
+        assert b"clara_review_queue 1.0" in world.engine.metrics.render()
+
+
+async def test_an_api_without_workers_queues_and_does_not_run(
+    local_chain: LocalChain, postgres_url: str, tmp_path: Path
+) -> None:
+    """What it queues waits for a worker, and a worker takes it."""
+    address = await due_round(local_chain)
+    settings = settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=postgres_url)
+    async with turning(settings, mode="api-only") as world:
+        await world.engine.request(address)
+        await asyncio.sleep(0.2)
+        assert (await world.status(address))["status"] == "none"
+    async with turning(settings) as world:
+        await world.until(address, "complete")
