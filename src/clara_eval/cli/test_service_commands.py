@@ -1,0 +1,76 @@
+"""`spend` and `review` as an operator calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.cli import app
+from clara_eval.engine.board import read_document, status_key
+from clara_eval.errors import BadInput
+from clara_eval.pipeline.review import request_review
+from clara_eval.trace.store import Caps
+
+ADDRESS = "0x" + "ab" * 20
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLARA_DATABASE_URL", "sqlite:///cli.db")
+    return lambda *words: CliRunner().invoke(app, list(words), catch_exceptions=True)
+
+
+def in_store(use: Any) -> Any:
+    async def run() -> Any:
+        store = await SqliteStore.open("cli.db")
+        try:
+            return await use(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def test_spend_adds_up(call: Any) -> None:
+    """The JSON document has the ledger's sum, and the table shows it to people."""
+
+    async def spend(store: Any) -> None:
+        line = await store.reserve_spend(
+            f"31337:{ADDRESS}", "0xposter", "evaluation", 5_000_000, Caps(None, None, None)
+        )
+        await store.settle_spend(line, 1_234_567)
+
+    in_store(spend)
+    document = json.loads(call("spend", "--json").stdout)
+    assert document["total"]["usd"] == "1.234567"
+    assert document["byPoster"][0]["poster"] == "0xposter"
+    assert "1.234567" in call("spend").stdout
+    assert json.loads(call("spend", "--json", "--since", "2999-01-01").stdout)["total"]["usd"] == "0.000000"
+    assert isinstance(call("spend", "--since", "soon").exception, BadInput)
+
+
+def test_a_review_is_listed_and_decided_once(call: Any) -> None:
+    """Waiting, then rejected with the reason in the status; a second word is refused."""
+    in_store(lambda store: request_review(store, 31337, ADDRESS, "0xdigest", ["The prize [bold]is large[/bold]."], 5))
+    listed = json.loads(call("review", "list", "--json").stdout)["reviews"]
+    assert [(row["address"], row["state"], row["traceDigest"]) for row in listed] == [(ADDRESS, "waiting", "0xdigest")]
+    assert "[bold]" in call("review", "list").stdout
+    decided = json.loads(call("review", "reject", ADDRESS, "--note", "no", "--json").stdout)
+    assert (decided["state"], decided["note"]) == ("rejected", "no")
+    status = in_store(lambda store: read_document(store, 31337, status_key(ADDRESS)))
+    assert (status["status"], "no" in status["reason"]) == ("failed", True)
+    assert isinstance(call("review", "approve", ADDRESS).exception, BadInput)
+
+
+def test_an_approval_says_what_follows(call: Any) -> None:
+    """The person is told who posts, and nothing else happens here."""
+    in_store(lambda store: request_review(store, 31337, ADDRESS, "0xdigest", ["why"], 5))
+    assert "posts it" in call("review", "approve", ADDRESS).stdout
+    assert "Nothing waits" not in call("review", "list").stdout
