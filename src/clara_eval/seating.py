@@ -1,8 +1,8 @@
 """Seats the models of one run: each on its line, all with one purse, within one reservation of the ledger.
 
-In: settings and the store. Out: `Seats` for a run. Must hold: before the first call the most this run may still spend
-is reserved under every cap in one transaction; at the end it is settled to what was really spent. Judges that cost
-nothing reserve nothing.
+In: settings and the store. Out: `Seats` for a run. Must hold: before the first call what this run may spend (twice its
+quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; at the end
+it is settled to what was really spent. Judges that cost nothing reserve nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from typing import Any
 
 from clara_eval.budget.caps import caps_of
 from clara_eval.challenge.model import Challenge
+from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.jury import parse_judge
 from clara_eval.judge.port import Asker, Llm, PaidAnswer, Prompt
 from clara_eval.judge.prices import PriceCard, parse_prices, price_card
 from clara_eval.judge.purse import Purse
+from clara_eval.judge.quote import Quote, Size, quote
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
+
+MARGIN = 1.3
+"""Answers are asked again now and then, and submissions differ in size from the quote's."""
+LEAST_RESERVE = 500_000
+"""Millionths of a dollar: a single call reserves its worst case, which is far above its quote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +100,16 @@ class ModelBench:
     _llms: dict[str, Llm] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def seat(self, challenge: Challenge, plan: Plan, seconds: float) -> AsyncIterator[RunSeats]:
+    async def seat(
+        self, challenge: Challenge, config: EvalConfig, plan: Plan, seconds: float
+    ) -> AsyncIterator[RunSeats]:
         """The seats of this run; leaving settles what was reserved."""
         cards = {name: self._card(name) for name in plan.models}
         spent = sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
-        caps = caps_of(self.settings)
         costly = any(card is None or card.input or card.output for card in cards.values())
-        purse = Purse(caps.per_challenge if costly else None, spent_before=spent)
-        ledger = await self._reserve(challenge, purse) if costly else None
+        most = self._most_to_spend(challenge, config, plan, spent) if costly else None
+        purse = Purse(most, spent_before=spent)
+        ledger = await self._reserve(challenge, most or spent) if costly else None
         lines = {name: self.line(name, challenge.run, purse, seconds) for name in cards}
         spread = self.spread
         try:
@@ -120,9 +129,34 @@ class ModelBench:
         )
         return JudgeLine(self._llm(name), self.store, run=run, purse=purse, card=self._card(name), patience=patience)
 
-    async def _reserve(self, challenge: Challenge, purse: Purse) -> int:
-        """The whole cap of the challenge, because a run may spend that much; settling gives the rest back."""
-        most = purse.cap_micro_usd if purse.cap_micro_usd is not None else purse.spent
+    def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
+        """What the cap of one challenge buys beside the reading, by the quote with a margin."""
+        cap = caps_of(self.settings).per_challenge
+        looks = challenge.submission_count * (challenge.submission_count - 1)
+        quoted = self._quote(challenge, config, plan, looks)
+        comparing = [line for line in quoted.lines if line.purpose == "comparison"]
+        if cap is None or not looks or quoted.models_micro_usd is None or not any(line.micro_usd for line in comparing):
+            return None
+        for_games = sum(line.micro_usd or 0 for line in comparing)
+        reading = quoted.models_micro_usd - for_games
+        affordable = int((cap - reading * MARGIN) / (for_games * MARGIN) * looks)
+        return max(1, min(looks, affordable)) * len(comparing)
+
+    def _quote(self, challenge: Challenge, config: EvalConfig, plan: Plan, looks: int) -> Quote:
+        jury = [parse_judge(name) for name in plan.judges]
+        cards = {name: self._card(name) for name in plan.models}
+        return quote(config, Size(challenge.submission_count, looks), jury, cards)
+
+    def _most_to_spend(self, challenge: Challenge, config: EvalConfig, plan: Plan, spent: int) -> int | None:
+        """Twice the quote on top of what is spent, at most the cap: what is reserved, and all that can be spent."""
+        cap = caps_of(self.settings).per_challenge
+        games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
+        quoted = self._quote(challenge, config, plan, -(-games // len(plan.judges))).models_micro_usd
+        if quoted is None or cap is None:
+            return cap
+        return min(cap, spent + 2 * quoted + LEAST_RESERVE)
+
+    async def _reserve(self, challenge: Challenge, most: int) -> int:
         return await self.store.reserve_spend(
             challenge.run, challenge.poster, "evaluation", most, caps_of(self.settings)
         )

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from clara_eval.budget.caps import worth_micro_usd
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
 from clara_eval.errors import CannotPublish, ClaraError, Deferred, NeedsReview, NotYet, Temporary, Unscorable
+from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
 from clara_eval.networks import Network
 from clara_eval.pipeline.keys import public_keys, scores_document, scores_key
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
-from clara_eval.pipeline.sources import LiveSources, Seats
+from clara_eval.pipeline.sources import LiveSources, Seats, journal_metadata
 from clara_eval.pipeline.status import Status, StatusBoard
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import post_scores_calldata
@@ -38,6 +39,7 @@ from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
+from clara_eval.winners import check_scorable
 
 _SHARE_OF_WINDOW = 0.6
 """The rest is for reviews, a stuck transaction, and a node that is down."""
@@ -50,7 +52,13 @@ class ChainOfRecord(Chain, Results, Protocol):
 class Bench(Protocol):
     """Seats the models for one run: behind the answer book, within the run's budget and time."""
 
-    def seat(self, challenge: Challenge, plan: Plan, seconds: float) -> AbstractAsyncContextManager[SeatedModels]: ...
+    def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
+        """How many games the budget of one challenge allows; None is no limit."""
+        ...
+
+    def seat(
+        self, challenge: Challenge, config: EvalConfig, plan: Plan, seconds: float
+    ) -> AbstractAsyncContextManager[SeatedModels]: ...
 
 
 class SeatedModels(Seats, Protocol):
@@ -108,8 +116,12 @@ async def _evaluate(address: Address, ports: Ports, options: Options, board: Sta
     journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
     challenge = await _pinned(address, ports, journal)
     _check_ours(challenge, options)
-    plan = await journal.once("plan", PLAN, _given(options.plan))
-    async with ports.bench.seat(challenge, plan, await _seconds_left(challenge, ports)) as seats:
+    check_scorable(challenge)
+    config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
+    plan = await journal.once(
+        "plan", PLAN, _settled(options.plan, ports.bench.most_games(challenge, config, options.plan))
+    )
+    async with ports.bench.seat(challenge, config, plan, await _seconds_left(challenge, ports)) as seats:
         board.meter = seats.meter
         walked = await walk(
             challenge, plan, LiveSources(journal, ports.fetch, seats, options.retry_after_seconds), board
@@ -252,9 +264,12 @@ async def _close(board: StatusBoard, receipt: Receipt) -> None:
             await board.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
 
 
-def _given(plan: Plan) -> Callable[[], Any]:
+def _settled(plan: Plan, affordable: int | None) -> Callable[[], Awaitable[Plan]]:
+    """The plan within what time (already in it) and money allow."""
+    limits = [limit for limit in (plan.max_games, affordable) if limit is not None]
+
     async def made() -> Plan:
-        return plan
+        return replace(plan, max_games=min(limits)) if limits else plan
 
     return made
 

@@ -92,6 +92,23 @@ _RECEIVED = TypeAdapter(Received)
 _TEXT = TypeAdapter(str)
 
 
+async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
+    """The bytes behind `challengeURI`, fetched once."""
+
+    async def read() -> str:
+        try:
+            fetched = await fetch.fetch(challenge.challenge_uri)
+        except BadSubmission as bad:
+            raise CannotPublish(
+                f"The metadata at challengeURI cannot be read: {bad}",
+                remedy="The poster may post scores; after scoringDeadline anybody may call expire().",
+            ) from bad
+        return base64.b64encode(fetched.content).decode()
+
+    encoded: str = await journal.once("metadata", _TEXT, read)
+    return base64.b64decode(encoded)
+
+
 @dataclass(frozen=True, slots=True)
 class LiveSources:
     journal: Journal
@@ -100,20 +117,7 @@ class LiveSources:
     retry_after_seconds: tuple[float, ...]
 
     async def metadata(self, challenge: Challenge) -> bytes:
-        async def read() -> str:
-            return base64.b64encode((await self._metadata(challenge)).content).decode()
-
-        encoded: str = await self.journal.once("metadata", _TEXT, read)
-        return base64.b64decode(encoded)
-
-    async def _metadata(self, challenge: Challenge) -> Fetched:
-        try:
-            return await self.fetch.fetch(challenge.challenge_uri)
-        except BadSubmission as bad:
-            raise CannotPublish(
-                f"The metadata at challengeURI cannot be read: {bad}",
-                remedy="The poster may post scores; after scoringDeadline anybody may call expire().",
-            ) from bad
+        return await journal_metadata(self.journal, self.fetch, challenge)
 
     async def received(self, submission: Submission, language: str | None) -> Received:
         async def receive() -> Received:

@@ -18,7 +18,7 @@ from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.errors import Temporary
-from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.eval_config import EvalConfig, build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
@@ -103,8 +103,11 @@ class ScriptedBench:
     llms: dict[str, Llm]
     patience: Patience = field(default_factory=lambda: Patience(tries=2, first_pause_seconds=0.01, most_probes=1))
 
+    def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
+        return None
+
     @asynccontextmanager
-    async def seat(self, challenge: Challenge, plan: Plan, seconds: float) -> AsyncIterator[Seats]:
+    async def seat(self, challenge: Challenge, config: EvalConfig, plan: Plan, seconds: float) -> AsyncIterator[Seats]:
         yield Seats(
             {
                 name: JudgeLine(

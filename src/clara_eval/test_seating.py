@@ -1,0 +1,86 @@
+"""What a run may spend: planned by its quote, reserved under every cap, settled to what was spent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.errors import Deferred
+from clara_eval.eval_config import parse_eval_config
+from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.pipeline.plan import Plan
+from clara_eval.seating import ModelBench
+from clara_eval.settings import Settings
+from clara_eval.winners.test_winners import challenge
+
+CONFIG = parse_eval_config(
+    json.dumps(
+        {
+            "version": 1,
+            "features": ["novelty", "correctness"],
+            "criteria": "Correct first, then new ideas; simple wins.",
+        }
+    )
+)
+PLAN = Plan(("openai:test@http://127.0.0.1:1/v1",))
+
+
+def settings(**values: str) -> Settings:
+    return Settings.from_env({"CLARA_PRICES": f"{PLAN.judges[0]}=3/15", **values})
+
+
+async def bench(place: Path, **values: str) -> ModelBench:
+    return ModelBench(settings(**values), await SqliteStore.open(place / "store.db"))
+
+
+async def test_a_full_budget_allows_both_orders(tmp_path: Path) -> None:
+    """With money enough the plan has room for every ordered pair."""
+    seats = await bench(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="25")
+    assert seats.most_games(challenge(25, (6000, 4000)), CONFIG, PLAN) == 25 * 24
+
+
+async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) -> None:
+    """The number of games falls with the cap, and one game is always tried."""
+    games: list[int] = []
+    for cap in ("2", "1", "0.5", "0.001"):
+        seats = await bench(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD=cap)
+        games.append(seats.most_games(challenge(25, (6000, 4000)), CONFIG, PLAN) or 0)
+    assert games == sorted(games, reverse=True)
+    assert games[0] < 600
+    assert games[-1] == 1
+
+
+async def test_free_judges_have_no_limit(tmp_path: Path) -> None:
+    """Rules and local models are limited by time alone."""
+    seats = await bench(tmp_path)
+    assert seats.most_games(challenge(25, (6000, 4000)), CONFIG, Plan(("rules",))) is None
+
+
+async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path: Path) -> None:
+    """The ledger holds the reservation while the run is seated and the real amount afterwards."""
+    seats = await bench(tmp_path)
+    round_ = challenge(5, (6000, 4000))
+    spent = PaidAnswer("0x1", round_.run, PLAN.judges[0], "comparison", Answer("{}", "m", "end", 1, 1), 1234)
+    await seats.store.save_answer(spent)
+    async with seats.seat(round_, CONFIG, PLAN, 60) as seated:
+        (line,) = await seats.store.spends()
+        assert seated.purse.cap_micro_usd == line.reserved_micro_usd
+        assert line.settled_micro_usd is None
+        assert 500_000 < line.reserved_micro_usd < 25_000_000
+    (line,) = await seats.store.spends()
+    assert line.settled_micro_usd == 1234
+
+
+async def test_a_poster_cannot_start_more_than_the_day_allows(tmp_path: Path) -> None:
+    """Reservations of one poster's challenges together stay under the cap of the day."""
+    seats = await bench(tmp_path, CLARA_BUDGET_PER_POSTER_DAY_USD="1.2")
+    one = challenge(5, (6000, 4000))
+    other = replace(one, address=one.poster)
+    async with seats.seat(one, CONFIG, PLAN, 60):
+        with pytest.raises(Deferred, match="poster and day"):
+            async with seats.seat(other, CONFIG, PLAN, 60):
+                pytest.fail("the second run was seated")
