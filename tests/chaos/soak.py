@@ -21,7 +21,7 @@ from typing import Any
 from clara_eval.testing.chaos import Plan, run_chaos, world
 
 POSTGRES = Plan(
-    challenges=20, submissions=6, workers=3, kills=12, database_restarts=1, patience_seconds=600, latency=0.3
+    challenges=20, submissions=6, workers=3, kills=12, database_restarts=1, patience_seconds=900, latency=0.3
 )
 SQLITE = Plan(challenges=8, submissions=6, workers=1, kills=8, patience_seconds=600, latency=0.3)
 

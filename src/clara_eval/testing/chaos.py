@@ -51,7 +51,8 @@ class Plan:
     seed: int = 1
     latency: float = 0.15
     patience_seconds: float = 120
-    kill_every: tuple[float, float] = (1.5, 4.0)
+    answers_between: tuple[int, int] = (4, 20)
+    """Troubles come after so many more answers, so that they hit work under way, whatever the machine's speed."""
 
 
 @dataclass(slots=True)
@@ -130,12 +131,17 @@ class World:
         while not (turning := [worker for worker in self.workers if worker.is_turning]):  # noqa: ASYNC110 - a file
             await asyncio.sleep(0.2)
         victim = rng.choice(turning)
-        self._allow()
+        self.allow()
         victim.process.send_signal(signal.SIGKILL)
         await victim.process.wait()
         self.workers.remove(victim)
         self.report.kills += 1
         await self.start_worker()
+
+    async def waiting(self) -> list[Address]:
+        """Challenges without a post."""
+        posted = [await self.chain.challenge(address).functions.scorePostedAt().call() for address in self.addresses]
+        return [address for address, at in zip(self.addresses, posted, strict=True) if not at]
 
     async def replace_ended(self) -> None:
         """What a supervisor does: a worker that ended by itself, because it was declared dead, is started again."""
@@ -144,7 +150,7 @@ class World:
             self.report.ended_themselves += 1
             await self.start_worker()
 
-    def _allow(self) -> None:
+    def allow(self) -> None:
         """Whatever is in flight now, or was answered a moment ago, may be paid again."""
         now = time.monotonic()
         recent = sum(now - at < JUST_ANSWERED_SECONDS for at in self.answered)
@@ -251,18 +257,16 @@ async def run_chaos(made: World, restart_database: Callable[[], None] | None = N
         await made.start_worker()
     troubles = ["kill"] * plan.kills + ["database"] * (plan.database_restarts if restart_database else 0)
     rng.shuffle(troubles)
-    # The first trouble comes once work is under way, whatever the machine's speed.
-    while not made.endpoint.paid and time.monotonic() - started < plan.patience_seconds:  # noqa: ASYNC110 - a counter
-        await asyncio.sleep(0.1)
+    until = started + plan.patience_seconds
     for trouble in troubles:
-        await asyncio.sleep(rng.uniform(*plan.kill_every))
+        await _more_answers(made, rng.randint(*plan.answers_between), until)
         if trouble == "kill":
             await made.kill_one(rng)
         elif restart_database is not None:
-            made._allow()  # noqa: SLF001 - answers on their way to a database that is away
+            made.allow()
             await asyncio.to_thread(restart_database)
             made.report.database_restarts += 1
-    await _all_posted(made, started + plan.patience_seconds)
+    await _all_posted(made, until)
     await made.stop_workers()
     made.report.seconds = round(time.monotonic() - started, 1)
     async with open_app(made.settings) as app:
@@ -270,14 +274,20 @@ async def run_chaos(made: World, restart_database: Callable[[], None] | None = N
     return made.report
 
 
-async def _all_posted(made: World, until: float) -> None:
-    waiting = set(made.addresses)
-    while waiting and time.monotonic() < until:
+async def _more_answers(made: World, count: int, until: float) -> None:
+    target = made.endpoint.paid + count
+    while made.endpoint.paid < target and time.monotonic() < until:
         await made.replace_ended()
-        for address in list(waiting):
-            if await made.chain.challenge(address).functions.scorePostedAt().call():
-                waiting.discard(address)
+        if not await made.waiting():
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _all_posted(made: World, until: float) -> None:
+    while await made.waiting() and time.monotonic() < until:
+        await made.replace_ended()
         await asyncio.sleep(0.5)
+    # The last post is on the chain; its worker still has to write that down.
     await asyncio.sleep(2)
 
 
