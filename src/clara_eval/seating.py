@@ -13,12 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from clara_eval.adapters.llm.anthropic import AnthropicLlm
+from clara_eval.adapters.llm.batches import MessageBatches, should_batch
 from clara_eval.budget.caps import caps_of
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.jury import parse_judge
-from clara_eval.judge.port import Asker, Llm, PaidAnswer, Prompt
+from clara_eval.judge.port import Asker, Foreseeing, Llm, PaidAnswer, Prompt
 from clara_eval.judge.prices import PriceCard, parse_prices, price_card
 from clara_eval.judge.purse import Purse
 from clara_eval.judge.quote import Quote, Size, quote
@@ -47,26 +49,27 @@ Spread = Callable[[Ahead], Awaitable[None]]
 """Has some of this asked elsewhere; returns when nobody else asks any of it any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SpreadLine:
-    """A line whose batches are shared with other workers before they are asked here; an `Asker`."""
+LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
 
-    line: JudgeLine
-    run: str
-    purse: Purse
-    card: PriceCard | None
-    spread: Spread
+
+@dataclass(frozen=True, slots=True)
+class _Foreseen:
+    """An asker that prepares what will be asked next: in Claude's batches, or by other workers."""
+
+    asker: Asker
+    ahead: LookAhead
 
     @property
     def name(self) -> str:
-        return self.line.name
+        return self.asker.name
 
     async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        await self.spread(Ahead(self.name, self.run, tuple(prompts), self.purse, self.card))
-        await self.line.prefetch(prompts)
+        await self.ahead(prompts)
+        if isinstance(self.asker, Foreseeing):
+            await self.asker.foresee(prompts)
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        return await self.line.ask(prompt, attempt)
+        return await self.asker.ask(prompt, attempt)
 
 
 @dataclass(slots=True)
@@ -75,15 +78,17 @@ class RunSeats:
 
     lines: dict[str, JudgeLine]
     purse: Purse
-    spread: Callable[[JudgeLine], Asker] | None = None
+    ahead: dict[str, LookAhead] = field(default_factory=dict)
 
     def asker(self, name: str) -> Asker:
-        line = self.lines[name]
-        return self.spread(line) if self.spread else line
+        return self._foreseen(self.lines[name], name)
 
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
-        return lines[0] if len(lines) == 1 else Succession(lines)
+        return self._foreseen(lines[0] if len(lines) == 1 else Succession(lines), names[0])
+
+    def _foreseen(self, asker: Asker, name: str) -> Asker:
+        return _Foreseen(asker, self.ahead[name]) if name in self.ahead else asker
 
     def meter(self) -> tuple[int, float]:
         return sum(line.counts.answered for line in self.lines.values()), (self.purse.spent) / 1_000_000
@@ -97,6 +102,8 @@ class ModelBench:
     store: Store
     spread: Spread | None = None
     """Set by an engine that has other workers to share with."""
+    poll_seconds: float = 20.0
+    """Between two looks at a batch."""
     _llms: dict[str, Llm] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -111,13 +118,9 @@ class ModelBench:
         purse = Purse(most, spent_before=spent)
         ledger = await self._reserve(challenge, most or spent) if costly else None
         lines = {name: self.line(name, challenge.run, purse, seconds) for name in cards}
-        spread = self.spread
+        ahead = {name: self._ahead(name, challenge.run, purse, seconds) for name in cards}
         try:
-            yield RunSeats(
-                lines,
-                purse,
-                (lambda line: _SpreadLine(line, challenge.run, purse, cards[line.name], spread)) if spread else None,
-            )
+            yield RunSeats(lines, purse, {name: look for name, look in ahead.items() if look is not None})
         finally:
             if ledger is not None:
                 await self.store.settle_spend(ledger, purse.spent)
@@ -128,6 +131,29 @@ class ModelBench:
             deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
         )
         return JudgeLine(self._llm(name), self.store, run=run, purse=purse, card=self._card(name), patience=patience)
+
+    def _ahead(self, name: str, run: str, purse: Purse, seconds: float) -> LookAhead | None:
+        """Batches where the time allows them and the model has them, else other workers, else nothing."""
+        ends_at = asyncio.get_running_loop().time() + seconds
+        judge, spread, card = parse_judge(name), self.spread, self._card(name)
+        if judge.provider != "anthropic" and spread is None:
+            return None
+
+        async def look(prompts: Sequence[Prompt]) -> None:
+            left = ends_at - asyncio.get_running_loop().time()
+            if judge.provider == "anthropic" and self.settings.batches == "auto" and should_batch(left, len(prompts)):
+                await self._batches(name, run, purse, left).fill(prompts)
+            elif spread is not None:
+                await spread(Ahead(name, run, tuple(prompts), purse, card))
+
+        return look
+
+    def _batches(self, name: str, run: str, purse: Purse, left: float) -> MessageBatches:
+        llm = self._llm(name)
+        assert isinstance(llm, AnthropicLlm), "only Claude has message batches"
+        return MessageBatches(
+            llm, self.store, run, purse, self._card(name), seconds=left / 2, poll_seconds=self.poll_seconds
+        )
 
     def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
         """What the cap of one challenge buys beside the reading, by the quote with a margin."""

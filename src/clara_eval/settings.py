@@ -73,6 +73,8 @@ class Settings(BaseModel):
     judges: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
+    batches: Literal["auto", "never"] = Field("auto", alias="CLARA_BATCHES")
+    """Ask Claude in message batches, at half the price, where the scoring window leaves time for them."""
     prices: str = Field("", alias="CLARA_PRICES")
     """Prices the public table does not know: comma list of JUDGE=INPUT/OUTPUT in dollars per million tokens."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from clara_eval.adapters.llm.anthropic import AnthropicLlm
 from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.errors import Deferred
 from clara_eval.eval_config import parse_eval_config
-from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.judge.port import Answer, Foreseeing, PaidAnswer, Prompt
 from clara_eval.pipeline.plan import Plan
 from clara_eval.seating import ModelBench
 from clara_eval.settings import Settings
+from clara_eval.testing.fake_endpoint import FakeEndpoint
 from clara_eval.winners.test_winners import challenge
 
 CONFIG = parse_eval_config(
@@ -25,6 +27,14 @@ CONFIG = parse_eval_config(
             "criteria": "Correct first, then new ideas; simple wins.",
         }
     )
+)
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"winner": {"type": "string", "enum": ["A", "B", "tie"]}},
+        "required": ["winner"],
+        "additionalProperties": False,
+    }
 )
 PLAN = Plan(("openai:test@http://127.0.0.1:1/v1",))
 
@@ -84,3 +94,22 @@ async def test_a_poster_cannot_start_more_than_the_day_allows(tmp_path: Path) ->
         with pytest.raises(Deferred, match="poster and day"):
             async with seats.seat(other, CONFIG, PLAN, 60):
                 pytest.fail("the second run was seated")
+
+
+async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
+    """With hours left and enough questions Claude gets one batch, and asking then finds every answer recorded."""
+    claude = Plan(("anthropic:claude-test",))
+    prompts = [Prompt("comparison", "judge", f"pair {n}", SCHEMA, 50, "0x00") for n in range(120)]
+    seats = ModelBench(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), await SqliteStore.open(tmp_path / "store.db"))
+    async with FakeEndpoint().running() as endpoint:
+        seats.poll_seconds = 0.01
+        seats._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
+        async with seats.seat(challenge(20, (6000, 4000)), CONFIG, claude, 7 * 3600) as seated:
+            asker = seated.asker(claude.judges[0])
+            assert isinstance(asker, Foreseeing)
+            await asker.foresee(prompts)
+            await asker.ask(prompts[0])
+            single = [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")]
+            assert single == []
+            assert seated.meter()[1] > 0
+        await seats.close()

@@ -138,14 +138,16 @@ class SqlStore:
             found.update((row[0], _paid(row)) for row in rows)
         return found
 
-    async def save_answer(self, paid: PaidAnswer) -> None:
-        new = await self.driver.fetch(
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        saved = await self.driver.fetch(
             "INSERT INTO answers (request, run, llm, purpose, answer, cost_micro_usd) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT DO NOTHING RETURNING request",
             (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
         )
-        for listen in self.answer_listeners if new else ():
+        for listen in self.answer_listeners if saved else ():
             listen(paid)
+        # Two workers may have asked the same at once: both go on with the answer that was first.
+        return paid if saved else (await self.answers((paid.request,))).get(paid.request, paid)
 
     async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
         last = ""

@@ -45,7 +45,7 @@ async def test_answers_are_kept_whole_and_once(store: SqlStore) -> None:
     """A paid answer comes back as it was, also among more requests than one statement takes."""
     first = paid("0x1")
     await store.save_answer(first)
-    await store.save_answer(replace(first, answer=Answer("other", "x", "end", 1, 1)))
+    assert await store.save_answer(replace(first, answer=Answer("other", "x", "end", 1, 1))) == first
     await store.save_answer(replace(paid("0x2"), cost_micro_usd=None))
     many = [f"0x{n}" for n in range(1200)]
     found = await store.answers(many)

@@ -8,6 +8,7 @@ be used or trusted makes this submission's claims unknown and flags it, and touc
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,7 +29,7 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
-from clara_eval.judge.port import Asker
+from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import PromptView, prompt_view
 from clara_eval.judge.vector import Value
 from clara_eval.solutions.model import Solution
@@ -96,6 +97,18 @@ def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -
     if stripped is not None and stripped.split() != full.split():
         texts["stripped"] = stripped
     return {view: extraction_questions(schema, text, _subject(solution, reading, view)) for view, text in texts.items()}
+
+
+def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: Reading) -> list[Prompt]:
+    """Everything that will be asked about these submissions the first time."""
+    if not asked_features(schema):
+        return []
+    return [
+        question.prompt
+        for solution in solutions
+        for questions in questions_for(schema, solution, reading).values()
+        for question in questions
+    ]
 
 
 def _subject(solution: Solution, reading: Reading, view: str) -> Subject:

@@ -165,7 +165,7 @@ class JudgeLine:
             cost = None if self._card is None else self._card.cost(answer)
             paid = PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
             self._purse.settle(reserved, prompt.purpose, answer, cost)
-            await self._save(paid)
+            paid = await self._save(paid)
         finally:
             self.gate.leave()
         self.counts.answered += 1
@@ -232,18 +232,19 @@ class JudgeLine:
             raise OutOfTime(f"{self._name} cannot answer before the round's time is over.", retry_after_seconds=seconds)
         await self._sleep(seconds)
 
-    async def _save(self, paid: PaidAnswer) -> None:
+    async def _save(self, paid: PaidAnswer) -> PaidAnswer:
         """It is paid for: a store that stumbles is asked again before the answer is given up."""
         for number in range(1, self._patience.tries + 1):
             try:
-                await self._book.save_answer(paid)
+                saved = await self._book.save_answer(paid)
             except Temporary:
                 if number == self._patience.tries:
                     raise
                 await self._sleep(self._patience.first_pause_seconds * number)
             else:
                 self._absent.discard(paid.request)
-                return
+                return saved
+        raise AssertionError("the last try returns or raises")
 
 
 class Succession:

@@ -70,7 +70,9 @@ class AnswerBook(Protocol):
     """Where paid answers are kept; the store fulfils it."""
 
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
-    async def save_answer(self, paid: PaidAnswer) -> None: ...
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        """Save, unless this request is answered already; return what is saved now."""
+        ...
 
 
 class Asker(Protocol):

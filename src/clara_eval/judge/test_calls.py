@@ -47,11 +47,11 @@ class Book:
         self.queries += 1
         return {request: self.kept[request] for request in requests if request in self.kept}
 
-    async def save_answer(self, paid: PaidAnswer) -> None:
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         if self.stumbles:
             self.stumbles -= 1
             raise Temporary("database is locked")
-        self.kept.setdefault(paid.request, paid)
+        return self.kept.setdefault(paid.request, paid)
 
 
 class Model:

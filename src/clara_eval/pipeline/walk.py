@@ -15,9 +15,9 @@ from typing import Any
 from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
 from clara_eval.features import Features, extract_features
-from clara_eval.features.extract import Reading
+from clara_eval.features.extract import Reading, prompts_for
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
-from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.port import Asker, Foreseeing, PaidAnswer
 from clara_eval.pipeline.gate import remarks
 from clara_eval.pipeline.keeping import Keeping
 from clara_eval.pipeline.plan import Plan, Watch
@@ -171,6 +171,8 @@ async def _read(
         watch("extracting", done, len(solutions))
         return found
 
+    if isinstance(reader, Foreseeing):
+        await reader.foresee(prompts_for(schema, solutions, context))
     found = await together(one(solution) for solution in solutions)
     return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
 

@@ -108,12 +108,12 @@ async def test_a_killed_process_goes_on_with_its_batch(tmp_path: Path, moment: s
                     raise Killed
                 return await desk.store.add_entry(run, key, value)
 
-            async def save_answer(self, paid: Any) -> None:
+            async def save_answer(self, paid: Any) -> Any:
                 nonlocal saves
                 saves += 1
                 if moment.endswith("saved") and saves > 7:
                     raise Killed
-                await desk.store.save_answer(paid)
+                return await desk.store.save_answer(paid)
 
         async def dying_sleep(_seconds: float) -> None:
             if moment.startswith("while it"):
