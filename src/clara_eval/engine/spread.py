@@ -9,7 +9,6 @@ evaluation's purse first, and it cannot spend more. What no chunk answered is as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from dbos import DBOS, SetWorkflowID
 from clara_eval.engine.durable import CHUNKS, Workflow
 from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
-from clara_eval.errors import ClaraError
+from clara_eval.errors import ClaraError, Deferred
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.port import Prompt, request_hash
 from clara_eval.judge.purse import Purse
@@ -80,22 +79,22 @@ class Spreader:
         missing = [p for p in chunk.prompts if request_hash(chunk.judge, p) not in before]
         if not missing and not await self._is_active(chunk.name):
             return
-        allowance = _allowance(ahead, missing)
-        if allowance is not None:
-            if not _fits(ahead.purse, allowance):
-                # A chunk of an earlier walk may still be under way: then its answers are waited for, not asked again.
-                await self._ended(chunk.name)
-                return
-            ahead.purse.reserved += allowance
         try:
-            await self._queue(chunk, allowance)
+            allowance = sum(await ahead.purse.reserve_all(chunk.judge, ahead.card, missing))
+        except Deferred:
+            # Not enough money for the worst case of a whole chunk; asked one by one it may suffice. A chunk of an
+            # earlier walk may still be under way: its answers are waited for, not asked again.
+            await self._ended(chunk.name)
+            return
+        try:
+            await self._queue(chunk, None if ahead.purse.cap_micro_usd is None else allowance)
             await self._ended(chunk.name)
         finally:
             after = await self._store.answers(chunk.requests)
             for request, paid in after.items():
                 if request not in before:
                     ahead.purse.settle(0, paid.purpose, paid.answer, paid.cost_micro_usd)
-            ahead.purse.release(allowance or 0, "comparison")
+            ahead.purse.release(allowance, chunk.prompts[0].purpose)
 
     async def _queue(self, chunk: Chunk, allowance: int | None) -> None:
         assert self.workflow is not None
@@ -141,15 +140,3 @@ class Spreader:
 
         await together(work() for _ in range(min(len(chunk.prompts), self._bench.settings.max_concurrency)))
         return answered
-
-
-def _allowance(ahead: Ahead, prompts: Sequence[Prompt]) -> int | None:
-    """The most these may cost; None where nothing is counted."""
-    if ahead.card is None or ahead.purse.cap_micro_usd is None:
-        return None
-    return sum(ahead.card.worst(prompt) for prompt in prompts)
-
-
-def _fits(purse: Purse, amount: int) -> bool:
-    cap = purse.cap_micro_usd
-    return cap is None or purse.spent + purse.reserved + amount <= cap
