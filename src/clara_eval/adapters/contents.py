@@ -38,7 +38,7 @@ class IpfsContents:
             ):
                 answer = json.loads(await response.text())
                 cid = answer["Hash"] if response.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError) as bad:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError, RecursionError) as bad:
             raise Temporary(
                 f"The IPFS node did not pin the content ({type(bad).__name__}).",
                 remedy="Check CLARA_IPFS_API, or remove it to store short content on chain.",

@@ -89,7 +89,7 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
             "CLARA_EVALUATOR_KEYSTORE is set without a password.",
             remedy="Set CLARA_EVALUATOR_PASSWORD, or CLARA_EVALUATOR_PASSWORD_FILE.",
         )
-    from eth_account import Account
+    from clara_eval.adapters.accounts import Account
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) ->
     """
     if not password.get_secret_value():
         raise ConfigError("The keystore's password is empty.", remedy="Set CLARA_EVALUATOR_PASSWORD.")
-    from eth_account import Account
+    from clara_eval.adapters.accounts import Account
 
     account = Account.create()
     content = json.dumps(account.encrypt(password.get_secret_value(), iterations=work))
@@ -128,7 +128,7 @@ def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) ->
 
 
 def _account(key: SecretStr, name: str) -> Any:
-    from eth_account import Account
+    from clara_eval.adapters.accounts import Account
 
     text = key.get_secret_value().strip().removeprefix("0x")
     try:

@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import ClientError
-from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 from eth_typing import HexStr
 from hexbytes import HexBytes
 from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import Web3Exception
 from web3.types import RPCEndpoint, TxReceipt
 
+from clara_eval.adapters.accounts import key_from_seed, seed_from_mnemonic
 from clara_eval.adapters.anvil import MNEMONIC
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.contracts.refusals import Refusal, decode_refusal
@@ -124,7 +124,7 @@ class DevNode:
 async def _require_anvil(web3: AsyncWeb3[Any], rpc_url: str) -> None:
     try:
         version = str(await web3.client_version)
-    except (OSError, TimeoutError, ClientError, ValueError, Web3Exception) as bad:
+    except (OSError, TimeoutError, ClientError, ValueError, RecursionError, Web3Exception) as bad:
         raise Temporary(
             f"No node answers at {_without_secrets(rpc_url)} ({type(bad).__name__}).",
             remedy="Check the address; `clara-eval devnet` starts a node and prints its own.",
@@ -138,7 +138,10 @@ async def _require_anvil(web3: AsyncWeb3[Any], rpc_url: str) -> None:
 
 def _without_secrets(url: str) -> str:
     """Scheme and host only: paths and user names of node addresses often are keys."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # an open bracket
+        return "the given address"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else "the given address"
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
@@ -60,14 +60,8 @@ class Node:
     """One endpoint, and what we have learnt about it."""
 
     def __init__(self, url: str, *, batch_size: int) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError(
-                "CLARA_RPC_URL holds something that is not an http or https URL.",
-                remedy="Give one URL, or several with commas between them.",
-            )
+        parts, self.host = _parts(url)
         self.url = url
-        self.host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
         self.batch_size = batch_size
         self.is_checked = False
         self._secrets = [
@@ -165,11 +159,26 @@ class Node:
             return {"error": {"code": -32600, "message": "batch too large"}}
         try:
             answer = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise NodeDown(f"HTTP {status} without JSON") from None
         if status != 200 and not (isinstance(answer, dict) and "error" in answer):
             raise NodeDown(f"HTTP {status}")
         return answer
+
+
+def _parts(url: str) -> tuple[SplitResult, str]:
+    """The pieces of a node's URL, and how it is named where its key must not be shown."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # an open bracket, a port that is none
+        host = None
+    if not host or parts.scheme not in {"http", "https"}:
+        raise ConfigError(
+            "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
+            remedy="Write http://host:port; several with commas between them.",
+        )
+    return parts, f"{host}:{port}" if port else host
 
 
 async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -51,6 +51,7 @@ FAULTS: dict[str, Fault] = {
     "empty": says(""),
     "garbage": says("<html>gateway</html>"),
     "null": says("null"),
+    "nested without end": says("[" * 100_000),
     "no result": says('{"jsonrpc": "2.0", "id": 0}'),
     "null result": says('{"jsonrpc": "2.0", "id": 0, "result": null}'),
     "rate limit in JSON": says('{"jsonrpc": "2.0", "id": 0, "error": {"code": -32016, "message": "over rate limit"}}'),
@@ -107,7 +108,7 @@ async def test_no_node_listening_is_temporary() -> None:
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["", "ftp://node/" + SECRET, SECRET])
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "", "ftp://node/" + SECRET, SECRET])
 def test_what_is_no_url_is_a_config_error(url: str) -> None:
     """A wrong URL is refused by the setting's name, without quoting it."""
     with pytest.raises(ConfigError, match="CLARA_RPC_URL") as caught:

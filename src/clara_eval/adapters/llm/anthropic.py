@@ -53,7 +53,7 @@ class AnthropicLlm:
             raise explain(bad, self.endpoint) from None
         try:
             return self.answer(json.loads(response.content))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Temporary(f"{self._name} answered with something that is not a message.") from None
 
     async def close(self) -> None:

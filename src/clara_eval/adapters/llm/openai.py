@@ -116,7 +116,7 @@ class OpenAiLlm:
             said_text = refusal or text or ""
             model = str(body.get("model") or self._model)
             return Answer(str(said_text), model, stop, *_tokens(body.get("usage"), prompt, said_text))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise Temporary(f"{self._name} answered with something that is not a chat completion.") from None
 
     def _hidden_error(self, detail: dict[str, Any]) -> ClaraError:
