@@ -6,12 +6,24 @@ sentence and exit code 2.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from types import ModuleType
 
 import typer
 
+from clara_eval.cli import (
+    challenge,
+    config,
+    demo,
+    devnet,
+    evaluate,
+    keys,
+    mcp,
+    rank,
+    review,
+    serve,
+    spend,
+    trace,
+)
 from clara_eval.cli.output import fail
 from clara_eval.errors import ClaraError
 
@@ -25,40 +37,27 @@ app = typer.Typer(
 )
 
 
-def _register() -> None:
-    commands = {
-        "demo": "demo",
-        "evaluate": "evaluate",
-        "check": "evaluate",
-        "status": "evaluate",
-        "trace": "trace",
-        "verify": "trace",
-        "rank": "rank",
-        "serve": "serve",
-        "mcp": "mcp",
-        "spend": "spend",
-        "redteam": "redteam",
-    }
-    for name, module in commands.items():
-        found = _module(module)
-        if found is not None:
-            app.command(name)(getattr(found, name))
-    for name in ("devnet", "config", "challenge", "review", "keys"):
-        found = _module(name)
-        if found is not None:
-            app.add_typer(found.app, name=name)
-
-
-def _module(name: str) -> ModuleType | None:
-    try:
-        return importlib.import_module(f"clara_eval.cli.{name}")
-    except ModuleNotFoundError as missing:
-        if missing.name == f"clara_eval.cli.{name}":
-            return None
-        raise
-
-
-_register()
+for command in (
+    demo.demo,
+    evaluate.check,
+    evaluate.evaluate,
+    evaluate.status,
+    trace.trace,
+    trace.verify,
+    rank.rank,
+    serve.serve,
+    spend.spend,
+    mcp.mcp,
+):
+    app.command()(command)
+for name, group in (
+    ("devnet", devnet.app),
+    ("config", config.app),
+    ("challenge", challenge.app),
+    ("review", review.app),
+    ("keys", keys.app),
+):
+    app.add_typer(group, name=name)
 
 
 def main() -> None:
