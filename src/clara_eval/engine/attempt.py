@@ -25,6 +25,7 @@ from clara_eval.engine.endings import Ending, ending_of, ending_of_result
 from clara_eval.engine.leases import held
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.pace import Speed, Window, all_games, how_degraded, most_games
+from clara_eval.engine.settle import record_posted
 from clara_eval.errors import Temporary, Unscorable
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.logs import bound_challenge
@@ -90,6 +91,9 @@ class Walker:
 
     async def _walk(self, address: Address) -> Ending:
         challenge = await look_at_challenge(self.app.chain, address)
+        if challenge.score_posted_at:
+            # Queued by a tick that looked a moment too early, or posted and not written down before a crash.
+            return Ending("recognised" if await record_posted(self.app, challenge) else "not_yet")
         challenge = await self._advanced(challenge)
         network = self.app.settings.network
         worth = worth_micro_usd(challenge.token, challenge.prize_pool, network)
