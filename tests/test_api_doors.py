@@ -297,3 +297,13 @@ def test_buckets_fill_again_and_forget() -> None:
     for number in range(10_050):
         buckets.take(str(number))
     assert len(buckets) == 10_000
+
+
+async def test_agents_tools_answer_under_mcp(service: Service) -> None:
+    """The eight tools are served beside the REST door, by the same process."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"accept": "application/json, text/event-stream"}
+    code, _, body = await service.post("/mcp/", asked, **accept)
+    assert code == 200
+    for tool in ("challenge_browse", "challenge_eval_status", "challenge_post"):
+        assert tool.encode() in body
