@@ -2,9 +2,9 @@
 
 In come fitted strengths and an order of the items; out go rounded chances and intervals. Chances of places come from
 2000 fixed posterior draws, narrowed by 0.9: a bell curve gives items that lost their few games too much hope, and with
-this factor the chances come true as often as they say, with quirks of pairs and without. Intervals are widened by 1.35: with quirks of single pairs (a judge that likes exactly this
-item against exactly that one) the plain ones cover too little, and nothing in one look per pair can reveal it. Every
-number is rounded well above the last digits in which two machines might differ.
+this factor chances come true about as often as they say. Intervals are widened by 1.35: with quirks of single pairs (a
+judge that likes exactly this item against exactly that one) the plain ones cover too little, and nothing in one look
+per pair can reveal it. Every number is rounded well above the last digits in which two machines might differ.
 """
 
 from __future__ import annotations
