@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from clara_eval.adapters.anvil import AnvilOptions
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
@@ -90,6 +92,24 @@ class Report:
         return found
 
 
+class CountingEndpoint(FakeEndpoint):
+    """The scripted judge behind HTTP; also knows what is in flight now, and when it last answered."""
+
+    def __init__(self, *, latency: float) -> None:
+        super().__init__(latency=latency, words=scripted_words)
+        self.in_flight = 0
+        self.answered: list[float] = []
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.in_flight += 1
+        try:
+            return await super()._answer(request)
+        finally:
+            # Also when the client was killed: such a request is over.
+            self.in_flight -= 1
+            self.answered.append(time.monotonic())
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     process: asyncio.subprocess.Process
@@ -104,11 +124,10 @@ class Worker:
 class World:
     plan: Plan
     chain: LocalChain
-    endpoint: FakeEndpoint
+    endpoint: CountingEndpoint
     environ: dict[str, str]
     addresses: list[Address]
     logs: Path
-    answered: list[float] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     report: Report = field(default_factory=Report)
 
@@ -153,8 +172,8 @@ class World:
     def allow(self) -> None:
         """Whatever is in flight now, or was answered a moment ago, may be paid again."""
         now = time.monotonic()
-        recent = sum(now - at < JUST_ANSWERED_SECONDS for at in self.answered)
-        self.report.allowed_again += len(self.endpoint.seen) - self.endpoint.paid + recent
+        recent = sum(now - at < JUST_ANSWERED_SECONDS for at in self.endpoint.answered[-1000:])
+        self.report.allowed_again += self.endpoint.in_flight + recent
 
     async def stop_workers(self) -> None:
         processes = [worker.process for worker in self.workers]
@@ -180,15 +199,9 @@ class World:
 @asynccontextmanager
 async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
     """Everything up and every challenge past its deadline; no worker yet."""
-    answered: list[float] = []
-
-    def words(seen: Any) -> str:
-        answered.append(time.monotonic() + plan.latency)
-        return scripted_words(seen)
-
     async with AsyncExitStack() as stack:
         chain = await stack.enter_async_context(local_chain(AnvilOptions(accounts=plan.submissions + 3)))
-        endpoint = FakeEndpoint(latency=plan.latency, words=words)
+        endpoint = CountingEndpoint(latency=plan.latency)
         await stack.enter_async_context(endpoint.running())
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-chaos-")))
         addresses = [await post_challenge(chain, plan, number) for number in range(plan.challenges)]
@@ -209,7 +222,7 @@ async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
             "CLARA_BUDGET_PER_MONTH_USD": "1000000",
             "CLARA_PORT": "0",
         }
-        made = World(plan, chain, endpoint, environ, addresses, logs, answered)
+        made = World(plan, chain, endpoint, environ, addresses, logs)
         try:
             yield made
         finally:
