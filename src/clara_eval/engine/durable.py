@@ -30,6 +30,8 @@ CHUNKS = "chunks"
 TICKS = "ticks"
 
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
+_apart: set[asyncio.Task[Any]] = set()
+"""Bodies of steps that run now, in this process."""
 
 
 class JsonSerializer(Serializer):
@@ -105,6 +107,7 @@ async def launched(
         await _register_queues(options)
         yield registered
     finally:
+        await _interrupt()
         await _destroy()
         if engine is not None:
             engine.dispose()
@@ -124,12 +127,25 @@ async def step_apart(name: str, run: Workflow, *args: Any) -> Any:
 
     async def body() -> Any:
         task = asyncio.get_running_loop().create_task(run(*args), context=contextvars.Context())
+        _apart.add(task)
         try:
             return await task
         finally:
             task.cancel()
+            _apart.discard(task)
 
     return await DBOS.run_step_async({"name": name}, body)
+
+
+async def _interrupt() -> None:
+    """Cancel the steps under way while DBOS still stands: their workflows stay pending, for whoever takes over."""
+    tasks = list(_apart)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=10)
+        # The workflows around them need a turn of the loop to notice.
+        await asyncio.sleep(0.05)
 
 
 async def _destroy() -> None:
