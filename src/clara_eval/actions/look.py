@@ -57,9 +57,15 @@ async def token_at(desk: Desk, address: Address) -> Token:
                 f"No token stands at {address} on {desk.settings.network_name}.",
                 remedy="Give the address of an ERC-20 token on this network.",
             )
-        text = str(answer("TestUSDC", "symbol", symbol) or "tokens")
+        text = str(answer("TestUSDC", "symbol", symbol) or short_text(symbol))
         desk.tokens[address] = Token(address, "".join(c for c in text if c.isalnum())[:12] or "tokens", places)
     return desk.tokens[address]
+
+
+def short_text(data: str | None) -> str:
+    """The symbol of an older token: one word of bytes, filled up with zeros."""
+    word = bytes.fromhex(data.removeprefix("0x")) if data and len(data) == 66 else b""
+    return word.rstrip(b"\0").decode("utf-8", errors="ignore")
 
 
 async def _token_or_unknown(desk: Desk, address: Address) -> Token:
