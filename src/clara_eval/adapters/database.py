@@ -23,11 +23,21 @@ async def open_store(url: str) -> SqlStore:
         from clara_eval.adapters.sqlite import SqliteStore
 
         return await SqliteStore.open(sqlite_path(url))
-    if urlsplit(url).scheme in ("postgres", "postgresql"):
+    if _scheme(url) in ("postgres", "postgresql"):
         from clara_eval.adapters.postgres import PostgresStore
 
         return await PostgresStore.open(url)
     raise ConfigError(
-        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0]!r}, which is no known database.",
+        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is no known database.",
         remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
     )
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        raise ConfigError(
+            "CLARA_DATABASE_URL cannot be read as a URL.",  # it is not shown: it may hold a password
+            remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
+        ) from None

@@ -17,6 +17,9 @@ from typing import Any
 from clara_eval.adapters.sql_store import Driver, Row, SqlStore, migrate
 from clara_eval.errors import ConfigError, Temporary
 
+BUSY_SECONDS = 20
+"""How long another program may hold the file before we say so."""
+
 
 class SqliteDriver:
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -29,10 +32,8 @@ class SqliteDriver:
             if durable:
                 self._connection.execute("PRAGMA synchronous=FULL")
             return self._connection.execute(sql, values).fetchall()
-        except sqlite3.OperationalError as bad:
-            raise Temporary(
-                f"The SQLite store refuses: {bad}.", remedy="Is the disk full, or the file locked?"
-            ) from bad
+        except sqlite3.DatabaseError as bad:
+            raise _refusal(bad) from bad
         finally:
             if durable:
                 self._connection.execute("PRAGMA synchronous=NORMAL")
@@ -42,12 +43,10 @@ class SqliteDriver:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(sql, rows)
             self._connection.execute("COMMIT")
-        except sqlite3.OperationalError as bad:
+        except sqlite3.DatabaseError as bad:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            raise Temporary(
-                f"The SQLite store refuses: {bad}.", remedy="Is the disk full, or the file locked?"
-            ) from bad
+            raise _refusal(bad) from bad
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
@@ -59,6 +58,8 @@ class SqliteDriver:
                 other.execute("BEGIN IMMEDIATE")
                 yield SqliteDriver(other)
                 other.execute("COMMIT")
+            except sqlite3.DatabaseError as bad:
+                raise _refusal(bad) from bad
             finally:
                 other.close()
 
@@ -81,12 +82,25 @@ class SqliteStore:
                 remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.",
             ) from bad
         driver = SqliteDriver(connection)
-        await migrate(driver, serial="INTEGER PRIMARY KEY")
+        try:
+            await migrate(driver, serial="INTEGER PRIMARY KEY")
+        except BaseException:
+            connection.close()
+            raise
         return SqlStore(driver)
 
 
+def _refusal(bad: sqlite3.DatabaseError) -> Exception:
+    """What the file cannot do now, in words; a statement of ours that is wrong stays what it is."""
+    if isinstance(bad, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+        return bad
+    return Temporary(
+        f"The SQLite store refuses: {bad}.",
+        remedy="Is the disk full, the file damaged, or does another program hold it?",
+    )
+
+
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=20)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA busy_timeout=20000")
     return connection

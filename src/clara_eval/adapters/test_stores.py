@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from clara_eval.adapters.database import open_store
 from clara_eval.adapters.sql_store import SqlStore
 from clara_eval.challenge.model import Checkpoint
-from clara_eval.errors import ConfigError, Deferred
+from clara_eval.errors import ConfigError, Deferred, Temporary
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.trace.store import Caps, StoredTransaction
 
@@ -127,3 +128,32 @@ async def test_a_wrong_database_url_is_explained() -> None:
         await open_store("mysql://host/db")
     with pytest.raises(ConfigError, match="cannot be opened"):
         await open_store("sqlite:////proc/nowhere/store.db")
+    with pytest.raises(ConfigError, match="cannot be read as a URL") as caught:
+        await open_store("postgresql://me:hunter2@[host/db")
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_damaged_file_is_explained(tmp_path: Path) -> None:
+    """A store whose pages were overwritten says so, instead of ending as a bug."""
+    store = await open_store(f"sqlite:///{tmp_path}/store.db")
+    for number in range(200):
+        await store.add_entry(RUN, f"k{number}", "v" * 200)
+    await store.close()
+    path = tmp_path / "store.db"
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with pytest.raises((Temporary, ConfigError), match="SQLite"):
+        await (await open_store(f"sqlite:///{path}")).entries(RUN, "")
+
+
+async def test_a_file_held_by_another_program_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A locked store is a reason to try again, said in words."""
+    holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    holder.execute("PRAGMA journal_mode=WAL")
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("clara_eval.adapters.sqlite.BUSY_SECONDS", 0)
+    try:
+        with pytest.raises(Temporary, match="locked"):
+            await open_store(f"sqlite:///{tmp_path}/store.db")
+    finally:
+        holder.close()
