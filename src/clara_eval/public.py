@@ -66,11 +66,11 @@ async def verify(trace: str | Path) -> Checked:
 
 
 def _lines(path: Path) -> list[str]:
+    from clara_eval.trace.document import trace_lines
+
     try:
-        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return trace_lines(path.read_bytes())
     except OSError as bad:
         raise NotFound(
             f"The trace file {str(path)!r} cannot be read ({type(bad).__name__}).", remedy="Check its name."
         ) from bad
-    except UnicodeDecodeError as bad:
-        raise BadInput(f"The trace file {str(path)!r} is not UTF-8 text.", value=str(path)) from bad

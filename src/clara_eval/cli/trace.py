@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, fail, run
+from clara_eval.cli.output import console, emit_json, fail, run, safe
 
 if TYPE_CHECKING:
     from clara_eval.pipeline.replay import Checked
@@ -33,21 +34,29 @@ def trace(
 
 async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     from clara_eval.adapters.database import open_store
+    from clara_eval.errors import BadInput
     from clara_eval.trace.archive import stream_trace
 
     store = await open_store(settings.database_url)
     written = 0
     try:
-        stream = sys.stdout if out is None else out.open("w", encoding="utf-8")
-        try:
+        with ExitStack() as files:
+            stream: TextIO | None = None
             async for part in stream_trace(store, settings.network.chain_id, target):
+                stream = stream or (sys.stdout if out is None else files.enter_context(_new_file(out)))
                 written += stream.write(part)
-        finally:
-            if out is not None:
-                stream.close()
+    except OSError as bad:
+        if out is None or isinstance(bad, BrokenPipeError):
+            raise
+        raise BadInput(f"{out} cannot be written: {bad.strerror or bad}.", remedy="Name another file.") from None
     finally:
         await store.close()
     return written
+
+
+def _new_file(out: Path) -> TextIO:
+    """Opened when there is something to write: no trace leaves no file. Bytes as they are, on every system."""
+    return out.open("w", encoding="utf-8", newline="\n")
 
 
 def verify(
@@ -66,7 +75,9 @@ def verify(
         if json:
             emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
         else:
-            console(stderr=False).print(f"[red]refused[/red] {bad.entry}: {bad.message}")
+            console(stderr=False).print(
+                f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}", soft_wrap=True
+            )
         raise typer.Exit(1) from None
     document = _document(checked)
     if json:
@@ -95,12 +106,15 @@ async def _verify(source: str, rpc: str | None) -> Checked:
 
 def _file_lines(path: Path) -> list[str] | None:
     """The lines of the file, or None where there is no such file."""
-    from clara_eval.errors import BadTrace
+    from clara_eval.errors import BadInput
+    from clara_eval.trace.document import trace_lines
 
     try:
-        return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else None
-    except UnicodeDecodeError as bad:
-        raise BadTrace(f"The file is not UTF-8 at byte {bad.start}.", entry="format") from None
+        return trace_lines(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as bad:
+        raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
 
 
 async def _stored(source: str) -> list[str]:
@@ -109,6 +123,7 @@ async def _stored(source: str) -> list[str]:
     from clara_eval.errors import NotFound
     from clara_eval.settings import Settings
     from clara_eval.trace.archive import stream_trace
+    from clara_eval.trace.document import trace_lines
 
     settings, target = Settings.from_env(), to_address(source)
     store = await open_store(settings.database_url)
@@ -118,7 +133,7 @@ async def _stored(source: str) -> list[str]:
         await store.close()
     if not text:
         raise NotFound(f"No trace of {target} is in this store.", remedy="Give a trace file instead.")
-    return text.splitlines(keepends=True)
+    return trace_lines(text.encode())
 
 
 async def _chain_for(lines: list[str], rpc: str) -> Any:
@@ -129,11 +144,12 @@ async def _chain_for(lines: list[str], rpc: str) -> Any:
     from clara_eval.networks import NETWORKS
     from clara_eval.trace.document import read_entries
 
-    header = next(iter(read_entries(lines))).body
+    header = next((entry.body for entry in read_entries(lines)), None)
+    chain_id = header.get("chainId") if isinstance(header, dict) else None
     for network in NETWORKS.values():
-        if network.chain_id == header["chainId"]:
+        if network.chain_id == chain_id:
             return EthereumChain(Rpc([rpc], chain_id=network.chain_id), network)
-    raise BadTrace(f"The trace is of chain {header['chainId']}, which is no known network.", entry="header")
+    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is no known network.", entry="header")
 
 
 def _document(checked: Checked) -> dict[str, Any]:

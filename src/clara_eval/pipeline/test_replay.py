@@ -81,9 +81,19 @@ def _other_calldata(bodies: Entries) -> None:
     bodies["calldata"] = bodies["calldata"][:-2] + "01"
 
 
+def _other_header(bodies: Entries) -> None:
+    bodies["header"]["challenge"] = "0x" + "1" * 40
+
+
+def _misshapen_solution(bodies: Entries) -> None:
+    bodies[next(k for k in bodies if k.startswith("solution/"))] = None
+
+
 @pytest.mark.parametrize(
     ("change", "entry"),
     [
+        (_other_header, "header"),
+        (_misshapen_solution, "evidence"),
         (_swap_winner, "winners"),
         (_raise_elo, "ranking"),
         (_turn_a_game, "comparison/0000000"),

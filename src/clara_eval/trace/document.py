@@ -23,6 +23,7 @@ from clara_eval.hashing import plain_json, sha256_hex
 FORMAT = "clara-eval-trace/1"
 OPENING = '{"format":"' + FORMAT + '","entries":['
 START = "0x" + "0" * 64
+_FIELDS = {"body", "key", "prev", "seq"}
 _BEFORE_HASH = '{"hash":"'
 _BEFORE_ENTRY = '","entry":'
 
@@ -63,11 +64,28 @@ def render(lines: Iterable[str], digest: str) -> Iterator[str]:
     yield f'],"digest":"{digest}"}}\n'
 
 
+def trace_lines(content: bytes) -> list[str]:
+    """The lines of a trace file with their endings; only a line feed ends a line, as it was written."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        line = content.count(b"\n", 0, bad.start)
+        raise BadTrace(
+            f"Line {line + 1} is not UTF-8 (byte {bad.start} of the file).", entry=f"#{line - 1}" if line else "format"
+        ) from None
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
 def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
     """Check and yield every entry; the first byte that is not as written is named with its entry."""
     numbered = iter(enumerate(lines))
     _, opening = next(numbered, (0, ""))
-    if opening.rstrip("\n") != OPENING:
+    if opening == OPENING + "\r\n":
+        raise BadTrace(
+            "The line endings were converted to CRLF.", entry="format", remedy="Fetch the file again, as binary."
+        )
+    if opening.removesuffix("\n") != OPENING:
         raise BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
     previous, seq, open_ended = START, 0, True
     for number, raw in numbered:
@@ -95,17 +113,28 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
     actual = sha256_hex(text.encode())
     if actual != claimed:
         raise BadTrace(f"Entry {name} was changed: its bytes hash to {actual}, the line says {claimed}.", entry=name)
-    entry = json.loads(text)
+    entry = _entry(text, name)
     if entry["prev"] != previous or entry["seq"] != seq:
         raise BadTrace(f"Entry {name} does not follow the entry before it.", entry=name)
     return TraceEntry(seq, entry["key"], entry["body"], actual, line)
 
 
+def _entry(text: str, name: str) -> dict[str, Any]:
+    """A right hash is easily computed, so it says nothing about what was hashed."""
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError) as bad:
+        raise BadTrace(f"Entry {name} is not JSON ({type(bad).__name__}).", entry=name) from None
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
+        raise BadTrace(f"Entry {name} has not the fields {', '.join(sorted(_FIELDS))}.", entry=name)
+    return entry
+
+
 def _name(text: str, seq: int) -> str:
     """The entry's key where it can still be read, with its number."""
     try:
-        return f"#{seq} {json.loads(text)['key']}"
-    except (ValueError, KeyError, TypeError):
+        return f"#{seq} {str(json.loads(text)['key'])[:120]}"
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"#{seq}"
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.errors import BadTrace
-from clara_eval.trace.document import TraceWriter, read_entries, render
+from clara_eval.hashing import sha256_hex
+from clara_eval.trace.document import TraceWriter, read_entries, render, trace_lines
 
 BODIES = [("header", {"a": 1}), ("solution/0x1", {"text": "x < y & \u2028 z"}), ("ranking", [1.5, None, True])]
 
@@ -62,3 +63,32 @@ def test_a_stranger_can_check_a_line_with_sha256sum() -> None:
     entry = line[line.index('"entry":') + 8 : -1]
     digest = subprocess.run(["sha256sum"], input=entry.encode(), capture_output=True, check=True).stdout.split()[0]
     assert line[9:75] == "0x" + digest.decode()
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    """Line endings that other programs would take for the same are changes, and converted ones are called that."""
+    content = document(BODIES).encode()
+    assert [entry.key for entry in read_entries(trace_lines(content))] == [key for key, _ in BODIES]
+    for ending in (b"\r", b"\x0b", b"\x0c", b"\xe2\x80\xa8"):
+        with pytest.raises(BadTrace):
+            list(read_entries(trace_lines(content.replace(b",\n", b"," + ending, 1))))
+    with pytest.raises(BadTrace, match="CRLF"):
+        list(read_entries(trace_lines(content.replace(b"\n", b"\r\n"))))
+
+
+def test_a_byte_that_is_no_text_names_its_entry() -> None:
+    """A byte that breaks UTF-8 is reported with the number of the entry it stands in."""
+    content = document(BODIES).encode().replace(b"x < y", b"x \xff y")
+    with pytest.raises(BadTrace) as caught:
+        trace_lines(content)
+    assert caught.value.entry == "#1"
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "{}", "1", "not json", '{"seq":0}', "[" * 5000, '{"key":1,"seq":0}'])
+def test_a_right_hash_over_something_else_is_refused(text: str) -> None:
+    """Whoever forges an entry can hash it too; what is no entry is refused all the same."""
+    digest = sha256_hex(text.encode())
+    lines = "".join(render([f'{{"hash":"{digest}","entry":{text}}}'], digest))
+    with pytest.raises(BadTrace) as caught:
+        list(read_entries(trace_lines(lines.encode())))
+    assert caught.value.entry.startswith("#0")
