@@ -49,6 +49,8 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
             raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
         if schedule not in SCHEDULES:
             raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
+        if seed < 0:
+            raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
         _simulate(_Simulation(size, trials, seed, schedule, shares), json=json, svg=svg)
     elif file is None:
         raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
