@@ -26,7 +26,20 @@ WALK = (
     "budget",
     "pipeline",
 )
-OUTSIDE = ("actions", "desk", "public", "adapters", "app", "seating", "cli", "api", "mcp_server", "engine", "demo", "testing")
+OUTSIDE = (
+    "actions",
+    "desk",
+    "public",
+    "adapters",
+    "app",
+    "seating",
+    "cli",
+    "api",
+    "mcp_server",
+    "engine",
+    "demo",
+    "testing",
+)
 
 
 def modules(folder: Path = SRC) -> list[Path]:

@@ -11,10 +11,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clara_eval.adapters.llm.anthropic import AnthropicLlm
-from clara_eval.adapters.llm.batches import MessageBatches, should_batch
 from clara_eval.budget.caps import caps_of
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
@@ -27,6 +25,9 @@ from clara_eval.judge.quote import Quote, Size, quote
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
+
+if TYPE_CHECKING:
+    from clara_eval.adapters.llm.batches import MessageBatches
 
 MARGIN = 1.3
 """Answers are asked again now and then, and submissions differ in size from the quote's."""
@@ -140,6 +141,8 @@ class ModelBench:
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
+            from clara_eval.adapters.llm.batches import should_batch
+
             left = ends_at - asyncio.get_running_loop().time()
             if judge.provider == "anthropic" and self.settings.batches == "auto" and should_batch(left, len(prompts)):
                 await self._batches(name, run, purse, left).fill(prompts)
@@ -149,6 +152,9 @@ class ModelBench:
         return look
 
     def _batches(self, name: str, run: str, purse: Purse, left: float) -> MessageBatches:
+        from clara_eval.adapters.llm.anthropic import AnthropicLlm
+        from clara_eval.adapters.llm.batches import MessageBatches
+
         llm = self._llm(name)
         assert isinstance(llm, AnthropicLlm), "only Claude has message batches"
         return MessageBatches(
