@@ -64,6 +64,8 @@ CASES = [
     Case("spend --since yesterday --json", 2, "YYYY-MM-DD"),
     Case("devnet warp sideways", 2, "sideways"),
     Case("devnet warp 1h --rpc http://[::1", 2, "address"),
+    Case("serve --port 99999", 2, "no port"),
+    Case("demo --trace-dir empty --json", 2, "--trace-dir"),
     Case("serve --worker-only --api-only", 2, "exclude each other"),
     Case(f"evaluate {ADDRESS}", 2, "CLARA_EVALUATOR_KEY is not a private key", {"CLARA_EVALUATOR_KEY": "hunter2"}),
     Case(f"evaluate {ADDRESS} --json", 2, "not an http or https URL", {"CLARA_RPC_URL": "http://127.0.0.1:99999"}),
@@ -129,6 +131,16 @@ def test_the_real_command_ends_with_one_sentence_in_the_poorest_surroundings() -
     assert (process.returncode, out) == (2, "")
     assert err.startswith("clara-eval: ")
     assert err.count("\n") == 1
+
+
+def test_a_terminal_without_unicode_shows_what_it_can(place: Path) -> None:
+    """Output that the terminal cannot show is replaced, and JSON is escaped; neither ends the command."""
+    (place / "games.csv").write_text("left,right,winner\nä,b,left\n", encoding="utf-8")
+    for words in (["rank", "games.csv"], ["rank", "games.csv", "--json"]):
+        process = command(*words, PYTHONIOENCODING="ascii")
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["ranking"][0]["item"] == "ä"
 
 
 @pytest.mark.usefixtures("place")

@@ -160,14 +160,21 @@ def _first_problem(bad: ValidationError) -> str:
     problem = bad.errors(include_url=False, include_context=False)[0]
     name = str(problem["loc"][0]) if problem["loc"] else "settings"
     shown = "(hidden)" if name in SECRETS else repr(problem["input"])
-    return f"{name}={shown} is not usable: {problem['msg']}."
+    reason = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+    return f"{name}={shown} is not usable: {reason}."
 
 
 def _read_env_file(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as bad:
+        raise ConfigError(
+            f"The file {path} cannot be read: {type(bad).__name__}.", remedy="Make it readable UTF-8, or remove it."
+        ) from None
     found: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         text = line.strip().removeprefix("export ").strip()
         if not text or text.startswith("#"):
             continue

@@ -91,3 +91,11 @@ def test_a_local_network_needs_a_factory() -> None:
     assert Settings.from_env({"CLARA_NETWORK": "base"}).factory.startswith("0x4eaf")
     with pytest.raises(ConfigError, match="devnet"):
         _ = Settings.from_env({}).factory
+
+
+def test_a_settings_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    """A .env of bytes that are not text is an error of that file."""
+    place = tmp_path / ".env"
+    place.write_bytes(b"CLARA_PORT=\xff")
+    with pytest.raises(ConfigError, match=r"\.env cannot be read"):
+        Settings.from_env(env_file=place)

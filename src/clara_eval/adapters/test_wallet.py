@@ -132,7 +132,7 @@ def test_what_is_no_keystore_is_named(tmp_path: Path) -> None:
     path = tmp_path / "k.json"
     with pytest.raises(ConfigError, match="cannot be read"):
         read_keystore(path, SecretStr("x"))
-    for content in ("not json", json.dumps([1]), json.dumps({"crypto": 1})):
+    for content in ("not json", json.dumps([1]), json.dumps({"crypto": 1}), json.dumps({"version": 9})):
         path.write_text(content)
         with pytest.raises(ConfigError, match="not a keystore file"):
             read_keystore(path, SecretStr("x"))

@@ -96,7 +96,7 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
         key = Account.decrypt(content, password.get_secret_value())
     except (OSError, UnicodeDecodeError) as bad:
         raise ConfigError(f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be read: {type(bad).__name__}.") from None
-    except (ValueError, KeyError, TypeError) as bad:
+    except Exception as bad:  # noqa: BLE001 - the library raises what it likes about a file that is no keystore
         reason = "the password is wrong" if "MAC" in str(bad) else "it is not a keystore file"
         raise ConfigError(f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be opened: {reason}.") from None
     return SecretStr("0x" + bytes(key).hex())

@@ -24,7 +24,7 @@ from clara_eval.cli import (
     spend,
     trace,
 )
-from clara_eval.cli.output import fail
+from clara_eval.cli.output import fail, tolerate_terminals
 from clara_eval.errors import ClaraError
 
 app = typer.Typer(
@@ -62,6 +62,7 @@ for name, group in (
 
 def main() -> None:
     """Run a command; our errors become one sentence, and a bug says that it is one."""
+    tolerate_terminals()
     try:
         app()
     except ClaraError as bad:

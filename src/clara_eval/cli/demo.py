@@ -20,6 +20,7 @@ def demo(
     from clara_eval.demo.lifecycle import demo_document, run_demo
     from clara_eval.demo.show import show_story
 
+    _prepare(trace_dir)
     screen = console()
     with LiveProgress(screen) as progress:
         told = run(run_demo(trace_dir, progress.tell, progress))
@@ -30,3 +31,20 @@ def demo(
         show_story(console(stderr=False), told)
     if not document["verified"]:
         raise typer.Exit(1)
+
+
+def _prepare(trace_dir: Path) -> None:
+    """Make the folder before anything runs: a place that cannot be written is known at once."""
+    import tempfile
+
+    from clara_eval.errors import BadInput
+
+    try:
+        trace_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=trace_dir):
+            pass
+    except OSError as bad:
+        raise BadInput(
+            f"Traces cannot be written to {trace_dir}: {bad.strerror or bad}.",
+            remedy="Name a writable folder with --trace-dir.",
+        ) from None

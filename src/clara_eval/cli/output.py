@@ -6,6 +6,7 @@ traceback reaches a user. Text that strangers wrote is escaped before it is show
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from functools import lru_cache
@@ -21,7 +22,8 @@ T = TypeVar("T")
 
 def emit_json(document: Any) -> None:
     """The one document of `--json`."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -32,6 +34,13 @@ def console(*, stderr: bool = True) -> Console:
     screen = Console(stderr=stderr, highlight=False)
     # A pipe has no width of its own; tables are made for a hundred columns.
     return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=100)
+
+
+def tolerate_terminals() -> None:
+    """A terminal that cannot show a character shows a question mark; it must not end the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="replace")
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
