@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from clara_eval.adapters.ethereum.coding import Undecodable, calldata, decoded
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import ZERO_ADDRESS
 from clara_eval.errors import ClaraError
@@ -61,7 +62,15 @@ async def _factory(app: App) -> str:
     code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
         raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
-    return factory
+    answer = await app.chain.view(factory, calldata("getChallengeCount()"), await app.chain.head())
+    try:
+        count = decoded(("uint256",), answer)[0]
+    except Undecodable:
+        raise ClaraError(
+            f"The contract at {factory} is no challenge factory: it does not answer getChallengeCount().",
+            remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.",
+        ) from None
+    return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
 
 
 async def _wallet(app: App) -> str:
