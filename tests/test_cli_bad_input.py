@@ -164,3 +164,21 @@ def test_ctrl_c_leaves_no_traceback() -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err.strip()) == (130, "", "")
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_full_disk_is_said() -> None:
+    """Output that finds no space ends with a sentence and exit code 2."""
+    Path("config.json").write_text('{"version":1,"features":["parses"],"criteria":"It parses."}')
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "clara_eval", "config", "validate", "config.json", "--json"],
+            env={"PATH": os.environ["PATH"], **HERE},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr

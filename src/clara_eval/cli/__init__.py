@@ -6,6 +6,7 @@ sentence and exit code 2.
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import typer
@@ -76,6 +77,8 @@ def main() -> None:
     except Exception as bug:
         if sys.flags.dev_mode:
             raise
+        if isinstance(bug, OSError) and bug.errno in {errno.ENOSPC, errno.EDQUOT}:
+            fail("There is no space left to write to. Free some, or write elsewhere.")
         fail(
             f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where.",
             code=70,
