@@ -73,9 +73,8 @@ def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
             screen.print(f"  - {reason}", markup=False)
         screen.print(f"Approve with `clara-eval review approve {done.challenge.address}`, then evaluate again.")
     elif done.receipt is not None:
-        screen.print(
-            f"{done.receipt.outcome.value}: {done.receipt.tx_hash or done.receipt.detail or 'nothing was sent'}"
-        )
+        said = [part for part in (done.receipt.tx_hash, done.receipt.detail) if part] or ["nothing was sent"]
+        screen.print(f"{done.receipt.outcome.value}: {' '.join(said)}", markup=False, soft_wrap=True)
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:

@@ -129,7 +129,8 @@ async def _check_chain(challenge: Challenge, walked: Walk, digest: str, chain: C
     if said.trace_digest != digest:
         shown = said.trace_digest or "none"
         raise BadTrace(
-            f"The posted transaction {posted.tx_hash} commits to the trace {shown}, this one is {digest}.",
+            f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to the trace {shown}; "
+            f"this one is {digest}.",
             entry="digest",
         )
     if said.winners != walked.winners or not posted.calldata.startswith(walked.calldata):

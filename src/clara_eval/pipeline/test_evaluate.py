@@ -13,11 +13,12 @@ import pytest
 from clara_eval.adapters.sql_store import SqlStore
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
-from clara_eval.demo.lifecycle import local_settings
+from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
-from clara_eval.errors import CannotPublish, ConfigError, NeedsReview, NotFound, NotYet, Unscorable
+from clara_eval.errors import BadTrace, CannotPublish, ConfigError, NeedsReview, NotFound, NotYet, Unscorable
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.evaluate import Evaluation, evaluate, read_scores
+from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.review import decide
 from clara_eval.pipeline.status import read_status
 from clara_eval.publish.send import Outcome, Pace
@@ -211,6 +212,9 @@ async def test_the_poster_may_be_first_and_is_named(local_chain: LocalChain, tmp
         status = await read_status(app.store, 31337, address)
         assert status is not None
         assert status["postedBy"] == "poster"
+        path = await write_trace(app, address)
+        with pytest.raises(BadTrace, match="posted by the poster, commits to the trace none"):
+            await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
     assert await posts(local_chain, address) == 1
 
 
