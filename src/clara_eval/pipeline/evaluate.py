@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from clara_eval.budget.caps import worth_micro_usd
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
-from clara_eval.errors import CannotPublish, ClaraError, Deferred, NeedsReview, NotYet, Temporary, Unscorable
+from clara_eval.errors import CannotPublish, ClaraError, Deferred, NeedsReview, NotFound, NotYet, Temporary, Unscorable
 from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
 from clara_eval.networks import Network
@@ -141,6 +141,8 @@ async def _evaluate(address: Address, ports: Ports, options: Options, board: Sta
 
 async def _say_why(board: StatusBoard, bad: ClaraError) -> None:
     """What an error means for whoever looks at the status; what happens next is the engine's."""
+    if isinstance(bad, NotFound) or await board.stand():
+        return
     match bad:
         case Unscorable():
             await board.say("unscorable", 100, reason=str(bad))

@@ -87,13 +87,22 @@ class StatusBoard:
         self._stage_began: dict[str, tuple[float, int]] = {}
         self._written = 0.0
         self._writing: asyncio.Task[None] | None = None
+        self._earlier: dict[str, Any] | None = None
         self.status = Status("pending", 0, int(self._began), int(self._began))
 
     async def resume(self) -> None:
         """Keep the first start of an evaluation that is walked again."""
-        earlier = await read_status(self._keys, self._chain_id, self._address)
-        if earlier and earlier.get("startedAt"):
-            self.status = replace(self.status, started_at=int(earlier["startedAt"]))
+        self._earlier = await read_status(self._keys, self._chain_id, self._address)
+        if self._earlier and self._earlier.get("startedAt"):
+            self.status = replace(self.status, started_at=int(self._earlier["startedAt"]))
+
+    async def stand(self) -> bool:
+        """Whether this was complete before; then that is said again: trouble on a second walk undoes no post."""
+        if self._earlier is None or self._earlier.get("status") != "complete":
+            return False
+        await self._settled()
+        await self._keys.put(self._chain_id, status_key(self._address), plain_json(self._earlier))
+        return True
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
         """Progress of a stage; written now and then, in the background."""

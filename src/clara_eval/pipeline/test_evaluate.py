@@ -15,7 +15,7 @@ from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
-from clara_eval.errors import BadTrace, CannotPublish, ConfigError, NeedsReview, NotFound, NotYet, Unscorable
+from clara_eval.errors import BadTrace, CannotPublish, ConfigError, Disagrees, NeedsReview, NotFound, NotYet, Unscorable
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.evaluate import Evaluation, evaluate, read_scores
 from clara_eval.pipeline.replay import check_trace
@@ -183,6 +183,22 @@ async def test_an_address_without_a_challenge_is_named(local_chain: LocalChain, 
     async with opened(local_chain, tmp_path) as app:
         with pytest.raises(NotFound):
             await run(app, local_chain.poster.address)
+        assert await read_status(app.store, 31337, local_chain.poster.address) is None
+
+
+async def test_trouble_on_a_second_walk_undoes_no_post(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A posted round stays complete when walking it again comes to another result, as after a change of the code."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        await app.store.driver.fetch("UPDATE entries SET value = '\"0x00\"' WHERE key = 'digest'")
+        with pytest.raises(Disagrees):
+            await run(app, address)
+        status = await read_status(app.store, 31337, address)
+    assert done.receipt is not None
+    assert status is not None
+    assert status["status"] == "complete"
+    assert await posts(local_chain, address) == 1
 
 
 async def test_somebody_elses_challenge_is_refused(local_chain: LocalChain, tmp_path: Path) -> None:
