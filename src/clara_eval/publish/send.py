@@ -257,12 +257,13 @@ class _Passage:
         """Which nonces of this intention can bring nothing any more: reverted for good, or used by a stranger."""
         attempts = await self._log.transactions(self._call.run, self._call.intention)
         for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._sender.address}):
-            await self._bury_if_dead(nonce, attempts)
+            await self._bury_if_dead(nonce, attempts, may_be_reverted=True)
 
-    async def _bury_if_dead(self, nonce: int, attempts: Sequence[StoredTransaction]) -> None:
+    async def _bury_if_dead(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
         is_gone = await self._sender.is_nonce_gone(nonce)
         mined = await self._sender.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
-        if is_gone and (mined is None or (mined.is_final and not mined.has_succeeded)):
+        is_reverted = mined is not None and mined.is_final and not mined.has_succeeded
+        if is_gone and (mined is None or (is_reverted and may_be_reverted)):
             log.warning("nonce %d of %s can no longer serve %s", nonce, self._sender.address, self._call.run)
             self._dead.add(nonce)
             self._is_rehearsed = False
@@ -285,8 +286,8 @@ class _Passage:
         is_stuck = self._pace.now() - self._raised_at >= self._pace.bump_after_seconds
         await self._clear_the_way(newest.nonce, is_stuck=is_stuck)
         if await self._forward(newest, is_stuck=is_stuck) is Sent.NONCE_USED:
-            # By one of our attempts, which the next look will find, or for good by a stranger.
-            await self._bury_if_dead(newest.nonce, [*attempts, newest])
+            # By one of our attempts, which the next look will find and tell, or for good by a stranger.
+            await self._bury_if_dead(newest.nonce, [*attempts, newest], may_be_reverted=False)
         if is_stuck:
             self._raised_at = self._pace.now()
 
