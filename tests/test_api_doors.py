@@ -6,17 +6,28 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import pytest_asyncio
 
 from clara_eval.api.admin import AdminKey
 from clara_eval.api.limits import Buckets, Rate, Rates
-from clara_eval.engine.board import status_key
 from clara_eval.errors import ConfigError
 from clara_eval.settings import Settings
-from clara_eval.testing.api_service import ADMIN, POSTED, QUIET, REVIEWED, UNKNOWN, Service, running_service, status
+from clara_eval.testing.api_service import (
+    ADMIN,
+    POSTED,
+    QUIET,
+    REVIEWED,
+    UNKNOWN,
+    Service,
+    running_service,
+    scores,
+    status,
+)
 from clara_eval.trace.document import read_entries
+from clara_eval.trace.names import scores_key, status_key
 
 BASE = "/api/v1/challenges"
 BEARER = {"authorization": f"Bearer {ADMIN}"}
@@ -187,6 +198,53 @@ async def test_pages_escape_what_strangers_wrote(service: Service) -> None:
         assert code == 404
         assert headers["content-type"].startswith("text/html")
         assert b"<b>" not in body
+
+
+async def test_the_plots_of_a_posted_ranking_are_pictures(service: Service) -> None:
+    """The page shows both plots; each is SVG that may style itself and nothing else, and a hostile name stays text."""
+    _, _, page = await service.get(f"/challenges/{POSTED}")
+    for name in ("ratings", "matrix"):
+        path = f"/challenges/{POSTED}/{name}.svg"
+        assert f'<img src="{path}"'.encode() in page
+        code, headers, body = await service.get(path)
+        assert (code, headers["content-type"]) == (200, "image/svg+xml")
+        assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'")
+        assert "script" not in headers["content-security-policy"]
+        assert ET.fromstring(body).tag.endswith("svg")
+        assert b"<script" not in body
+        assert b"&lt;/svg&gt;" in body
+
+
+async def test_the_page_says_how_sure_the_ranking_is(service: Service) -> None:
+    """The pay line's margin, the flags and each chance of a paid place are on the page, as text."""
+    _, _, page = await service.get(f"/challenges/{POSTED}")
+    for words in (b"&lt;b&gt;one&lt;/b&gt; over two at place 1.", b"&lt;i&gt;A toss-up&lt;/i&gt;", b"90 %"):
+        assert words in page
+
+
+async def test_plots_are_private_until_the_scores_are_posted(service: Service) -> None:
+    """No picture leaks a ranking that waits for its review, and an unknown picture or challenge is a page that says so."""
+    for path, wanted in (
+        (f"/challenges/{REVIEWED}/ratings.svg", 403),
+        (f"/challenges/{POSTED}/other.svg", 404),
+        (f"/challenges/{POSTED}/traceDigest.svg", 404),
+        (f"/challenges/{UNKNOWN}/ratings.svg", 404),
+        ("/challenges/x/ratings.svg", 404),
+    ):
+        code, _, body = await service.get(path)
+        assert (path, code) == (path, wanted)
+        assert b"<svg" not in body
+
+
+async def test_plots_of_another_result_are_not_shown(tmp_path: Path) -> None:
+    """When somebody else posted other scores, the pictures of our own unposted ranking stay away."""
+    foreign = {**scores(posted=True), "traceDigest": None, "postedBy": "poster", "margin": None}
+    async with running_service(tmp_path) as service:
+        await service.store.put(31337, scores_key(POSTED), json.dumps(foreign))
+        code, _, page = await service.get(f"/challenges/{POSTED}")
+        assert code == 200
+        assert b"<img" not in page
+        assert (await service.get(f"/challenges/{POSTED}/ratings.svg"))[0] == 404
 
 
 @pytest.mark.parametrize("path", ["/", f"{BASE}/{POSTED}/eval-status", "/healthz", "/metrics", "/nowhere", f"{BASE}/x"])

@@ -112,6 +112,11 @@ def test_bad_input_is_answered_in_words(case: Case, place: Path, monkeypatch: py
     assert not (place / "out.json").exists()
 
 
+def hears_ctrl_c() -> None:
+    """What a terminal gives its programs; a suite started in the background would hand down deafness."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def command(*words: str, **settings: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "clara_eval", *words],
@@ -120,6 +125,7 @@ def command(*words: str, **settings: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hears_ctrl_c,  # noqa: PLW1509 - it does nothing but this
     )
 
 

@@ -16,6 +16,7 @@ import aiohttp
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
 from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.names import features_key, pairwise_key, scores_key, status_key
 from clara_eval.trace.store import Store
 
 MAX_TRACE_BYTES = 200_000_000
@@ -35,16 +36,16 @@ class StoreRecords:
             await self._store.close()
 
     async def status(self, address: Address) -> dict[str, Any] | None:
-        return await self._document(address, "eval-status")
+        return await self._document(status_key(address))
 
     async def scores(self, address: Address) -> dict[str, Any] | None:
-        return await self._document(address, "scores")
+        return await self._document(scores_key(address))
 
     async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
-        return await self._document(address, f"features:{submitter}")
+        return await self._document(features_key(address, submitter))
 
     async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
-        return await self._document(address, f"pairwise:{first}:{second}")
+        return await self._document(pairwise_key(address, first, second))
 
     async def trace(self, address: Address) -> str | None:
         store = await self._open()
@@ -55,9 +56,9 @@ class StoreRecords:
     def trace_place(self, address: Address) -> str:
         return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
 
-    async def _document(self, address: Address, name: str) -> dict[str, Any] | None:
+    async def _document(self, key: str) -> dict[str, Any] | None:
         store = await self._open()
-        text = await store.get(self._chain_id, f"challenges:{address}:{name}") if store else None
+        text = await store.get(self._chain_id, key) if store else None
         found = json.loads(text) if text else None
         return found if isinstance(found, dict) else None
 

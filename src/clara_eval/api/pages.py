@@ -12,12 +12,12 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from clara_eval import __version__
 from clara_eval.api.problems import Refusal
-from clara_eval.api.reading import Reading
+from clara_eval.api.reading import PLOTS, Reading
 from clara_eval.api.schemas import FINAL
 from clara_eval.budget.fees import dollars
 from clara_eval.challenge.model import to_address
@@ -75,4 +75,18 @@ async def challenge(address: str, request: Request) -> HTMLResponse:
         status = bad.status if isinstance(bad, Refusal) else 404
         return _page("missing.html", status, message=str(bad))
     refresh = found["evaluation"]["status"] not in FINAL
-    return _page("challenge.html", found=found, refresh=refresh)
+    plots = {name: PLOTS[name] for name in await _reading(request).plot_names(found["address"], found["leaderboard"])}
+    return _page("challenge.html", found=found, refresh=refresh, plots=plots)
+
+
+@router.get("/challenges/{address}/{name}.svg")
+async def plot(address: str, name: str, request: Request) -> Response:
+    """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
+    try:
+        svg = await _reading(request).plot(to_address(address), name)
+    except (BadInput, Refusal) as bad:
+        status = bad.status if isinstance(bad, Refusal) else 404
+        return _page("missing.html", status, message=str(bad))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+    headers = {"content-security-policy": policy, "cache-control": "public, max-age=300"}
+    return Response(svg, media_type="image/svg+xml", headers=headers)

@@ -12,8 +12,9 @@ from typing import Any
 
 from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
-from clara_eval.engine.board import index_key, read_document, scores_key, status_key, summaries
+from clara_eval.engine.board import read_document, summaries
 from clara_eval.trace.archive import Archived, archived_trace
+from clara_eval.trace.names import index_key, plots_key, scores_key, status_key
 from clara_eval.trace.store import Store
 
 WAITING: dict[str, Any] = {
@@ -25,6 +26,12 @@ WAITING: dict[str, Any] = {
     "retryAt": None,
     "stage": None,
 }
+
+PLOTS = {
+    "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
+    "matrix": "Who beats whom: the row against the column.",
+}
+"""Names of the pictures, and what each shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,26 @@ class Reading:
         if not admin and not is_posted(scores):
             raise not_posted(address, "The ranking")
         return scores
+
+    async def plot(self, address: Address, name: str) -> str:
+        """One picture of the ranking that is posted, as SVG."""
+        scores = await self.leaderboard(address, admin=False)
+        plots = await self._plots(address, scores)
+        if name not in PLOTS or name not in plots:
+            raise Refusal(404, f"Challenge {address} has no such plot.", remedy="Look at its leaderboard.")
+        return str(plots[name])
+
+    async def _plots(self, address: Address, scores: dict[str, Any]) -> dict[str, Any]:
+        """The pictures of these very scores: what somebody else posted has none."""
+        plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
+        digest = scores.get("traceDigest")
+        return plots if digest is not None and plots.get("traceDigest") == digest else {}
+
+    async def plot_names(self, address: Address, scores: dict[str, Any] | None) -> list[str]:
+        if scores is None:
+            return []
+        plots = await self._plots(address, scores)
+        return [name for name in PLOTS if name in plots]
 
     async def trace(self, address: Address, *, admin: bool) -> Archived:
         """What is archived, if this caller may read it."""

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.cli import app
-from clara_eval.engine.board import read_document, status_key
+from clara_eval.engine.board import read_document
 from clara_eval.errors import BadInput
 from clara_eval.pipeline.review import request_review
+from clara_eval.trace.names import status_key
 from clara_eval.trace.store import Caps
 
 ADDRESS = "0x" + "ab" * 20

@@ -20,6 +20,7 @@ from clara_eval.budget.caps import check_prize, worth_micro_usd
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.engine.attempts import Attempts, read_attempts, save_attempts, say_status
+from clara_eval.engine.board import read_document, save_summary
 from clara_eval.engine.due import window_used
 from clara_eval.engine.endings import Ending, ending_of, ending_of_result
 from clara_eval.engine.leases import held
@@ -35,6 +36,7 @@ from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.record import PLAN
 from clara_eval.pipeline.status import Status
 from clara_eval.publish.keeper import advance
+from clara_eval.trace.names import status_key
 
 _log = structlog.get_logger(__name__)
 
@@ -163,9 +165,20 @@ class Walker:
         if evaluation.receipt is not None:
             self.metrics.transactions.labels("post_scores", evaluation.receipt.outcome.value).inc()
         if ending.outcome == "complete":
-            head = await self.app.chain.head()
-            self.metrics.window_left_at_post.observe(max(0.0, 1 - window_used(evaluation.challenge, head.timestamp)))
+            await self._show_posted(evaluation.challenge)
         return ending
+
+    async def _show_posted(self, challenge: Challenge) -> None:
+        """The board at once, not at the next tick. It is posted already: a node that fails now changes nothing."""
+        try:
+            now = await look_at_challenge(self.app.chain, challenge.address)
+        except Temporary as bad:
+            _log.warning("board_waits_for_tick", problem=str(bad))
+            return
+        status = await read_document(self.app.store, self.app.chain_id, status_key(challenge.address)) or {}
+        await save_summary(self.app.store, now, status.get("postedBy"))
+        left = 1 - window_used(challenge, now.block.timestamp)
+        self.metrics.window_left_at_post.observe(max(0.0, left))
 
     async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
         """The next attempt's number first: once it is written, this one can never begin again."""

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from clara_eval.challenge.model import Address
-from clara_eval.engine.board import status_key
 from clara_eval.hashing import plain_json
+from clara_eval.trace.names import status_key
 
 
 class Keys(Protocol):

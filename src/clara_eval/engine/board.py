@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from clara_eval.challenge.model import Address, Challenge
+from clara_eval.trace.names import INDEX, index_key
 
-INDEX = "challenge-index:"
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
 _MOST_URI = 400_000
@@ -27,22 +27,6 @@ class Keys(Protocol):
     async def get(self, chain_id: int, key: str) -> str | None: ...
     async def put(self, chain_id: int, key: str, value: str) -> None: ...
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
-
-
-def index_key(address: str) -> str:
-    return f"{INDEX}{address}"
-
-
-def status_key(address: str) -> str:
-    return f"challenges:{address}:eval-status"
-
-
-def scores_key(address: str) -> str:
-    return f"challenges:{address}:scores"
-
-
-def review_key(address: str) -> str:
-    return f"challenges:{address}:review"
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from clara_eval.challenge.model import Address, Challenge, to_address
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.engine.attempt import Walker
 from clara_eval.engine.attempts import read_attempts, save_attempts, say_status, workflow_id
-from clara_eval.engine.board import index_key, read_document, save_summary, status_key
+from clara_eval.engine.board import read_document, save_summary
 from clara_eval.engine.due import Action, Memory, due
 from clara_eval.engine.durable import EVALUATIONS, TICKS, Workflow, launched, step_apart
 from clara_eval.engine.health import Pulse
@@ -40,6 +40,7 @@ from clara_eval.engine.tick import Ticker, TickReport, read_report, save_report,
 from clara_eval.errors import ClaraError, ConfigError, NotFound, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.trace.names import index_key, status_key
 
 _log = structlog.get_logger(__name__)
 Mode = Literal["all", "worker-only", "api-only"]

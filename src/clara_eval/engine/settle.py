@@ -12,8 +12,9 @@ from typing import Any
 from clara_eval.app import App
 from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.engine.attempts import say_status
-from clara_eval.engine.board import read_document, scores_key
+from clara_eval.engine.board import read_document
 from clara_eval.hashing import plain_json
+from clara_eval.trace.names import scores_key
 
 
 async def record_posted(app: App, challenge: Challenge) -> str | None:

@@ -15,7 +15,7 @@ import pytest
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
-from clara_eval.engine.board import read_document, scores_key, status_key, summaries
+from clara_eval.engine.board import read_document, summaries
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
@@ -28,6 +28,7 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms
+from clara_eval.trace.names import scores_key, status_key
 
 FAST = EngineOptions(
     tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1
@@ -100,6 +101,12 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
         done = await world.until(address, "complete")
         assert (done["progress"], done["postedBy"]) == (100, "evaluator")
         assert await local_chain.challenge(address).functions.scorePostedAt().call() > 0
+
+        async def shows_the_post() -> bool:
+            row = (await summaries(world.app.store, world.app.chain_id))[address]
+            return (row["chainStatus"], row["postedBy"], bool(row["scorePostedAt"])) == ("scoring", "evaluator", True)
+
+        await eventually(shows_the_post)
         await local_chain.move_time(12 * HOUR + 1)
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)

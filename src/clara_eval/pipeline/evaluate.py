@@ -21,7 +21,7 @@ from clara_eval.errors import CannotPublish, ClaraError, Deferred, NeedsReview, 
 from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
 from clara_eval.networks import Network
-from clara_eval.pipeline.keys import public_keys, scores_document, scores_key
+from clara_eval.pipeline.keys import plots_document, public_keys, scores_document
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
@@ -38,6 +38,7 @@ from clara_eval.solutions import Fetch, Limits
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
+from clara_eval.trace.names import plots_key, scores_key
 from clara_eval.trace.store import Store
 from clara_eval.winners import check_scorable
 
@@ -189,7 +190,8 @@ async def _file(challenge: Challenge, plan: Plan, walked: Walk, ports: Ports, jo
     await journal.note("digest", writer.digest)
     await save_trace(ports.store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
     keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
-    await ports.store.put_many(challenge.chain_id, keys)
+    plots = (plots_key(challenge.address), plain_json(plots_document(walked, writer.digest)))
+    await ports.store.put_many(challenge.chain_id, [*keys, plots])
     return writer.digest
 
 

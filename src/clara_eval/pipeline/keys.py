@@ -1,4 +1,4 @@
-"""The specification's public keys of one evaluation: features, pairwise results, scores.
+"""The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
 
 Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
 which `a` was shown first; with a jury every vote is listed and the majority stands at the top.
@@ -12,22 +12,12 @@ from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.hashing import plain_json
-from clara_eval.pipeline.walk import Walk
+from clara_eval.pipeline.walk import Walk, results_of
 from clara_eval.publish.send import Outcome, Receipt
+from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.tournament.play import Comparison
+from clara_eval.trace.names import features_key, pairwise_key
 from clara_eval.wire import to_wire
-
-
-def scores_key(address: str) -> str:
-    return f"challenges:{address}:scores"
-
-
-def features_key(address: str, submitter: str) -> str:
-    return f"challenges:{address}:features:{submitter}"
-
-
-def pairwise_key(address: str, first: str, second: str) -> str:
-    return f"challenges:{address}:pairwise:{first}:{second}"
 
 
 def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> list[tuple[str, str]]:
@@ -42,6 +32,14 @@ def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> lis
     for (first, second), votes in asked.items():
         pairs.append((pairwise_key(challenge.address, first, second), plain_json(_pairwise(first, second, votes))))
     return pairs
+
+
+def plots_document(walked: Walk, digest: str) -> dict[str, str]:
+    """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
+    if walked.ranking is None:
+        return {"traceDigest": digest}
+    matrix = win_matrix_svg(walked.ranking, results_of(walked.comparisons))
+    return {"traceDigest": digest, "ratings": ratings_svg(walked.ranking), "matrix": matrix}
 
 
 def _pairwise(first: str, second: str, votes: Sequence[Comparison]) -> dict[str, Any]:

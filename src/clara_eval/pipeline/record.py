@@ -24,13 +24,20 @@ from clara_eval.wire import to_wire
 Entry = tuple[str, Any]
 CHALLENGE = TypeAdapter(Challenge)
 PLAN = TypeAdapter(Plan)
+RULES = 1
+"""Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
 def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     """Every entry of the trace, from the pinned block to the calldata."""
     yield (
         "header",
-        {"software": f"clara-eval {__version__}", "chainId": challenge.chain_id, "challenge": challenge.address},
+        {
+            "software": f"clara-eval {__version__}",
+            "rules": RULES,
+            "chainId": challenge.chain_id,
+            "challenge": challenge.address,
+        },
     )
     yield "challenge", CHALLENGE.dump_python(challenge, mode="json")
     yield "plan", PLAN.dump_python(plan, mode="json")
@@ -40,6 +47,7 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     for piece in walk.pieces:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
     yield "rejected", [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected]
+    yield "families", dict(sorted(walk.likeness.families.items()))
     for account, features in sorted(walk.features.items()):
         yield f"features/{account}", features.to_json()
     yield "answers", {"count": len(walk.answers)}

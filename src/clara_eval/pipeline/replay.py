@@ -16,7 +16,7 @@ from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadTrace, ClaraError
 from clara_eval.pipeline.evaluate import ChainOfRecord
 from clara_eval.pipeline.plan import Plan, unwatched
-from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
+from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
 from clara_eval.pipeline.sources import TraceSources
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import read_calldata
@@ -52,6 +52,7 @@ async def check_trace(lines: Iterable[str], chain: ChainOfRecord | None = None) 
     """Check every entry offline; with a chain also that this trace is the one that was posted."""
     recorded = list(read_entries(lines))
     bodies = {entry.key: entry.body for entry in recorded}
+    _check_rules(bodies.get("header"))
     challenge, plan = _parsed(bodies)
     try:
         walked = await walk(challenge, plan, TraceSources(bodies), unwatched)
@@ -68,6 +69,19 @@ async def check_trace(lines: Iterable[str], chain: ChainOfRecord | None = None) 
     digest = recorded[-1].hash
     posted = await _check_chain(challenge, walked, digest, chain) if chain else None
     return Checked(challenge, plan, walked, digest, len(recorded), posted)
+
+
+def _check_rules(header: Any) -> None:
+    """A trace of other rules is neither right nor forged to us: only the version that knows them can tell."""
+    told = header if isinstance(header, dict) else {}
+    rules = told.get("rules")
+    if type(rules) is not int or rules != RULES:
+        raise BadTrace(
+            f"The trace was written by {str(told.get('software'))[:60]!r} under rules {str(rules)[:20]}; this version "
+            f"walks by rules {RULES}. Its hashes hold together, nothing else was checked.",
+            entry="header",
+            remedy="Check it with the version that wrote it.",
+        )
 
 
 def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, Plan]:

@@ -12,13 +12,14 @@ from typing import Literal, Protocol
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
+from clara_eval.trace.names import REVIEWS, review_key
 
 ReviewState = Literal["waiting", "approved", "rejected"]
 
 
 class Keys(Protocol):
     async def get(self, chain_id: int, key: str) -> str | None: ...
-    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+    async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None: ...
     async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
 
 
@@ -31,10 +32,6 @@ class Review:
     requested_at: int
     decided_at: int | None = None
     note: str = ""
-
-
-def review_key(address: str) -> str:
-    return f"challenges:{address}:review"
 
 
 async def request_review(
@@ -56,11 +53,10 @@ async def read_review(keys: Keys, chain_id: int, address: str) -> Review | None:
 async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
     """Every review of this network, those that wait first."""
     found = []
-    for key in await keys.keys(chain_id, "challenges:"):
-        if key.endswith(":review"):
-            review = await read_review(keys, chain_id, key.split(":")[1])
-            if review is not None:
-                found.append(review)
+    for key in await keys.keys(chain_id, REVIEWS):
+        review = await read_review(keys, chain_id, key.removeprefix(REVIEWS))
+        if review is not None:
+            found.append(review)
     return sorted(found, key=lambda review: (review.state != "waiting", review.requested_at, review.address))
 
 
@@ -77,4 +73,6 @@ async def decide(keys: Keys, chain_id: int, address: str, state: ReviewState, *,
 
 
 async def _write(keys: Keys, chain_id: int, review: Review) -> None:
-    await keys.put(chain_id, review_key(review.address), plain_json(asdict(review)))
+    """The review, and its address in the list of reviews."""
+    pairs = [(review_key(review.address), plain_json(asdict(review))), (REVIEWS + review.address, review.state)]
+    await keys.put_many(chain_id, pairs)

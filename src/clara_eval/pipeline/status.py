@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.plan import Stage
+from clara_eval.trace.names import status_key
 from clara_eval.wire import to_wire
 
 State = Literal[
@@ -54,10 +55,6 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = to_wire(self)
         return document
-
-
-def status_key(address: str) -> str:
-    return f"challenges:{address}:eval-status"
 
 
 async def read_status(keys: Keys, chain_id: int, address: str) -> dict[str, Any] | None:

@@ -21,8 +21,10 @@ from clara_eval.pipeline.evaluate import Evaluation, evaluate, read_scores
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.review import decide
 from clara_eval.pipeline.status import read_status
+from clara_eval.pipeline.walk import rank_round
 from clara_eval.publish.send import Outcome, Pace
 from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain
+from clara_eval.tournament.play import Comparison
 
 PACE = Pace(poll_seconds=0.02)
 
@@ -68,7 +70,7 @@ async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalC
         assert scores["txHash"] == done.receipt.tx_hash
         keys = await app.store.keys(31337, f"challenges:{address}:")
         kinds = {key.split(":")[2] for key in keys}
-        assert kinds == {"eval-status", "features", "pairwise", "scores", "eval-trace"}
+        assert kinds == {"eval-status", "features", "pairwise", "scores", "eval-trace", "plots"}
         assert sum(":features:" in key for key in keys) == 7
         assert sum(":pairwise:" in key for key in keys) == 42
 
@@ -82,6 +84,38 @@ async def test_rejected_submissions_rank_last_with_score_zero(local_chain: Local
     assert [p.score for p in done.walk.placed[7:]] == [0, 0, 0]
     rejected = {r.submission.submitter for r in done.walk.rejected}
     assert not rejected & {w.account for w in done.walk.winners.entries}
+
+
+async def test_a_family_of_similar_entries_is_recorded_and_ranked(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two entries that share most of a third are ranked with it, named as its family, and the trace holds to it."""
+    address = await post_round(local_chain)
+    texts = [entry("token_bucket"), entry("deque_window")]
+    texts += [texts[1] + f"\n\n{entry(other)}" for other in ("ring_buffer", "list_filter")]
+    handed = [Handed(local_chain.agents[n], data_uri(t.encode()), keccak_hex(t.encode())) for n, t in enumerate(texts)]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        accounts = [item.agent.address for item in handed]
+        assert done.walk.likeness.families == dict.fromkeys(accounts[1:], accounts[1])
+        assert len(done.walk.ranking.standings if done.walk.ranking else ()) == 4
+        with (await write_trace(app, address)).open() as lines:
+            assert (await check_trace(lines, None)).digest == done.digest
+
+
+async def test_a_family_that_decides_who_is_paid_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Six of one family lose to one entry and beat its rival: without them the rival would be paid, so a person looks."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        challenge = replace((await run(app, address, dry_run=True)).challenge, winner_count=1, payout_bps=(10000,))
+    one, rival, *family = [submission.submitter for submission in challenge.submissions[:8]]
+    games = [(rival, one), *((one, member) for member in family), *((member, rival) for member in family)]
+    played = [Comparison(a, b, "judge", "first", None, "", ()) for a, b in games]
+    items = sorted({item for game in games for item in game})
+    ranking = rank_round(challenge, items, played, dict.fromkeys(family, family[0]))
+    assert ranking is not None
+    assert ranking.winners == (one,)
+    assert ("pivotal_cluster", "review") in {(flag.code, flag.severity) for flag in ranking.flags}
 
 
 async def test_without_a_key_nothing_is_sent(local_chain: LocalChain, tmp_path: Path) -> None:

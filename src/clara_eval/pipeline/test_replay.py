@@ -85,6 +85,10 @@ def _other_header(bodies: Entries) -> None:
     bodies["header"]["challenge"] = "0x" + "1" * 40
 
 
+def _other_rules(bodies: Entries) -> None:
+    bodies["header"]["rules"] = 0
+
+
 def _misshapen_solution(bodies: Entries) -> None:
     bodies[next(k for k in bodies if k.startswith("solution/"))] = None
 
@@ -112,6 +116,13 @@ async def test_a_forged_entry_is_named_although_its_hashes_are_right(
     with pytest.raises(BadTrace) as caught:
         await check_trace(lines)
     assert entry in caught.value.entry
+
+
+async def test_a_trace_of_other_rules_is_not_called_forged(local_chain: LocalChain, tmp_path: Path) -> None:
+    """It is refused with the version that can check it, and says that only the hashes were looked at."""
+    lines = forged(await traced(local_chain, tmp_path), _other_rules)
+    with pytest.raises(BadTrace, match=r"'clara-eval [\d.]+' under rules 0.*nothing else was checked"):
+        await check_trace(lines)
 
 
 def _other_submission(bodies: Entries) -> None:

@@ -8,7 +8,7 @@ submission can stop it; an outage (`Temporary`) stops it without a verdict about
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from clara_eval.pipeline.remarks import Remark
 from clara_eval.pipeline.sources import Received, Sources, settle
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.ranking.rank import Ranking, rank
-from clara_eval.solutions import Cluster, Rejected, Solution, find_copies
+from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_likeness
 from clara_eval.together import together
 from clara_eval.tournament.play import Comparison, hold
 from clara_eval.tournament.results import Result, canonical_order
@@ -53,7 +53,7 @@ class Walk:
     typed_by_model: tuple[str, ...]
     prompts: dict[str, Any]
     pieces: tuple[Piece, ...]
-    clusters: tuple[Cluster, ...]
+    likeness: Likeness
     rejected: tuple[Rejected, ...]
     features: dict[Address, Features]
     answers: dict[str, PaidAnswer]
@@ -80,8 +80,8 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
-    clusters = find_copies(accepted, template=metadata.problem_statement)
-    rejected = _rejected(pieces, clusters)
+    likeness = find_likeness(accepted, template=metadata.problem_statement)
+    rejected = _rejected(pieces, likeness.clusters)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
     features = await _read(challenge, metadata, schema, reader, ranked, watch)
     judges = _judges(plan, metadata, schema, sources, keeping)
@@ -100,7 +100,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         {account: facts.vector for account, facts in features.items()},
         on_game=lambda done, total: watch("comparing", done, total),
     )
-    ranking = _rank(challenge, items, comparisons)
+    ranking = rank_round(challenge, items, comparisons, likeness.families)
     placed = _place(ranking, rejected)
     winners = choose_winners(challenge, placed)
     return Walk(
@@ -110,7 +110,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         typed_by_model=typed_by_model,
         prompts=prompt_files(),
         pieces=pieces,
-        clusters=clusters,
+        likeness=likeness,
         rejected=rejected,
         features=features,
         answers=keeping.answers,
@@ -120,7 +120,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
-        remarks=remarks(challenge, ranking, placed, rejected, clusters, features, comparisons),
+        remarks=remarks(challenge, ranking, placed, rejected, likeness.clusters, features, comparisons),
         winners=winners,
         calldata=post_scores_calldata(winners, _NO_DIGEST)[:-36],
     )
@@ -197,18 +197,26 @@ def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster]) -> tuple[Rej
     return tuple(sorted([*refused, *copies], key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
 
 
-def _rank(challenge: Challenge, items: Sequence[str], comparisons: Sequence[Comparison]) -> Ranking | None:
+def rank_round(
+    challenge: Challenge, items: Sequence[str], comparisons: Sequence[Comparison], families: Mapping[Address, Address]
+) -> Ranking | None:
+    """Who stands where; a family is judged once more as if it had stayed away."""
     if not items:
         return None
-    results = [Result(c.first, c.second, c.winner, c.judge) for c in comparisons if c.winner is not None]
     return rank(
         items,
-        results,
+        results_of(comparisons),
         seed=challenge.run.encode(),
         winner_count=challenge.winner_count,
         payout_bps=challenge.payout_bps,
         tie_break={s.submitter: s.submitted_at for s in challenge.submissions},
+        clusters={str(member): str(head) for member, head in families.items()},
     )
+
+
+def results_of(comparisons: Sequence[Comparison]) -> list[Result]:
+    """The games that have a verdict."""
+    return [Result(c.first, c.second, c.winner, c.judge) for c in comparisons if c.winner is not None]
 
 
 def _place(ranking: Ranking | None, rejected: Sequence[Rejected]) -> tuple[Placed, ...]:

@@ -8,6 +8,7 @@ items cost one matrix product.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import comb
@@ -191,8 +192,8 @@ def _groups(table: Tally) -> int:
 def _shared(items: tuple[str, ...], clusters: Mapping[str, str]) -> dict[str, str]:
     """Cluster of each item, only for clusters of at least two."""
     known = {item: clusters[item] for item in items if item in clusters}
-    names = list(known.values())
-    return {item: name for item, name in known.items() if names.count(name) > 1}
+    sizes = Counter(known.values())
+    return {item: name for item, name in known.items() if sizes[name] > 1}
 
 
 def _pivotal(table: Tally, strengths: Strengths, winner_count: int, label: Mapping[str, str]) -> tuple[str, ...]:

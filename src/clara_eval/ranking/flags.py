@@ -96,7 +96,7 @@ def _stability(report: Consistency) -> Iterator[Flag]:
     if report.pivotal_clusters:
         names = ", ".join(report.pivotal_clusters[:3])
         yield Flag(
-            "pivotal_cluster", f"Somebody else would be paid without this group of similar entries: {names}.", "review"
+            "pivotal_cluster", f"Somebody else would be paid without the similar entries around {names}.", "review"
         )
 
 

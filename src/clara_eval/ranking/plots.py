@@ -8,6 +8,7 @@ the plot says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from clara_eval.tournament.tally import tally
 if TYPE_CHECKING:
     from clara_eval.ranking.rank import Ranking, Standing
     from clara_eval.ranking.simulator import Point
+    from clara_eval.ranking.uncertainty import Margin
     from clara_eval.tournament.results import Result
 
 MOST_ROWS = 60
@@ -55,7 +57,7 @@ def ratings_svg(ranking: Ranking) -> str:
         return left + (right - left) * (value - low) / (high - low)
 
     bottom = top + step * len(shown)
-    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, ranking.margin.sentence, "soft")]
+    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, _pay_line(ranking.margin), "soft")]
     for tick in _ticks(low, high):
         parts.append(_line(x(tick), top - 8, x(tick), bottom, "grid"))
         parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "soft mid"))
@@ -183,6 +185,10 @@ def _ticks(low: float, high: float) -> list[float]:
 def _round_out(low: float, high: float) -> tuple[float, float]:
     pad = max(10.0, 0.04 * (high - low))
     return low - pad, high + pad
+
+
+def _pay_line(margin: Margin) -> str:
+    return replace(margin, item=_short(margin.item), next_item=_short(margin.next_item)).sentence
 
 
 def _short(text: str) -> str:

@@ -7,7 +7,7 @@ stop or delay a round: whatever it holds, it gets a verdict. What is judged is e
 from __future__ import annotations
 
 from clara_eval.solutions.collecting import Limits, collect_solution, estimate_tokens
-from clara_eval.solutions.copies import Cluster, Copy, find_copies
+from clara_eval.solutions.copies import Cluster, Copy, Likeness, find_likeness
 from clara_eval.solutions.language import guess_language, language_name
 from clara_eval.solutions.model import REJECTIONS, Fetch, Fetched, Outage, Rejected, Solution
 
@@ -17,13 +17,14 @@ __all__ = [
     "Copy",
     "Fetch",
     "Fetched",
+    "Likeness",
     "Limits",
     "Outage",
     "Rejected",
     "Solution",
     "collect_solution",
     "estimate_tokens",
-    "find_copies",
+    "find_likeness",
     "guess_language",
     "language_name",
 ]

@@ -1,30 +1,33 @@
-"""Copies of one another, found before anything is ranked: one work, one place.
+"""Copies of one another, found before anything is ranked: one work, one place. And families, which may be one hand.
 
 Solutions come in, clusters go out; each names the earliest current submission as the original and every later one as a
 copy: exact (same bytes), normalised (same tokens without comments and formatting), or near (at least 0.8 of the token
-shingles shared, also when names were changed). Short texts are never near copies: tiny programs look alike. MinHash
-bands only propose pairs; the exact Jaccard index decides. All hashes are fixed, so the result is the same everywhere.
+shingles shared, also when names were changed). Short texts are never near copies: tiny programs look alike.
+Families are wider: ranked entries that share half of their shingles or come from one agent. Nobody is refused for that;
+the ranking only asks whether somebody else would be paid had the whole family stayed away.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
+from clara_eval.challenge.model import Address
 from clara_eval.solutions.model import Rejected, Solution
 from clara_eval.solutions.tokens import abstract_shingles, shingles, token_stream
 
 NEAR = 0.8
+ALIKE = 0.5
 WIDTH = 5
 MIN_SHINGLES = 60
 ABSTRACT_WIDTH = 8
 MIN_ABSTRACT_SHINGLES = 80
-_BANDS, _ROWS = 32, 4
-"""At similarity 0.8 a pair is missed by all bands with probability 0.59^32 ≈ 5e-8."""
 
 CopyKind = Literal["exact", "normalised", "near"]
 
@@ -62,15 +65,46 @@ class Cluster:
         return f"{how} the submission of {first.submitter} at {first.submitted_at}{through}, which is ranked."
 
 
-def find_copies(solutions: Iterable[Solution], *, template: str = "") -> tuple[Cluster, ...]:
-    """Clusters of two or more, earliest first.
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Clusters of two or more, earliest first; and the head of its family for every ranked member of one."""
+
+    clusters: tuple[Cluster, ...]
+    families: dict[Address, Address]
+
+
+def find_likeness(solutions: Iterable[Solution], *, template: str = "") -> Likeness:
+    """Copies among all, and families among those that are no copies.
 
     What the poster gave does not count as copied: `template` is the problem statement, or a skeleton from it.
     """
     ordered = sorted(solutions, key=_by_time)
     given = _Given.of(template)
     prints = [_Print.of(solution, given) for solution in ordered]
-    return _gather(ordered, _links(prints))
+    links = _links(prints)
+    ranked = [number for number in range(len(ordered)) if number not in links]
+    families = _families([ordered[number] for number in ranked], [prints[number] for number in ranked])
+    return Likeness(_gather(ordered, links), families)
+
+
+def _families(ordered: Sequence[Solution], prints: Sequence[_Print]) -> dict[Address, Address]:
+    """The earliest submitter of each family, by member; whoever is alone is left out."""
+    head = list(range(len(ordered)))
+
+    def join(one: int, other: int) -> None:
+        older, younger = sorted((head[one], head[other]))
+        if older != younger:
+            head[:] = [older if number == younger else number for number in head]
+
+    for earlier, later in _same([solution.submission.agent_id for solution in ordered]):
+        join(earlier, later)
+    for sets, least in _by_kind(prints):
+        for later, likeness in _likeness(sets, least):
+            for earlier in np.flatnonzero(likeness >= ALIKE).tolist():
+                join(earlier, later)
+    sizes = Counter(head)
+    accounts = [solution.submission.submitter for solution in ordered]
+    return {account: accounts[first] for account, first in zip(accounts, head, strict=True) if sizes[first] > 1}
 
 
 def _by_time(solution: Solution) -> tuple[int, str]:
@@ -141,17 +175,22 @@ def _links(prints: Sequence[_Print]) -> dict[int, _Link]:
     for kind, keys in kinds:
         for earlier, later in _same(keys):
             links.setdefault(later, _Link(earlier, kind, 1.0))
-    for sets, least in (
-        ([one.plain for one in prints], MIN_SHINGLES),
-        ([one.abstract for one in prints], MIN_ABSTRACT_SHINGLES),
-    ):
+    for sets, least in _by_kind(prints):
         for link_of, link in _near(sets, least, links.keys()):
             links.setdefault(link_of, link)
     return links
 
 
-def _same(keys: Sequence[str]) -> Iterator[tuple[int, int]]:
-    first: dict[str, int] = {}
+def _by_kind(prints: Sequence[_Print]) -> tuple[tuple[list[frozenset[str]], int], ...]:
+    """Shingles as written and with names forgotten, each with how many it takes to say anything."""
+    return (
+        ([one.plain for one in prints], MIN_SHINGLES),
+        ([one.abstract for one in prints], MIN_ABSTRACT_SHINGLES),
+    )
+
+
+def _same(keys: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
+    first: dict[Hashable, int] = {}
     for number, key in enumerate(keys):
         if key in first:
             yield first[key], number
@@ -160,35 +199,40 @@ def _same(keys: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _near(sets: Sequence[frozenset[str]], least: int, known: Container[int]) -> list[tuple[int, _Link]]:
-    """Each set with the earliest one it resembles; pairs are proposed by a shared band of their MinHash."""
-    found: list[tuple[int, _Link]] = []
-    buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-    for later, one in enumerate(sets):
-        if len(one) < least or later in known:
-            continue
-        keys = list(enumerate(_bands(one)))
-        for earlier in sorted({number for key in keys for number in buckets[key]}):
-            similarity = len(sets[earlier] & one) / len(sets[earlier] | one)
-            if similarity >= NEAR:
-                found.append((later, _Link(earlier, "near", similarity)))
-                break
-        for key in keys:
-            buckets[key].append(later)
+    """Each set with the earliest one it resembles."""
+    found = []
+    for later, likeness in _likeness(sets, least, known):
+        alike = np.flatnonzero(likeness >= NEAR)
+        if len(alike):
+            found.append((later, _Link(int(alike[0]), "near", float(likeness[alike[0]]))))
     return found
 
 
-def _bands(one: frozenset[str]) -> list[bytes]:
-    import numpy as np
+def _likeness(
+    sets: Sequence[frozenset[str]], least: int, known: Container[int] = ()
+) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+    """Each set with its Jaccard index to every earlier one; those too small or already known resemble nothing.
 
-    hashes = np.frombuffer(b"".join(map(_short, one)), dtype="<u8")
-    factors = np.frombuffer(_factors(), dtype="<u8") | np.uint64(1)
-    signature = np.array([(hashes * factor).min() for factor in factors], dtype="<u8")
-    return [signature[start : start + _ROWS].tobytes() for start in range(0, len(factors), _ROWS)]
-
-
-@lru_cache(maxsize=1)
-def _factors() -> bytes:
-    return b"".join(_short(f"factor {number}") for number in range(_BANDS * _ROWS))
+    Shared shingles are counted through an inverted index: all pairs exactly, at the cost of what they share.
+    """
+    counted = [
+        one if len(one) >= least and number not in known else frozenset[str]() for number, one in enumerate(sets)
+    ]
+    sizes = np.array([len(one) for one in counted], dtype=np.int64)
+    hashes = np.frombuffer(b"".join(_short(shingle) for one in counted for shingle in one), dtype="<u8")
+    _, shingle, spread = np.unique(hashes, return_inverse=True, return_counts=True)
+    by_shingle = np.argsort(shingle, kind="stable")
+    owners = np.repeat(np.arange(len(sets)), sizes)[by_shingle]
+    place = np.empty_like(by_shingle)
+    place[by_shingle] = np.arange(len(by_shingle))
+    start = (np.cumsum(spread) - spread)[shingle]
+    ends = np.cumsum(sizes)
+    for later in np.flatnonzero(sizes).tolist():
+        mine = slice(ends[later] - sizes[later], ends[later])
+        before = place[mine] - start[mine]  # owners of the same shingle that come earlier
+        jumps = np.repeat(start[mine] - (np.cumsum(before) - before), before)
+        shared = np.bincount(owners[jumps + np.arange(len(jumps))], minlength=later)
+        yield later, shared / (sizes[:later] + sizes[later] - shared)
 
 
 def _short(text: str) -> bytes:

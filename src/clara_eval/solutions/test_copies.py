@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Submission
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.solutions import Cluster, Solution, find_copies
+from clara_eval.solutions import Cluster, Solution, find_likeness
 from clara_eval.solutions.copies import CopyKind
 from clara_eval.solutions.tokens import token_stream
 
@@ -118,9 +119,9 @@ ESSAY = (
 )
 
 
-def solution(text: str, at: int, *, who: int | None = None, version: int = 1) -> Solution:
+def solution(text: str, at: int, *, who: int | None = None, version: int = 1, agent: int | None = None) -> Solution:
     content = text.encode()
-    submission = Submission(Address(f"0x{who or at:040x}"), at, "data:,", keccak_hex(content), at, version)
+    submission = Submission(Address(f"0x{who or at:040x}"), agent or at, "data:,", keccak_hex(content), at, version)
     return Solution(
         submission=submission,
         content=content,
@@ -132,6 +133,10 @@ def solution(text: str, at: int, *, who: int | None = None, version: int = 1) ->
         pinned=True,
         language=None,
     )
+
+
+def find_copies(solutions: Sequence[Solution], *, template: str = "") -> tuple[Cluster, ...]:
+    return find_likeness(solutions, template=template).clusters
 
 
 def rename(text: str, **names: str) -> str:
@@ -247,6 +252,24 @@ def test_many_entries_with_clones_are_clustered() -> None:
     assert cluster.original.submission.submitted_at == 1
 
 
+def test_works_that_share_half_are_one_family_and_all_stay_ranked() -> None:
+    """Three variations on one text and two entries of one agent are families; nobody is called a copy, others are alone."""
+    words = [f"w{n}" for n in range(400)]
+    variations = [" ".join([*words[:300], *(f"own{at}x{n}" for n in range(100))]) for at in range(3)]
+    texts = [*variations, PYTHON, SOLIDITY, ESSAY]
+    found = find_likeness(
+        [solution(text, at, agent=5 if at in (4, 5) else None) for at, text in enumerate(texts, start=1)]
+    )
+    assert found.clusters == ()
+    account = {at: Address(f"0x{at:040x}") for at in range(1, 7)}
+    assert found.families == {account[n]: account[1] for n in (1, 2, 3)} | {account[n]: account[4] for n in (4, 5)}
+
+
+def test_copies_are_in_no_family() -> None:
+    """A copy is out of the ranking, so its original is not made a family by it."""
+    assert find_likeness([solution(PYTHON, 1), solution(PYTHON, 2), solution(ESSAY, 3)]).families == {}
+
+
 @settings(max_examples=25)
 @given(
     st.lists(st.sampled_from([PYTHON, OTHER, ESSAY, "def f(): return 1", "def f():  return 1"]), max_size=6),
@@ -258,7 +281,7 @@ def test_the_order_of_arrival_in_memory_does_not_matter(texts: list[str], rng: r
     clusters = find_copies(entries)
     shuffled = entries.copy()
     rng.shuffle(shuffled)
-    assert find_copies(shuffled) == clusters
+    assert find_likeness(shuffled) == find_likeness(entries)
     members = [one.original for one in clusters] + [copy.solution for one in clusters for copy in one.copies]
     assert len({one.submission.submitter for one in members}) == len(members)
     assert len(entries) - sum(len(one.copies) for one in clusters) == len({token_stream(text).tokens for text in texts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -20,13 +21,16 @@ from clara_eval.api.app import create_app
 from clara_eval.api.context import ApiContext, Decision
 from clara_eval.api.limits import Rates
 from clara_eval.challenge.model import Address
-from clara_eval.engine.board import index_key, scores_key, status_key
 from clara_eval.engine.health import Pulse
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.observe.metrics import Metrics
+from clara_eval.ranking import rank
+from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.settings import Settings
+from clara_eval.tournament.results import Result
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
+from clara_eval.trace.names import index_key, plots_key, scores_key, status_key
 
 ADMIN = "admin-key-0123456789abcdef"
 CHAIN = 31337
@@ -106,15 +110,24 @@ def scores(*, posted: bool) -> dict[str, Any]:
              "status": "ranked", "reason": None, **row},
         ],
         "winners": [{"account": "0x" + "44" * 20, "prizeAmount": "1000000000"}],
-        "margin": {"points": 12.5},
+        "margin": {"place": 1, "probability": 0.9, "word": "clear", "sentence": "<b>one</b> over two at place 1."},
         "consistency": {"swap": 1.0},
-        "flags": [],
+        "flags": [{"code": "toss_up", "sentence": "<i>A toss-up</i>", "severity": "warn", "account": None}],
         "traceDigest": "0x" + "ab" * 32,
         "txHash": "0x" + "cd" * 32 if posted else None,
         "postedBy": "evaluator" if posted else None,
         "outcome": "confirmed" if posted else None,
         "publishedAt": 1790000000 if posted else None,
     }  # fmt: skip
+
+
+def plots() -> dict[str, str]:
+    """Real pictures of a small ranking, whose names are hostile."""
+    items = ["</svg><script>alert(1)</script>", "0x" + "44" * 20, "0x" + "55" * 20]
+    results = [Result(a, b, "first") for a, b in itertools.combinations(items, 2)]
+    ranking = rank(items, results, seed=b"", winner_count=1)
+    pictures = {"ratings": ratings_svg(ranking), "matrix": win_matrix_svg(ranking, results)}
+    return {"traceDigest": "0x" + "ab" * 32, **pictures}
 
 
 def status(name: str, progress: int) -> dict[str, Any]:
@@ -135,9 +148,11 @@ async def fill(store: SqlStore) -> None:
         (index_key(POSTED), summary(POSTED, "<script>alert(1)</script>", 300)),
         (status_key(POSTED), status("complete", 100)),
         (scores_key(POSTED), scores(posted=True)),
+        (plots_key(POSTED), plots()),
         (index_key(REVIEWED), summary(REVIEWED, "Waits", 200)),
         (status_key(REVIEWED), status("review", 95)),
         (scores_key(REVIEWED), scores(posted=False)),
+        (plots_key(REVIEWED), plots()),
         (index_key(QUIET), summary(QUIET, "", 100)),
     ]
     await store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in rows])

@@ -26,7 +26,7 @@ from aiohttp import web
 from clara_eval.adapters.anvil import AnvilOptions
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
-from clara_eval.engine.board import read_document, status_key
+from clara_eval.engine.board import read_document
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
@@ -36,6 +36,7 @@ from clara_eval.testing.fake_endpoint import FakeEndpoint
 from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms, local_chain
 from clara_eval.testing.scripted_judge import scripted_words
 from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.names import status_key
 
 JUST_ANSWERED_SECONDS = 0.5
 """An answer that left the endpoint this shortly before a kill may not have reached the store."""

@@ -148,8 +148,11 @@ def looked(asked: Sequence[Look], size: int) -> Ints:
 
 
 def swiss_round(theta: Floats, allowed: Bools) -> list[Look]:
-    """Neighbours by strength among the pairs still allowed; who is left over sits out."""
-    waiting = np.argsort(-theta, kind="stable").tolist()
+    """Neighbours by strength among the pairs still allowed; who is left over sits out.
+
+    Rounded far above the last digits in which two processors differ: equals must stay equal on every one.
+    """
+    waiting = np.argsort(-np.round(theta, 6), kind="stable").tolist()
     pairs = []
     while waiting:
         i = waiting.pop(0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clara_eval.hashing import plain_json
+from clara_eval.trace.names import trace_key
 
 _PART = 1_000_000
 
@@ -25,10 +26,6 @@ class Keys(Protocol):
 class Archived:
     digest: str
     parts: int
-
-
-def trace_key(address: str) -> str:
-    return f"challenges:{address}:eval-trace"
 
 
 async def save_trace(keys: Keys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> Archived:

@@ -1,0 +1,42 @@
+"""The names under which an evaluation's public documents lie in the store, per network; addresses are lower case.
+
+The first five are the specification's. `plots` and `review` lie beside them; `challenge-index:` and `review-index:` are
+short lists of addresses, so that nobody has to look through every key to find a few.
+"""
+
+from __future__ import annotations
+
+INDEX = "challenge-index:"
+REVIEWS = "review-index:"
+
+
+def status_key(address: str) -> str:
+    return f"challenges:{address}:eval-status"
+
+
+def features_key(address: str, submitter: str) -> str:
+    return f"challenges:{address}:features:{submitter}"
+
+
+def pairwise_key(address: str, first: str, second: str) -> str:
+    return f"challenges:{address}:pairwise:{first}:{second}"
+
+
+def scores_key(address: str) -> str:
+    return f"challenges:{address}:scores"
+
+
+def trace_key(address: str) -> str:
+    return f"challenges:{address}:eval-trace"
+
+
+def plots_key(address: str) -> str:
+    return f"challenges:{address}:plots"
+
+
+def review_key(address: str) -> str:
+    return f"challenges:{address}:review"
+
+
+def index_key(address: str) -> str:
+    return f"{INDEX}{address}"
