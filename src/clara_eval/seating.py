@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from clara_eval.budget.caps import caps_of
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
-from clara_eval.judge.calls import JudgeLine, Patience, Succession
+from clara_eval.judge.calls import JudgeLine, Patience, Succession, Watch
 from clara_eval.judge.jury import parse_judge
 from clara_eval.judge.port import Asker, Foreseeing, Llm, PaidAnswer, Prompt
 from clara_eval.judge.prices import PriceCard, parse_prices, price_card
@@ -103,6 +103,8 @@ class ModelBench:
     store: Store
     spread: Spread | None = None
     """Set by an engine that has other workers to share with."""
+    watch: Watch | None = None
+    """Set by a service that counts calls."""
     poll_seconds: float = 20.0
     """Between two looks at a batch."""
     _llms: dict[str, Llm] = field(default_factory=dict)
@@ -131,7 +133,8 @@ class ModelBench:
         patience = Patience(
             deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
         )
-        return JudgeLine(self._llm(name), self.store, run=run, purse=purse, card=self._card(name), patience=patience)
+        llm, card = self._llm(name), self._card(name)
+        return JudgeLine(llm, self.store, run=run, purse=purse, card=card, patience=patience, watch=self.watch)
 
     def _ahead(self, name: str, run: str, purse: Purse, seconds: float) -> LookAhead | None:
         """Batches where the time allows them and the model has them, else other workers, else nothing."""

@@ -13,6 +13,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ async def serving(
         app = await stack.enter_async_context(open_app(settings, pace=pace))
         _check(app, mode)
         app.store.answer_listeners.append(lambda paid: _count_answer(metrics, paid))
+        app.bench.watch = partial(_count_call, metrics)
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
         api = create_app(context, only_operations=mode == "worker-only")
@@ -110,6 +112,13 @@ def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:
     metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
     if paid.cost_micro_usd is not None:
         metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
+
+
+def _count_call(metrics: Metrics, llm: str, purpose: str, result: str, seconds: float) -> None:
+    """Answers are counted when they are saved, batches too; what brought no answer only here."""
+    metrics.llm_seconds.labels(llm).observe(seconds)
+    if result in {"rate_limited", "unanswered", "failed", "refused"}:
+        metrics.llm_calls.labels(llm, purpose, result).inc()
 
 
 @contextmanager

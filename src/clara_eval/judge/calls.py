@@ -21,6 +21,8 @@ from clara_eval.judge.prices import PriceCard
 from clara_eval.judge.purse import Purse
 
 Sleep = Callable[[float], Awaitable[None]]
+Watch = Callable[[str, str, str, float], None]
+"""Told after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,12 @@ class JudgeLine:
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._llm, self._book, self._run, self._purse, self._card = llm, book, run, purse, card
         self._name = llm.name
         self._patience = patience or Patience()
-        self._sleep = sleep
+        self._sleep, self._watch = sleep, watch
         self._rng = rng or random.Random(llm.name)  # noqa: S311 - jitter is no secret
         self._clock = clock or asyncio.get_running_loop().time
         self.gate = Gate(self._patience.most_in_flight, clock=self._clock)
@@ -173,20 +176,24 @@ class JudgeLine:
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
         """One call with its consequences for gate, breaker and purse."""
+        asked_at = self._clock()
         try:
             answer = await self._within_time(prompt, until)
         except RateLimited as bad:
             self.counts.rate_limited += 1
+            self._tell(prompt, "rate_limited", asked_at)
             self.gate.limited(entered_at, bad.retry_after_seconds)
             self._purse.release(reserved, prompt.purpose)
             raise
         except Temporary as bad:
             self.counts.failed += 1
+            self._tell(prompt, "unanswered" if isinstance(bad, Unanswered) else "failed", asked_at)
             self.breaker.failed(self._clock(), probe=probe)
             (self._purse.unsure if isinstance(bad, Unanswered) else self._purse.release)(reserved, prompt.purpose)
             raise
         except ClaraError as bad:
             self.counts.refused += 1
+            self._tell(prompt, "refused", asked_at)
             if isinstance(bad, ConfigError):
                 self._broken = bad
             self._purse.release(reserved, prompt.purpose)
@@ -194,9 +201,14 @@ class JudgeLine:
         except BaseException:
             self._purse.unsure(reserved, prompt.purpose)
             raise
+        self._tell(prompt, answer.stop, asked_at)
         self.breaker.answered()
         self.gate.answered()
         return answer
+
+    def _tell(self, prompt: Prompt, result: str, asked_at: float) -> None:
+        if self._watch is not None:
+            self._watch(self._name, prompt.purpose, result, self._clock() - asked_at)
 
     async def _within_time(self, prompt: Prompt, until: float) -> Answer:
         """A whole call within its own limit and the round's: also against an answer that drips."""

@@ -152,6 +152,28 @@ async def test_outages_are_waited_out() -> None:
     assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
 
 
+async def test_whoever_watches_hears_of_every_call() -> None:
+    """A rate limit, an outage, an answer and a refusal are told with their purpose and time; a reused answer is no call."""
+    script = [RateLimited("429", retry_after_seconds=5), Temporary("500"), None, ConfigError("401")]
+    told: list[tuple[str, str, str]] = []
+    spent: list[float] = []
+
+    def watch(llm: str, purpose: str, result: str, seconds: float) -> None:
+        told.append((llm, purpose, result))
+        spent.append(seconds)
+
+    model = Model(lambda number: script[number])
+    line, _, clock = _line(model, watch=watch)
+    model.wait = lambda: clock.sleep(2)
+    await line.ask(_prompt())
+    await line.ask(_prompt())
+    with pytest.raises(ConfigError):
+        await line.ask(_prompt(1))
+    results = ["rate_limited", "failed", "end", "refused"]
+    assert told == [("openai:test", "comparison", result) for result in results]
+    assert spent == [2, 2, 2, 2]
+
+
 async def test_a_judge_that_never_answers_is_a_named_failure() -> None:
     """The tries are bounded, and the error names the judge, the number of tries and the last reason."""
     model = Model(lambda _: Temporary("it says 500"))
