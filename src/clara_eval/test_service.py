@@ -1,50 +1,85 @@
-"""The service in one process, with a real chain and a model endpoint that stumbles: what it counts is what happened."""
+"""The service in one process, with a real chain and a model endpoint: it counts what happened, and it keeps its time."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 
 from clara_eval.engine.board import read_document
+from clara_eval.engine.engine import Engine
 from clara_eval.engine.options import EngineOptions
+from clara_eval.pipeline.evaluate import read_scores
 from clara_eval.publish.send import Pace
 from clara_eval.service import serving
 from clara_eval.settings import Settings
-from clara_eval.testing.chaos import Plan, world
+from clara_eval.testing.chaos import Plan, World, world
 from clara_eval.testing.fake_endpoint import Fault
 from clara_eval.trace.names import status_key
 
 FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=5)
 
 
+@asynccontextmanager
+async def service_of(made: World, **environ: str) -> AsyncIterator[tuple[Engine, str]]:
+    settings = Settings.from_env({**made.environ, **environ})
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        async with serving(settings, listening, mode="all", options=FAST, pace=Pace(poll_seconds=0.02)) as engine:
+            yield engine, url
+
+
+async def metrics_at_the_end(made: World, engine: Engine, url: str) -> str:
+    """The page of metrics once the first challenge is complete."""
+    for _ in range(1200):
+        status = await read_document(engine.app.store, engine.app.chain_id, status_key(made.addresses[0])) or {}
+        if status.get("status") == "complete":
+            break
+        await asyncio.sleep(0.05)
+    assert status["status"] == "complete", status
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/metrics") as answer:
+        return await answer.text()
+
+
 async def test_every_call_to_a_model_is_counted_with_how_it_ended_and_how_long_it_took(tmp_path: Path) -> None:
     """Two rate limits and one outage stand beside the answers in /metrics, and the histogram holds all of them."""
-    async with world(Plan(challenges=1, submissions=3, workers=0, kills=0), f"sqlite:///{tmp_path}/service.db") as made:
+    plan = Plan(challenges=1, submissions=3, workers=0, kills=0)
+    async with world(plan, f"sqlite:///{tmp_path}/service.db") as made:
         limit = Fault("status", 429, {"retry-after": "0"})
         faults = {0: limit, 1: Fault("status", 500), 2: limit}
         made.endpoint.script = lambda seen: faults.get(seen.number)
-        settings = Settings.from_env(made.environ)
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            async with serving(settings, listening, mode="all", options=FAST, pace=Pace(poll_seconds=0.02)) as engine:
-                address = made.addresses[0]
-                for _ in range(600):
-                    status = await read_document(engine.app.store, engine.app.chain_id, status_key(address)) or {}
-                    if status.get("status") == "complete":
-                        break
-                    await asyncio.sleep(0.05)
-                url = f"http://127.0.0.1:{listening.getsockname()[1]}/metrics"
-                async with aiohttp.ClientSession() as http, http.get(url) as answer:
-                    text = await answer.text()
-    counted: dict[str, float] = {}
+        async with service_of(made) as (engine, url):
+            text = await metrics_at_the_end(made, engine, url)
+    counted: Counter[str] = Counter()
     for result, value in re.findall(r'clara_llm_calls_total\{.*result="(\w+)"\} ([\d.]+)', text):
-        counted[result] = counted.get(result, 0) + float(value)
-    assert status["status"] == "complete"
-    assert (counted["rate_limited"], counted["failed"]) == (2, 1)
-    assert counted["end"] == made.endpoint.paid
+        counted[result] += int(float(value))
+    assert counted == {"rate_limited": 2, "failed": 1, "end": made.endpoint.paid}
     (timed,) = re.findall(r"clara_llm_seconds_count\{.*\} ([\d.]+)", text)
     assert float(timed) == made.endpoint.paid + 3
+
+
+async def test_short_of_time_it_asks_less_and_posts_with_a_quarter_of_the_window_left(tmp_path: Path) -> None:
+    """Found four minutes before the quarter line, twelve entries are ranked by fewer games and posted before it."""
+    plan = Plan(challenges=1, submissions=12, workers=0, kills=0, latency=0.0)
+    async with world(plan, f"sqlite:///{tmp_path}/service.db") as made:
+        contract = made.chain.challenge(made.addresses[0])
+        closes = await contract.functions.deadline().call()
+        ends = await contract.functions.scoringDeadline().call()
+        quarter_line = ends - (ends - closes) // 4
+        await made.chain.move_time(quarter_line - 240 - await made.chain.now())
+        async with service_of(made, CLARA_MAX_CONCURRENCY="2") as (engine, url):
+            text = await metrics_at_the_end(made, engine, url)
+            scores = await read_scores(engine.app.store, engine.app.chain_id, made.addresses[0])
+            posted = await contract.functions.scorePostedAt().call()
+    assert 'clara_degraded_total{how="fewer_pairs"} 1.0' in text
+    assert scores is not None
+    assert scores["schedule"]["name"] == "adaptive"
+    assert 11 <= scores["schedule"]["games"] < 12 * 11 // 2
+    assert closes < posted <= quarter_line

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.tournament.strength import Strengths, fit, one_thread
-from clara_eval.tournament.tally import Floats, Ints, Tally
+from clara_eval.tournament.tally import Floats, Ints, Tally, connected_groups
 
 REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
 
@@ -177,16 +177,8 @@ def _agreement(judges: int, cells: _Cells) -> list[tuple[int, int]]:
 def _groups(table: Tally) -> int:
     """Connected groups of items; more than one means that some were never compared, even through others."""
     met = np.zeros((table.size, table.size), dtype=bool)
-    met[table.first, table.second] = met[table.second, table.first] = True
-    waiting, groups = np.ones(table.size, dtype=bool), 0
-    while waiting.any():
-        edge = np.zeros(table.size, dtype=bool)
-        edge[np.argmax(waiting)] = True
-        while edge.any():
-            waiting &= ~edge
-            edge = met[edge].any(axis=0) & waiting
-        groups += 1
-    return groups
+    met[table.first, table.second] = True
+    return int(connected_groups(met).max(initial=-1)) + 1
 
 
 def _shared(items: tuple[str, ...], clusters: Mapping[str, str]) -> dict[str, str]:

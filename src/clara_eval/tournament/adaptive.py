@@ -1,10 +1,12 @@
 """The adaptive schedule: calls go where a verdict would most reduce the uncertainty about who is paid what.
 
-A few Swiss rounds give a first picture. Then, batch by batch: fit the strengths, draw from the posterior, and take the
-open looks whose outcome would reduce the variance of the prizes most (prize-variance reduction). A pair may be looked
-at twice at most, the second time with the sides swapped. It ends when the budget is spent, when the pay line is clear
-(p ≥ .95 at every paid place with a prize of its own), or when nothing is open. The batches are recomputed from the
-answers, so a tournament cut short anywhere goes on with the very games it would have asked.
+A few Swiss rounds give a first picture; whoever they left unconnected is connected next, or earlier where the budget
+would not reach otherwise, so that no order is a guess if there are at least as many calls as links in a chain. Then,
+batch by batch: fit the strengths, draw from the posterior, and take the open looks whose outcome would reduce the
+variance of the prizes most (prize-variance reduction). A pair may be looked at twice at most, the second time with the
+sides swapped. It ends when the budget is spent, when the pay line is clear (p ≥ .95 at every paid place with a prize of
+its own), or when nothing is open. The batches are recomputed from the answers, so a tournament cut short anywhere goes
+on with the very games it would have asked.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from hashlib import sha256
+from itertools import pairwise
 from math import erf, sqrt
 
 import numpy as np
@@ -21,7 +24,7 @@ import numpy.typing as npt
 from clara_eval.tournament.results import Game, Result
 from clara_eval.tournament.schedule import Field, balanced_looks
 from clara_eval.tournament.strength import Strengths, fit, one_thread
-from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally
+from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, connected_groups
 
 Look = tuple[int, int]
 Bools = npt.NDArray[np.bool_]
@@ -95,7 +98,7 @@ class Adaptive:
         if key not in self._memo:
             left = None if self.field.looks is None else self.field.looks - len(asked)
             spent = left is not None and left <= 0
-            self._memo[key] = [] if spent else self._choose(number, asked, self._table(asked, board))[:left]
+            self._memo[key] = [] if spent else self._choose(number, asked, self._table(asked, board), left)[:left]
         return self._memo[key]
 
     def _table(self, asked: Sequence[Look], board: Board) -> Tally:
@@ -104,21 +107,29 @@ class Adaptive:
         look, judge = np.nonzero(verdicts >= 0)
         return Tally(self.field.items, self.field.judges, first[look], second[look], judge, verdicts[look, judge])
 
-    def _choose(self, number: int, asked: Sequence[Look], table: Tally) -> list[Look]:
+    def _choose(self, number: int, asked: Sequence[Look], table: Tally, left: int | None) -> list[Look]:
         size = len(self.field.items)
         looks = looked(asked, size)
         if self.opening == "full" and number == 0:
             return list(balanced_looks(size))
         strengths = fit(table)
+        pairs: list[Look] = []
         if self.opening == "swiss" and number < self.tuning.swiss_rounds:
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
-            if pairs:
-                return with_sides(pairs, looks)
+        pairs = self._connecting(strengths.theta, looks, pairs, left)
+        if pairs:
+            return with_sides(pairs, looks)
         prizes = objective(self.payout_bps, min(self.winner_count, size), self.tuning)
         if self.is_settled(strengths, prizes):
             return []
         pairs = best_pairs(strengths, prizes, 2 - looks - looks.T, self.tuning)
         return with_sides(pairs, looks)
+
+    def _connecting(self, theta: Floats, looks: Ints, pairs: list[Look], left: int | None) -> list[Look]:
+        """These pairs of the opening, unless the budget then could not connect everybody and now still can."""
+        now, later = missing_bridges(theta, looks, ()), missing_bridges(theta, looks, pairs)
+        too_late = left is not None and len(now) <= left < len(pairs) + len(later)
+        return now if not pairs or too_late else pairs
 
     def is_settled(self, strengths: Strengths, prizes: Floats) -> bool:
         """Whether every place at which the prize changes is as good as sure."""
@@ -161,6 +172,18 @@ def swiss_round(theta: Floats, allowed: Bools) -> list[Look]:
             waiting.remove(j)
             pairs.append((i, j))
     return pairs
+
+
+def missing_bridges(theta: Floats, looks: Ints, planned: Sequence[Look]) -> list[Look]:
+    """What would still be missing after these to connect everybody: the best of each group, neighbours by strength."""
+    met = looks > 0
+    for i, j in planned:
+        met[i, j] = True
+    group = connected_groups(met)
+    order = np.argsort(-np.round(theta, 6), kind="stable")
+    _, first = np.unique(group[order], return_index=True)
+    heads = order[np.sort(first)].tolist()
+    return list(pairwise(heads))
 
 
 def best_pairs(strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: Tuning) -> list[Look]:

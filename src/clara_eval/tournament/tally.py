@@ -69,6 +69,21 @@ def content_hash(results: Tally) -> bytes:
     return sha256(names + b"".join(column.astype("<i8").tobytes() for column in columns)).digest()
 
 
+def connected_groups(met: npt.NDArray[np.bool_]) -> Ints:
+    """The number of its group for each item: two are in one if they met, even through others."""
+    touching = met | met.T
+    group = np.full(len(met), -1, dtype=np.int64)
+    number = 0
+    while np.any(group < 0):
+        edge = np.zeros(len(met), dtype=bool)
+        edge[np.argmax(group < 0)] = True
+        while edge.any():
+            group[edge] = number
+            edge = touching[edge].any(axis=0) & (group < 0)
+        number += 1
+    return group
+
+
 def _rows(index: Mapping[str, int], voices: Mapping[str, int], results: Sequence[Result]) -> Ints:
     rows = np.empty((4, len(results)), dtype=np.int64)
     try:

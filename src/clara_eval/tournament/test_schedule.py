@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import combinations
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from clara_eval.errors import BadInput
 from clara_eval.tournament.adaptive import Adaptive
 from clara_eval.tournament.results import Game, Result, Winner, canonical_order
 from clara_eval.tournament.schedule import Both, Field, Full, Schedule, choose_schedule
+from clara_eval.tournament.tally import connected_groups
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 
@@ -92,6 +94,18 @@ def test_an_interrupted_tournament_asks_the_same_games(name: str, size: int, bud
     straight = run(lambda: schedule(name, field(size, 1, budget)), seed)
     pieces = run(lambda: schedule(name, field(size, 1, budget)), seed, interrupt=Random(seed))
     assert sorted(straight[2]) == sorted(pieces[2])
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(2, 14), more=st.integers(0, 20), seed=st.integers(0, 99))
+def test_with_a_chain_of_calls_or_more_everybody_is_connected(size: int, more: int, seed: int) -> None:
+    """Adaptive games with at least one call less than items leave no group apart."""
+    where = field(size, 1, size - 1 + more)
+    _, _, asked = run(lambda: schedule("adaptive", where), seed)
+    met = np.zeros((size, size), dtype=bool)
+    for game in asked:
+        met[where.items.index(game.first), where.items.index(game.second)] = True
+    assert connected_groups(met).tolist() == [0] * size
 
 
 @given(size=st.integers(2, 30))
