@@ -103,6 +103,7 @@ def _webhook(settings: Settings) -> Webhook | None:
 def secrets_of(settings: Settings) -> list[str]:
     """Every secret's text, and whatever stands in node URLs, so that the log can hide it."""
     values: list[Any] = [getattr(settings, name) for name in Settings.model_fields]
+    values += settings.keys_by_endpoint.values()
     return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
 
 

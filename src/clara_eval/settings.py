@@ -25,6 +25,7 @@ SECRETS = (
     "CLARA_WEBHOOK_SECRET",
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
+    "CLARA_ENDPOINT_KEYS",
 )
 
 
@@ -73,6 +74,8 @@ class Settings(BaseModel):
     judges: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
+    endpoint_keys: SecretStr | None = Field(None, alias="CLARA_ENDPOINT_KEYS")
+    """Keys of endpoints that are not OpenAI's: comma list of URL=KEY, the URL as it stands in CLARA_JUDGES."""
     batches: Literal["auto", "never"] = Field("auto", alias="CLARA_BATCHES")
     """Ask Claude in message batches, at half the price, where the scoring window leaves time for them."""
     prices: str = Field("", alias="CLARA_PRICES")
@@ -112,6 +115,17 @@ class Settings(BaseModel):
     @property
     def judge_names(self) -> tuple[str, ...]:
         return tuple(name.strip() for name in self.judges.split(",") if name.strip())
+
+    @property
+    def keys_by_endpoint(self) -> dict[str, SecretStr]:
+        text = self.endpoint_keys.get_secret_value() if self.endpoint_keys else ""
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        if any(not url.startswith(("http://", "https://")) or not key.strip() for url, _, key in pairs):
+            raise ConfigError(
+                "CLARA_ENDPOINT_KEYS is not a comma list of URL=KEY.",
+                remedy="Write https://host/v1=KEY, with the address as it stands in CLARA_JUDGES.",
+            )
+        return {url.rstrip("/"): SecretStr(key.strip()) for url, _, key in pairs}
 
     @property
     def factory(self) -> str:

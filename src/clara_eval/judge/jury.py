@@ -85,5 +85,5 @@ def _checked_url(url: str) -> str:
 def _bad_url(reason: str) -> ConfigError:
     return ConfigError(
         f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
-        remedy="Write openai:MODEL@https://host/v1, and the key in OPENAI_API_KEY.",
+        remedy="Write openai:MODEL@https://host/v1, and the key in OPENAI_API_KEY or CLARA_ENDPOINT_KEYS.",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import SecretStr
 
 from clara_eval.errors import ConfigError
-from clara_eval.judge.jury import FORMS, JudgeName, parse_judge
+from clara_eval.judge.jury import FORMS, JudgeName, parse_judge, parse_jury
 from clara_eval.judge.port import Llm
 from clara_eval.settings import Settings
 
@@ -37,7 +37,14 @@ def build_llm(name: str | JudgeName, settings: Settings) -> Llm:
 
 
 def _openai_key(settings: Settings, judge: JudgeName) -> str:
-    if judge.base_url is not None and settings.openai_api_key is None:
+    """OpenAI's key goes to OpenAI, or to the one foreign address where OpenAI is not asked; never to a second party."""
+    if judge.base_url is None:
+        return _key(settings.openai_api_key, "OPENAI_API_KEY", judge)
+    own = settings.keys_by_endpoint.get(judge.base_url)
+    if own is not None:
+        return own.get_secret_value()
+    asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == "openai"}
+    if settings.openai_api_key is None or asked - {judge.base_url}:
         return NO_KEY
     return _key(settings.openai_api_key, "OPENAI_API_KEY", judge)
 

@@ -7,7 +7,9 @@ import pytest
 from clara_eval.adapters.llm.build import build_llm
 from clara_eval.errors import ConfigError
 from clara_eval.judge.jury import parse_judge
+from clara_eval.judge.port import Prompt
 from clara_eval.settings import Settings
+from clara_eval.testing.fake_endpoint import FakeEndpoint
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-secret", "OPENAI_API_KEY": "sk-secret"}
 
@@ -20,6 +22,41 @@ async def test_a_missing_key_is_named(name: str, variable: str) -> None:
     with pytest.raises(ConfigError, match=variable):
         build_llm(name, Settings.from_env({}))
     assert build_llm(name, Settings.from_env(KEYS)).name == name
+
+
+OTHER = "https://two.example/v1"
+SCHEMA = '{"type":"object","properties":{"winner":{"type":"string","enum":["A"]}},"required":["winner"]}'
+PROMPT = Prompt("comparison", "Judge.", "A or B?", SCHEMA, 50, "0x00")
+
+
+@pytest.mark.parametrize(
+    ("judges", "keys", "sent"),
+    [
+        ("openai:m@HERE", "", "sk-secret"),
+        ("openai:gpt,openai:m@HERE", "", "no-key"),
+        (f"openai:m@HERE,openai:m@{OTHER}", "", "no-key"),
+        ("openai:gpt,openai:m@HERE", f"{OTHER}=theirs, HERE/=own=1", "own=1"),
+        ("openai:m@HERE", "HERE=own", "own"),
+    ],
+)
+async def test_a_key_goes_to_nobody_it_was_not_made_for(judges: str, keys: str, sent: str) -> None:
+    """OpenAI's key reaches a foreign address only where that is the only one asked; an address may have its own."""
+    async with FakeEndpoint().running() as endpoint:
+        environ = {"CLARA_JUDGES": judges, "CLARA_ENDPOINT_KEYS": keys}
+        here = {name: text.replace("HERE", endpoint.url) for name, text in environ.items()}
+        llm = build_llm(f"openai:m@{endpoint.url}", Settings.from_env({**KEYS, **here}))
+        await llm.complete(PROMPT)
+        await llm.close()  # type: ignore[attr-defined]
+    headers = {name.lower(): value for name, value in endpoint.seen[0].headers.items()}
+    assert headers["authorization"] == f"Bearer {sent}"
+
+
+async def test_endpoint_keys_in_another_form_are_refused_without_showing_them() -> None:
+    """The setting is named, its text is not."""
+    settings = Settings.from_env({"CLARA_JUDGES": f"openai:m@{OTHER}", "CLARA_ENDPOINT_KEYS": "sk-very-secret"})
+    with pytest.raises(ConfigError, match="CLARA_ENDPOINT_KEYS") as refused:
+        build_llm(f"openai:m@{OTHER}", settings)
+    assert "very" not in str(refused.value)
 
 
 async def test_an_endpoint_of_ones_own_needs_no_key() -> None:
