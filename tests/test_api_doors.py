@@ -222,6 +222,16 @@ async def test_the_page_says_how_sure_the_ranking_is(service: Service) -> None:
         assert words in page
 
 
+async def test_the_page_shows_the_facts_and_how_to_check_them(service: Service) -> None:
+    """Facts are text, the transaction and the digest are there, and so is the command that checks the trace."""
+    _, _, page = await service.get(f"/challenges/{POSTED}")
+    for words in (b"&lt;u&gt;flat&lt;/u&gt;", b"<td>yes</td>", b"0x" + b"cd" * 32, b"0x" + b"ab" * 32):
+        assert words in page
+    assert f"clara-eval verify {POSTED}.trace.json --rpc URL".encode() in page
+    _, _, waiting = await service.get(f"/challenges/{REVIEWED}")
+    assert b"clara-eval verify" not in waiting
+
+
 async def test_plots_are_private_until_the_scores_are_posted(service: Service) -> None:
     """No picture leaks a ranking that waits for its review, and an unknown picture or challenge is a page that says so."""
     for path, wanted in (
@@ -244,6 +254,7 @@ async def test_plots_of_another_result_are_not_shown(tmp_path: Path) -> None:
         code, _, page = await service.get(f"/challenges/{POSTED}")
         assert code == 200
         assert b"<img" not in page
+        assert b"&lt;u&gt;flat" not in page
         assert (await service.get(f"/challenges/{POSTED}/ratings.svg"))[0] == 404
 
 

@@ -35,11 +35,24 @@ def _amount(units: str | None, token: dict[str, Any]) -> str:
     return "–" if units is None else f"{dollars(int(units), token['decimals'])} {token['symbol']}"
 
 
+def _fact(value: object) -> str:
+    """A typed fact for people."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case _:
+            return str(value)
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("clara_eval.api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters.update(moment=_moment, amount=_amount)
+    environment.filters.update(moment=_moment, amount=_amount, fact=_fact)
     environment.globals.update(version=__version__)
     return environment
 
@@ -69,14 +82,28 @@ async def index(request: Request) -> HTMLResponse:
 
 @router.get("/challenges/{address}")
 async def challenge(address: str, request: Request) -> HTMLResponse:
+    reading = _reading(request)
     try:
-        found = await _reading(request).detail(to_address(address), admin=False)
+        found = await reading.detail(to_address(address), admin=False)
     except (BadInput, Refusal) as bad:
         status = bad.status if isinstance(bad, Refusal) else 404
         return _page("missing.html", status, message=str(bad))
     refresh = found["evaluation"]["status"] not in FINAL
-    plots = {name: PLOTS[name] for name in await _reading(request).plot_names(found["address"], found["leaderboard"])}
-    return _page("challenge.html", found=found, refresh=refresh, plots=plots)
+    known, scores = to_address(found["address"]), found["leaderboard"]
+    plots = {name: PLOTS[name] for name in await reading.plot_names(known, scores)}
+    facts = await reading.facts(known, scores)
+    columns = sorted({name for one in facts.values() for name in one})
+    shown = [row for row in (scores or {"rankings": []})["rankings"] if row["address"] in facts][:_ROWS]
+    return _page(
+        "challenge.html",
+        found=found,
+        refresh=refresh,
+        plots=plots,
+        facts=[(row["address"], [facts[row["address"]].get(name) for name in columns]) for row in shown],
+        columns=columns,
+        explorer=request.app.state.context.settings.network.explorer,
+        has_trace=found["traceDigest"] is not None and reading.traces_public != "never",
+    )
 
 
 @router.get("/challenges/{address}/{name}.svg")

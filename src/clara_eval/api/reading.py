@@ -14,7 +14,7 @@ from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
 from clara_eval.engine.board import read_document, summaries
 from clara_eval.trace.archive import Archived, archived_trace
-from clara_eval.trace.names import index_key, plots_key, scores_key, status_key
+from clara_eval.trace.names import features_key, index_key, plots_key, scores_key, status_key
 from clara_eval.trace.store import Store
 
 WAITING: dict[str, Any] = {
@@ -104,6 +104,14 @@ class Reading:
             return []
         plots = await self._plots(address, scores)
         return [name for name in PLOTS if name in plots]
+
+    async def facts(self, address: Address, scores: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+        """The typed facts by which these scores were judged, by submitter."""
+        if scores is None or scores.get("traceDigest") is None:
+            return {}
+        start = features_key(address, "")
+        rows = await self.store.items(self.chain_id, start)
+        return {key.removeprefix(start): json.loads(value)["features"] for key, value in rows}
 
     async def trace(self, address: Address, *, admin: bool) -> Archived:
         """What is archived, if this caller may read it."""

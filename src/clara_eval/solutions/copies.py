@@ -13,6 +13,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 import numpy as np
@@ -62,7 +63,8 @@ class Cluster:
             "near": f"{copy.similarity:.0%} of it is",
         }[copy.kind]
         through = "" if copy.like is self.original else f", through {copy.like.submission.submitter}"
-        return f"{how} the submission of {first.submitter} at {first.submitted_at}{through}, which is ranked."
+        at = datetime.fromtimestamp(first.submitted_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"{how} the submission of {first.submitter} at {at}{through}, which is ranked."
 
 
 @dataclass(frozen=True, slots=True)

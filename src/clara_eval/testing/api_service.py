@@ -30,7 +30,7 @@ from clara_eval.settings import Settings
 from clara_eval.tournament.results import Result
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
-from clara_eval.trace.names import index_key, plots_key, scores_key, status_key
+from clara_eval.trace.names import features_key, index_key, plots_key, scores_key, status_key
 
 ADMIN = "admin-key-0123456789abcdef"
 CHAIN = 31337
@@ -149,6 +149,7 @@ async def fill(store: SqlStore) -> None:
         (status_key(POSTED), status("complete", 100)),
         (scores_key(POSTED), scores(posted=True)),
         (plots_key(POSTED), plots()),
+        (features_key(POSTED, "0x" + "44" * 20), {"features": {"parses": True, "tests": 3, "style": "<u>flat</u>"}}),
         (index_key(REVIEWED), summary(REVIEWED, "Waits", 200)),
         (status_key(REVIEWED), status("review", 95)),
         (scores_key(REVIEWED), scores(posted=False)),

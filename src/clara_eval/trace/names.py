@@ -15,6 +15,7 @@ def status_key(address: str) -> str:
 
 
 def features_key(address: str, submitter: str) -> str:
+    """With no submitter: what the keys of all of them begin with."""
     return f"challenges:{address}:features:{submitter}"
 
 
