@@ -37,7 +37,7 @@ def demo(make_docs: ModuleType, trace_dir: Path) -> str:
 
 def masked(text: str) -> str:
     """Without what differs from run to run: transaction hashes, digests and block times."""
-    return re.sub(r"0x[0-9a-f]{64}|\b1\d{9}\b", "…", text)
+    return re.sub(r"0x[0-9a-f]{64}|\b1\d{9}\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "…", text)
 
 
 def test_the_readme_shows_what_the_demo_prints(make_docs: ModuleType, demo: str) -> None:
