@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from clara_eval import __version__
 from clara_eval.cli import app
 from clara_eval.errors import ClaraError
+from clara_eval.pipeline.record import RULES
 
 ADDRESS = "0x" + "1" * 40
 DEAD = "http://user:hunter2@127.0.0.1:9/key-hunter2"
@@ -159,6 +161,13 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     process.wait(timeout=60)
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
+
+
+@pytest.mark.usefixtures("place")
+def test_the_version_names_the_rules_by_which_traces_are_walked() -> None:
+    """Whoever has a trace of other rules finds out which program checks it."""
+    out, _ = command("--version").communicate(timeout=60)
+    assert out == f"clara-eval {__version__}, rules {RULES}\n"
 
 
 @pytest.mark.usefixtures("place")

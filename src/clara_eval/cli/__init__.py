@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from typing import Annotated
 
 import typer
 
@@ -34,8 +35,26 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Judge on-chain challenges: compare every submission, rank, post the winners, leave a trace to check.",
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from clara_eval import __version__
+        from clara_eval.pipeline.record import RULES
+
+        typer.echo(f"clara-eval {__version__}, rules {RULES}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Judge on-chain challenges: compare every submission, rank, post the winners, leave a trace to check."""
 
 
 for command in (
