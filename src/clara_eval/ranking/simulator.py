@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.random import default_rng
 
 from clara_eval.ranking.elo import elo
 from clara_eval.tournament.adaptive import Adaptive, Tuning
@@ -74,7 +75,7 @@ class Quality:
 def draw_world(size: int, seed: int, model: Model | None = None) -> World:
     """Strengths and verdicts of one challenge."""
     model = model or Model()
-    random = np.random.default_rng(seed)
+    random = default_rng(seed)
     truth = random.normal(0, model.sigma, size)
     luck = random.random((size, size))
     quirk = np.triu(random.normal(0, model.pair_sd, (size, size)), 1) if model.pair_sd else np.zeros((size, size))
