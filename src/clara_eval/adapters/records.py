@@ -8,6 +8,7 @@ read as a stream, and only what concerns one challenge's submitters is kept.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ import aiohttp
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
+from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.names import features_key, pairwise_key, scores_key, status_key
 from clara_eval.trace.store import Store
 
 MAX_TRACE_BYTES = 200_000_000
+_VOTE = ("first", "second", "judge", "winner", "confidence", "reason")
 
 
 class StoreRecords:
@@ -148,6 +152,7 @@ async def _limited(response: aiohttp.ClientResponse) -> bytes:
 def facts_in(trace: str) -> dict[str, dict[str, Any]]:
     """Features and games of a trace, as the store's keys have them."""
     found: dict[str, dict[str, Any]] = {}
+    votes: dict[str, list[Comparison]] = defaultdict(list)
     for line in trace.splitlines():
         if '"key":"features/' not in line and '"key":"comparison/' not in line:
             continue
@@ -156,7 +161,8 @@ def facts_in(trace: str) -> dict[str, dict[str, Any]]:
         if entry["key"].startswith("features/"):
             found[entry["key"]] = body
         elif isinstance(body, dict) and "first" in body:
-            names = {"first": body["first"], "second": body["second"], "tie": "tie"}
-            game = {"winner": names.get(str(body.get("winner"))), **{k: body.get(k) for k in ("confidence", "reason")}}
-            found.setdefault(f"game/{body['first']}/{body['second']}", game)
-    return found
+            told: dict[str, Any] = {
+                name: body.get(name) for name in ("first", "second", "judge", "winner", "confidence", "reason")
+            }
+            votes[f"game/{body['first']}/{body['second']}"].append(Comparison(**told, requests=()))
+    return found | {name: votes_document(all_votes) for name, all_votes in votes.items()}

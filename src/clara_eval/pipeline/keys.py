@@ -6,8 +6,7 @@ which `a` was shown first; with a jury every vote is listed and the majority sta
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
 from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge
@@ -16,6 +15,7 @@ from clara_eval.pipeline.walk import Walk, results_of
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.names import features_key, pairwise_key
 from clara_eval.wire import to_wire
 
@@ -30,7 +30,7 @@ def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> lis
     for comparison in walked.comparisons:
         asked[comparison.first, comparison.second].append(comparison)
     for (first, second), votes in asked.items():
-        pairs.append((pairwise_key(challenge.address, first, second), plain_json(_pairwise(first, second, votes))))
+        pairs.append((pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))))
     return pairs
 
 
@@ -40,33 +40,6 @@ def plots_document(walked: Walk, digest: str) -> dict[str, str]:
         return {"traceDigest": digest}
     matrix = win_matrix_svg(walked.ranking, results_of(walked.comparisons))
     return {"traceDigest": digest, "ratings": ratings_svg(walked.ranking), "matrix": matrix}
-
-
-def _pairwise(first: str, second: str, votes: Sequence[Comparison]) -> dict[str, Any]:
-    names = {"first": first, "second": second, "tie": "tie", None: None}
-    letters = {"first": "A", "second": "B", "tie": "tie", None: None}
-    winner = _majority([vote.winner for vote in votes])
-    agreeing = [vote for vote in votes if vote.winner == winner]
-    confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]
-    return {
-        "winner": names[winner],
-        "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
-        "reason": agreeing[0].reason,
-        "votes": [
-            {"judge": v.judge, "winner": letters[v.winner], "confidence": v.confidence, "reason": v.reason}
-            for v in votes
-        ],
-    }
-
-
-def _majority(winners: Sequence[Any]) -> Any:
-    """The most frequent verdict; a split among verdicts is a tie, and no verdict at all stays none."""
-    counted = Counter(winner for winner in winners if winner is not None).most_common(2)
-    if not counted:
-        return None
-    if len(counted) > 1 and counted[0][1] == counted[1][1]:
-        return "tie"
-    return counted[0][0]
 
 
 def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None) -> dict[str, Any]:

@@ -181,6 +181,31 @@ async def test_every_vote_of_a_jury_is_recorded(local_chain: LocalChain, tmp_pat
     assert {report.judge for report in done.walk.ranking.consistency.judges} == set(llms)
 
 
+def contrary(prompt: Prompt) -> str:
+    """Always of the other opinion than `script`."""
+    said = script(prompt)
+    if prompt.purpose != "comparison":
+        return said
+    verdict = json.loads(said)
+    return json.dumps({**verdict, "winner": {"A": "B", "B": "A", "tie": "tie"}[verdict["winner"]]})
+
+
+async def test_a_jury_that_disagrees_comes_to_an_end(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two judges of opposite opinions: every vote counts, a split is shown as a tie, and the disagreement is told."""
+    address = await model_round(local_chain)
+    opposed = {"scripted:one": ScriptedLlm(script, name="scripted:one")}
+    llms: dict[str, Llm] = {**opposed, "scripted:two": ScriptedLlm(contrary, name="scripted:two")}
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, llms)
+        shown = [json.loads(text) for _, text in await app.store.items(31337, f"challenges:{address}:pairwise:")]
+        lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
+    assert {document["winner"] for document in shown} == {"tie"}
+    assert "The judges disagree." in {document["reason"] for document in shown}
+    assert done.walk.ranking is not None
+    assert "disagreement" in {flag.code for flag in done.walk.ranking.flags}
+    assert (await check_trace(lines)).digest == done.digest
+
+
 def refusing(share: int) -> Callable[[Prompt], str | Answer]:
     def answer(prompt: Prompt) -> str | Answer:
         number = int(keccak_hex(prompt.user[:400].encode())[2:6], 16)
