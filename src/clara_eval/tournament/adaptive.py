@@ -37,13 +37,16 @@ class Tuning:
     """The knobs. The benchmark measures these defaults, except that it never stops early (`sure` out of reach)."""
 
     swiss_rounds: int = 3
-    draws: int = 512
+    draws: int | None = None
     games_per_item: int = 3  # in one batch: more would spend calls on what the batch itself may settle
     most_candidates: int = 48
     sure: float = 0.95
     set_weight: float = 0.4  # share of the objective that asks only who is paid, not how much
     batch: int | None = None
-    even: float = 0.0
+
+    def draw_count(self, size: int) -> int:
+        """With few calls to spend, a clearer picture of the gains pays; on large fields it only costs time."""
+        return self.draws or (2048 if size < 60 else 512)
 
     def batch_size(self, size: int) -> int:
         """6 looks for 25 items, 20 for 100, 25 for 300.
@@ -123,7 +126,7 @@ class Adaptive:
         prizes = objective(self.payout_bps, min(self.winner_count, size), self.tuning)
         if self.is_settled(strengths, prizes):
             return []
-        pairs = best_pairs(strengths, prizes, 2 - looks - looks.T, self.tuning, (looks + looks.T).sum(axis=1))
+        pairs = best_pairs(strengths, prizes, 2 - looks - looks.T, self.tuning)
         return with_sides(pairs, looks)
 
     def _connecting(self, theta: Floats, looks: Ints, pairs: list[Look], left: int | None) -> list[Look]:
@@ -187,19 +190,14 @@ def missing_bridges(theta: Floats, looks: Ints, planned: Sequence[Look]) -> list
     return list(pairwise(heads))
 
 
-def best_pairs(
-    strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: Tuning, games: Ints | None = None
-) -> list[Look]:
+def best_pairs(strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: Tuning) -> list[Look]:
     """The pairs of one batch: highest gain first, few games for each item."""
     size = len(strengths.theta)
     batch = tuning.batch_size(size)
-    draws = strengths.draws(tuning.draws, "schedule")
+    draws = strengths.draws(tuning.draw_count(size), "schedule")
     pay = prize_draws(draws, prizes)
     i, j = _candidates(strengths, pay > 0, open_looks > 0, batch, tuning)
     gain = gains(draws, pay, i, j)
-    if games is not None and tuning.even:
-        lacking = (pay > 0).mean(axis=0) * (1 - games / max(1, games.max()))
-        gain = gain * (1 + tuning.even * (lacking[i] + lacking[j]))
     load = np.zeros(size, dtype=np.int64)
     chosen: list[Look] = []
     for k in np.lexsort((j, i, -gain)).tolist():
