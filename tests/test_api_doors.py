@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -25,9 +27,10 @@ from clara_eval.testing.api_service import (
     running_service,
     scores,
     status,
+    summary,
 )
 from clara_eval.trace.document import read_entries
-from clara_eval.trace.names import scores_key, status_key
+from clara_eval.trace.names import index_key, scores_key, status_key
 
 BASE = "/api/v1/challenges"
 BEARER = {"authorization": f"Bearer {ADMIN}"}
@@ -200,6 +203,32 @@ async def test_pages_escape_what_strangers_wrote(service: Service) -> None:
         assert b"<b>" not in body
 
 
+async def test_a_deadline_that_no_calendar_has_breaks_no_page(tmp_path: Path) -> None:
+    """The contract takes any deadline; one in the far future is shown as its number, and the list stays readable."""
+    async with running_service(tmp_path) as service:
+        await service.store.put(31337, index_key(QUIET), json.dumps(summary(QUIET, "Far", 2**200)))
+        for path in ("/", f"/challenges/{QUIET}"):
+            code, _, body = await service.get(path)
+            assert code == 200
+            assert f"second {2**200}".encode() in body
+
+
+async def test_why_a_result_waits_is_not_public(tmp_path: Path) -> None:
+    """The reasons of a review name who stands near the money: before the post only the administrator reads them."""
+    told = status("review", 90) | {"reason": f"0x{'44' * 20}: its claim is far from what was measured."}
+    async with running_service(tmp_path) as service:
+        await service.store.put(31337, status_key(REVIEWED), json.dumps(told))
+        for path in (f"{BASE}/{REVIEWED}/eval-status", f"{BASE}/{REVIEWED}", BASE, f"/challenges/{REVIEWED}"):
+            code, _, body = await service.get(path)
+            assert code == 200
+            assert b"far from what was measured" not in body
+        async with service.http.get(f"{service.url}{BASE}/{REVIEWED}/events") as stream:
+            first = [await stream.content.readline() for _ in range(2)]
+        assert b"A person has to approve" in first[1]
+        _, _, body = await service.get(f"{BASE}/{REVIEWED}", **BEARER)
+        assert b"far from what was measured" in body
+
+
 async def test_the_plots_of_a_posted_ranking_are_pictures(service: Service) -> None:
     """The page shows both plots; each is SVG that may style itself and nothing else, and a hostile name stays text."""
     _, _, page = await service.get(f"/challenges/{POSTED}")
@@ -288,6 +317,21 @@ async def test_large_bodies_are_refused(service: Service) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+async def test_a_body_that_grows_during_an_answer_ends_it(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """A stream whose client sends too much is cut; nothing breaks and no second answer is begun."""
+
+    async def drip() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"x" * 10_000
+
+    async with service.http.get(f"{service.url}{BASE}/{QUIET}/events", data=drip()) as answer:
+        assert answer.status == 200
+        with contextlib.suppress(aiohttp.ClientError):
+            await answer.read()
+    assert (await service.get("/healthz"))[0] == 200
+    assert "Exception in ASGI application" not in caplog.text
+
+
 async def test_wrong_methods_and_places_are_problem_documents(service: Service) -> None:
     """Routing errors look like all others."""
     problem(await service.post(f"{BASE}/{POSTED}/eval-status", {}), 405)
@@ -344,6 +388,17 @@ async def test_the_operator_may_keep_traces_private(tmp_path: Path) -> None:
         assert headers["access-control-allow-origin"] == "https://a.example"
 
 
+async def test_private_traces_are_not_on_the_page(tmp_path: Path) -> None:
+    """Where traces are private, so are the facts and the games in them; the ratings stay."""
+    async with running_service(tmp_path, CLARA_TRACES_PUBLIC="never") as closed:
+        code, _, page = await closed.get(f"/challenges/{POSTED}")
+        assert code == 200
+        assert b"&lt;u&gt;flat" not in page
+        assert b"matrix.svg" not in page
+        assert (await closed.get(f"/challenges/{POSTED}/matrix.svg"))[0] == 404
+        assert (await closed.get(f"/challenges/{POSTED}/ratings.svg"))[0] == 200
+
+
 async def test_floods_meet_a_wall(tmp_path: Path) -> None:
     """Over the rate a client gets 429 with the time to wait, and so does one that tries keys."""
     slow = Rates(client=Rate(0.01, 5), wrong_key=Rate(0.01, 2), admin=Rate(0.01, 1))
@@ -354,6 +409,17 @@ async def test_floods_meet_a_wall(tmp_path: Path) -> None:
         answer = await guarded.get(f"{BASE}/{POSTED}/eval-status")
         problem(answer, 429)
         assert int(answer[1]["retry-after"]) > 1
+
+
+async def test_keys_are_not_tried_through_reading_either(tmp_path: Path) -> None:
+    """A wrong key on a page that only the administrator reads counts like one on a command; the right one still opens."""
+    slow = Rates(wrong_key=Rate(0.01, 2))
+    async with running_service(tmp_path, rates=slow) as guarded:
+        path = f"{BASE}/{REVIEWED}/leaderboard"
+        codes = [(await guarded.get(path, **{"x-api-key": f"guess-{number}"}))[0] for number in range(3)]
+        assert codes == [403, 403, 429]
+        assert (await guarded.get(path))[0] == 403
+        assert (await guarded.get(path, **BEARER))[0] == 200
 
 
 def test_buckets_fill_again_and_forget() -> None:

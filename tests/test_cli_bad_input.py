@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,9 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from clara_eval import __version__
+from clara_eval.adapters.database import open_store
 from clara_eval.cli import app
 from clara_eval.errors import ClaraError
 from clara_eval.pipeline.record import RULES
+from clara_eval.trace.archive import save_trace
 
 ADDRESS = "0x" + "1" * 40
 DEAD = "http://user:hunter2@127.0.0.1:9/key-hunter2"
@@ -72,6 +75,7 @@ CASES = [
     Case(f"evaluate {ADDRESS}", 2, "CLARA_EVALUATOR_KEY is not a private key", {"CLARA_EVALUATOR_KEY": "hunter2"}),
     Case(f"evaluate {ADDRESS} --json", 2, "not an http or https URL", {"CLARA_RPC_URL": "http://127.0.0.1:99999"}),
     Case("check --json", 1, '"ok": false', {"CLARA_RPC_URL": "http://[::1"}),
+    Case("check", 1, "[/x]", {"CLARA_DATABASE_URL": "sqlite:///[/x]/store.db"}),
     Case(f"evaluate {ADDRESS}", 2, "no judge", {"CLARA_JUDGES": "tarot:cards"}),
     Case(f"challenge submit {ADDRESS}", 2, "clara-eval:", {"CLARA_RPC_URL": "nowhere"}),
     Case("challenge list --status lost", 2, "not known"),
@@ -149,6 +153,50 @@ def test_a_terminal_without_unicode_shows_what_it_can(place: Path) -> None:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
     assert json.loads(out)["ranking"][0]["item"] == "ä"
+
+
+@pytest.mark.usefixtures("place")
+def test_an_error_moves_no_terminal() -> None:
+    """Whatever an error quotes, no control character of it reaches the terminal."""
+    out, err = command("config", "validate", "\x1b[2Jmissing.json").communicate(timeout=60)
+    assert (out, "\x1b" in err) == ("", False)
+    assert r"\x1b[2Jmissing.json" in err
+
+
+def test_a_file_name_that_is_no_text_leaves_json_readable(place: Path) -> None:
+    """A name in another encoding is escaped: the document is still UTF-8."""
+    Path(os.fsdecode(bytes(place) + b"/\xff.json")).write_text(
+        '{"version":1,"features":["parses"],"criteria":"Parses."}'
+    )
+    words: list[str | bytes] = [sys.executable, "-m", "clara_eval", "config", "validate", b"\xff.json", "--json"]
+    done = subprocess.run(words, env={"PATH": os.environ["PATH"], **HERE}, capture_output=True, check=False)
+    assert json.loads(done.stdout.decode("utf-8"))["file"] == "\udcff.json"
+
+
+def test_a_trace_is_printed_as_it_is_on_every_terminal(place: Path) -> None:
+    """A terminal without Unicode, or a pipe behind it, gets the very bytes: a changed one would not verify."""
+
+    async def save() -> None:
+        store = await open_store(f"sqlite:///{place}/store.db")
+        await save_trace(store, 31337, ADDRESS, ['{"reason":"größer – besser"}\n'], "0xdigest")
+        await store.close()
+
+    asyncio.run(save())
+    done = subprocess.run(
+        [sys.executable, "-m", "clara_eval", "trace", ADDRESS],
+        env={"PATH": os.environ["PATH"], **HERE, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == '{"reason":"größer – besser"}\n'.encode()
+
+
+def test_a_new_key_is_told_wherever_it_is(place: Path) -> None:
+    """A folder whose name looks like markup is shown as it is, on one line."""
+    folder = place / "[/x]" / ("long " * 20)
+    done = CliRunner().invoke(app, ["keys", "new", str(folder / "key.json")], env={"CLARA_EVALUATOR_PASSWORD": "x"})
+    assert done.exit_code == 0, repr(done.exception)
+    assert f"CLARA_EVALUATOR_KEYSTORE={folder}/key.json and" in done.stdout
 
 
 @pytest.mark.usefixtures("place")

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from clara_eval.cli import app as commands
 from clara_eval.desk import open_desk
 from clara_eval.errors import ClaraError
+from clara_eval.eval_config import config_hash
 from clara_eval.mcp_server import build_server
 from clara_eval.settings import Settings
 from clara_eval.testing.agents import POOR_SOLUTION, RULES_CONFIG, agent_environment, agent_settings
@@ -363,6 +364,18 @@ async def test_commands_do_a_dry_run_first(local_chain: LocalChain, tmp_path: Pa
     assert (code, "Sent and in a block" in said) == (0, True), said
     code, said = await command(agent, "show", document["challenge"])
     assert (code, "yours      version 1" in said) == (0, True), said
+
+
+async def test_the_chain_commits_to_the_bytes_of_the_config_file(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A file with Windows line ends is posted with the hash that `config hash` prints for it."""
+    content = json.dumps(json.loads(RULES_CONFIG), indent=1).replace("\n", "\r\n").encode()
+    (tmp_path / "config.json").write_bytes(content)
+    environment = agent_environment(local_chain, None, tmp_path / "none.db")
+    words = ["post", "--title", "Sort", "--problem", "Sort numbers.", "--prize", "100", "--deadline", "1 day",
+             "--config", str(tmp_path / "config.json"), "--payout", "7000,3000", "--json"]  # fmt: skip
+    code, said = await command(environment, *words)
+    assert code == 0, said
+    assert json.loads(said)["details"]["evalConfigHash"] == config_hash(content)
 
 
 async def test_a_hostile_token_hides_no_other_challenge(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -101,8 +102,9 @@ def test_rank_does_not_depend_on_the_order_of_games(games: list[tuple[str, str, 
 
 
 def test_rank_refuses_what_is_no_comparison() -> None:
-    """An item against itself and an unknown verdict are refused with their place."""
-    for wrong in (("a", "a", "left"), ("a", "b", "first")):
+    """An item against itself, an unknown verdict and what is no triple of names are refused with their place."""
+    wrongs: list[Any] = [("a", "a", "left"), ("a", "b", "first"), ("a", "b"), ("a", "b", ["left"]), (1, "b", "left")]
+    for wrong in [*wrongs, ("", "b", "left"), None, "ab"]:
         with pytest.raises(BadInput) as bad:
             clara_eval.rank([("a", "b", "left"), wrong])
         assert bad.value.path == "games[1]"

@@ -94,7 +94,7 @@ def evaluator_address(settings: Settings) -> Address | None:
     if settings.evaluator_keystore is not None:
         try:
             return to_address("0x" + json.loads(settings.evaluator_keystore.read_text())["address"].removeprefix("0x"))
-        except (OSError, ValueError, KeyError, AttributeError, BadInput):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadInput):
             return None
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput, NotFound
@@ -46,16 +46,24 @@ def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int]
     from clara_eval.tournament.results import Result
 
     results = []
-    for number, (left, right, winner) in enumerate(games):
-        if winner not in _SIDES or left == right:
+    for number, game in enumerate(games):
+        if not _is_comparison(game):
             raise BadInput(
-                f"Game {number} ({left!r}, {right!r}, {winner!r}) is no comparison of two items.",
+                f"Game {number} {str(game)[:200]} is no comparison of two items.",
                 path=f"games[{number}]",
                 remedy='Give two different names and "left", "right" or "tie".',
             )
+        left, right, winner = game
         results.append(Result(left, right, _SIDES[winner]))
     items = sorted({item for result in results for item in (result.first, result.second)})
     return rank_items(items, results, seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
+
+
+def _is_comparison(game: Any) -> bool:
+    """Programs without types call this too."""
+    if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) and part for part in game):
+        return False
+    return game[0] != game[1] and game[2] in _SIDES
 
 
 async def verify(trace: str | Path) -> Checked:

@@ -119,9 +119,10 @@ class ModelBench:
         costly = any(card is None or card.input or card.output for card in cards.values())
         most = self._most_to_spend(challenge, config, plan, spent) if costly else None
         purse = Purse(most, spent_before=spent)
-        ledger = await self._reserve(challenge, most or spent) if costly else None
         lines = {name: self.line(name, challenge.run, purse, seconds) for name in cards}
         ahead = {name: self._ahead(name, challenge.run, purse, seconds) for name in cards}
+        # Last before the run: a model that cannot be seated must not leave a reservation behind.
+        ledger = await self._reserve(challenge, most or spent) if costly else None
         try:
             yield RunSeats(lines, purse, {name: look for name, look in ahead.items() if look is not None})
         finally:
@@ -130,9 +131,9 @@ class ModelBench:
 
     def line(self, name: str, run: str, purse: Purse, seconds: float) -> JudgeLine:
         """One model on its line for a run, for so many seconds."""
-        patience = Patience(
-            deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=self.settings.max_concurrency
-        )
+        # A model on this machine answers one call at a time: the others would use up their time waiting for it.
+        at_once = 1 if parse_judge(name).provider == "local" else self.settings.max_concurrency
+        patience = Patience(deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=at_once)
         llm, card = self._llm(name), self._card(name)
         return JudgeLine(llm, self.store, run=run, purse=purse, card=card, patience=patience, watch=self.watch)
 
@@ -147,9 +148,13 @@ class ModelBench:
             from clara_eval.adapters.llm.batches import should_batch
 
             left = ends_at - asyncio.get_running_loop().time()
-            if judge.provider == "anthropic" and self.settings.batches == "auto" and should_batch(left, len(prompts)):
-                await self._batches(name, run, purse, left).fill(prompts)
-            elif spread is not None:
+            if judge.provider == "anthropic" and self.settings.batches == "auto":
+                # What an earlier walk submitted is paid for: it is collected also when no new batch is worth it.
+                worth_it = should_batch(left, len(prompts))
+                await self._batches(name, run, purse, left).fill(prompts, only_earlier=not worth_it)
+                if worth_it:
+                    return
+            if spread is not None:
                 await spread(Ahead(name, run, tuple(prompts), purse, card))
 
         return look
@@ -179,17 +184,25 @@ class ModelBench:
 
     def _quote(self, challenge: Challenge, config: EvalConfig, plan: Plan, looks: int) -> Quote:
         jury = [parse_judge(name) for name in plan.judges]
-        cards = {name: self._card(name) for name in plan.models}
+        cards = {judge.text: self._card(judge.text) for judge in jury if judge.provider != "rules"}
         return quote(config, Size(challenge.submission_count, looks), jury, cards)
 
     def _most_to_spend(self, challenge: Challenge, config: EvalConfig, plan: Plan, spent: int) -> int | None:
-        """Twice the quote on top of what is spent, at most the cap: what is reserved, and all that can be spent."""
-        cap = caps_of(self.settings).per_challenge
+        """Twice the quote on top of what is spent, at most the cap: what is reserved, and all that can be spent.
+
+        None only where there is no cap of any kind: also a cap of the day or the month holds for what is reserved.
+        """
+        caps = caps_of(self.settings)
+        cap = caps.per_challenge
+        wider = [bound for bound in (caps.per_poster_day, caps.per_month) if bound is not None]
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
         quoted = self._quote(challenge, config, plan, -(-games // len(plan.judges))).models_micro_usd
-        if quoted is None or cap is None:
-            return cap
-        return min(cap, spent + 2 * quoted + LEAST_RESERVE)
+        if cap is None and not wider:
+            return None
+        if quoted is None:
+            return min(wider) if cap is None else cap
+        needed = spent + 2 * quoted + LEAST_RESERVE
+        return needed if cap is None else min(cap, needed)
 
     async def _reserve(self, challenge: Challenge, most: int) -> int:
         return await self.store.reserve_spend(

@@ -43,7 +43,8 @@ def _blank_is_none(value: object) -> object:
 
 
 OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
-Usd = Annotated[float | None, BeforeValidator(_blank_is_none), Field(ge=0)]
+Usd = Annotated[float | None, BeforeValidator(_blank_is_none), Field(ge=0, le=1e12)]
+"""Finite, and in millionths still a number that every database holds."""
 
 
 class Settings(BaseModel):
@@ -165,9 +166,12 @@ class Settings(BaseModel):
 
 def _secret_from_file(name: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        found = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as bad:
         raise ConfigError(f"{name}_FILE={path!r} cannot be read: {type(bad).__name__}.") from None
+    if not found:
+        raise ConfigError(f"{name}_FILE={path!r} is empty.", remedy="Write the secret into it, or unset the setting.")
+    return found
 
 
 def _first_problem(bad: ValidationError) -> str:

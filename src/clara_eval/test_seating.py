@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from clara_eval.adapters.llm.anthropic import AnthropicLlm
+from clara_eval.adapters.llm.openai import OpenAiLlm
 from clara_eval.adapters.sqlite import SqliteStore
-from clara_eval.errors import Deferred
+from clara_eval.errors import ConfigError, Deferred
 from clara_eval.eval_config import parse_eval_config
 from clara_eval.judge.port import Answer, Foreseeing, PaidAnswer, Prompt
+from clara_eval.judge.purse import Purse
 from clara_eval.pipeline.plan import Plan
-from clara_eval.seating import ModelBench
+from clara_eval.seating import ModelBench, RunSeats
 from clara_eval.settings import Settings
 from clara_eval.testing.fake_endpoint import FakeEndpoint
 from clara_eval.winners.test_winners import challenge
@@ -36,6 +39,7 @@ SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
+UNCAPPED = dict.fromkeys(("budget_per_challenge_usd", "budget_per_poster_day_usd", "budget_per_month_usd"))
 PLAN = Plan(("openai:test@http://127.0.0.1:1/v1",))
 
 
@@ -113,3 +117,76 @@ async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
             assert single == []
             assert seated.meter()[1] > 0
         await seats.close()
+
+
+async def test_a_model_that_cannot_be_seated_leaves_no_reservation(tmp_path: Path) -> None:
+    """A missing key is a named error, and the caps of day and month are as before."""
+    seats = await bench(tmp_path)
+    with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
+        async with seats.seat(challenge(5, (6000, 4000)), CONFIG, Plan(("anthropic:claude-sonnet-4-5",)), 60):
+            pytest.fail("the run was seated")
+    assert await seats.store.spends() == []
+
+
+@pytest.mark.parametrize("cap", ["budget_per_month_usd", "budget_per_poster_day_usd"])
+async def test_a_wider_cap_alone_bounds_a_run(tmp_path: Path, cap: str) -> None:
+    """Without a cap per challenge a run still reserves what it may spend, and two runs stay under the other cap."""
+    seats = await bench(tmp_path)
+    seats.settings = seats.settings.model_copy(update={**UNCAPPED, cap: 1.2})
+    one = challenge(5, (6000, 4000))
+    async with seats.seat(one, CONFIG, PLAN, 60) as seated:
+        (line,) = await seats.store.spends()
+        assert seated.purse.cap_micro_usd == line.reserved_micro_usd
+        assert line.reserved_micro_usd > 500_000
+        with pytest.raises(Deferred):
+            async with seats.seat(replace(one, address=one.poster), CONFIG, PLAN, 60):
+                pytest.fail("the second run was seated")
+
+
+async def test_a_wider_cap_alone_refuses_what_has_no_price(tmp_path: Path) -> None:
+    """A judge of unknown price is not paid under a cap of the month either."""
+    seats = await bench(tmp_path, CLARA_PRICES="")
+    seats.settings = seats.settings.model_copy(update={**UNCAPPED, "budget_per_month_usd": 350.0})
+    prompt = Prompt("comparison", "judge", "pair", SCHEMA, 50, "0x00")
+    async with seats.seat(challenge(5, (6000, 4000)), CONFIG, PLAN, 60) as seated:
+        with pytest.raises(ConfigError, match="no known price"):
+            await seated.asker(PLAN.judges[0]).ask(prompt)
+
+
+async def test_a_model_of_this_machine_is_asked_one_at_a_time(tmp_path: Path) -> None:
+    """It answers one call after the other, so calls do not spend their time limit in its queue."""
+    seats = await bench(tmp_path, CLARA_MAX_CONCURRENCY="64")
+    seats._llms["local:smollm2"] = OpenAiLlm("smollm2", api_key="k", base_url="http://127.0.0.1:1/v1")
+    line = seats.line("local:smollm2", "r", Purse(None), 60)
+    for _ in range(20):
+        line.gate.answered()
+    assert line.gate.limit == 1
+    await seats.close()
+
+
+async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_path: Path) -> None:
+    """A restart with little time left finds the answers of the batch it paid for, and makes no single call for them."""
+    claude = Plan(("anthropic:claude-test",))
+    prompts = [Prompt("comparison", "judge", f"pair {n}", SCHEMA, 50, "0x00") for n in range(120)]
+    seats = ModelBench(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), await SqliteStore.open(tmp_path / "store.db"))
+    round_ = challenge(20, (6000, 4000))
+    async with FakeEndpoint().running() as endpoint:
+        seats.poll_seconds = 0.01
+        seats._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
+        endpoint.batch_polls_needed = 10**9
+        async with seats.seat(round_, CONFIG, claude, 7 * 3600) as seated:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(_foresee(seated, prompts), 0.5)
+        endpoint.batch_polls_needed = 0
+        async with seats.seat(round_, CONFIG, claude, 600) as seated:
+            await _foresee(seated, prompts)
+            await seated.asker(claude.judges[0]).ask(prompts[0])
+        await seats.close()
+    assert len(endpoint.batches) == 1
+    assert [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")] == []
+
+
+async def _foresee(seated: RunSeats, prompts: list[Prompt]) -> None:
+    asker = seated.asker("anthropic:claude-test")
+    assert isinstance(asker, Foreseeing)
+    await asker.foresee(prompts)

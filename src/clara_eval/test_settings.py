@@ -86,6 +86,20 @@ def test_an_unreadable_secret_file_is_named_without_its_content(tmp_path: Path) 
         Settings.from_env({"CLARA_EVALUATOR_KEY_FILE": str(tmp_path / "none")})
 
 
+def test_an_empty_secret_file_is_not_taken_for_no_secret(tmp_path: Path) -> None:
+    """A mount that failed must not silently leave the webhook unsigned or the service without its key."""
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"CLARA_WEBHOOK_SECRET_FILE=.* is empty"):
+        Settings.from_env({"CLARA_WEBHOOK_SECRET_FILE": str(tmp_path / "empty")})
+
+
+@pytest.mark.parametrize("value", ["inf", "1e300", "nan", "-1"])
+def test_a_budget_is_a_number_that_can_be_counted(value: str) -> None:
+    """An endless budget passes no check at the start to break every evaluation later."""
+    with pytest.raises(ConfigError, match="CLARA_BUDGET_PER_MONTH_USD"):
+        Settings.from_env({"CLARA_BUDGET_PER_MONTH_USD": value})
+
+
 def test_a_local_network_needs_a_factory() -> None:
     """Base has a fixed factory; a local chain says where to get one."""
     assert Settings.from_env({"CLARA_NETWORK": "base"}).factory.startswith("0x4eaf")

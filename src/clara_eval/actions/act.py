@@ -6,14 +6,16 @@ do. Without a wallet everything is left to the caller; with one, nothing is sent
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
-from clara_eval.actions.carry_out import Report, Sent, carry_out, check_limit
+from clara_eval.actions.carry_out import POLL_SECONDS, REHEARSALS, Report, Sent, carry_out, check_limit, telling
 from clara_eval.actions.documents import SentTransaction, UnsignedTransaction
 from clara_eval.actions.plan import Plan
 from clara_eval.actions.port import Desk
 from clara_eval.challenge.model import Address
+from clara_eval.errors import Temporary
 from clara_eval.hashing import keccak_hex
 
 MakePlan = Callable[[], Awaitable[Plan]]
@@ -46,9 +48,20 @@ async def act(
         plan = await prepare(desk, make_plan)
         sent = await carry_out(desk, plan, report)
         if plan.is_first_part:
-            plan = await prepare(desk, make_plan)
-            sent += await carry_out(desk, plan, report)
+            with telling(sent):
+                plan = await _second_part(desk, make_plan)
+                sent = sent + await carry_out(desk, plan, report)
     return written(desk, plan, "sent", sent)
+
+
+async def _second_part(desk: Desk, make_plan: MakePlan) -> Plan:
+    """The plan after its first part; a node that does not know that part yet must not have it sent again."""
+    for _ in range(REHEARSALS):
+        plan = await prepare(desk, make_plan)
+        if not plan.is_first_part:
+            return plan
+        await asyncio.sleep(POLL_SECONDS)
+    raise Temporary("The node does not know the first transaction's block yet.", remedy="Call this again in a moment.")
 
 
 def written(desk: Desk, plan: Plan, outcome: Outcome, sent: Sequence[Sent] = ()) -> dict[str, Any]:

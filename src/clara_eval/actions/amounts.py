@@ -30,15 +30,16 @@ SPLITS: dict[str, tuple[int, ...]] = {
 MAX_WINNERS = 25
 
 
-def parse_amount(text: str, token: Token) -> int:
-    """Base units of that token; a symbol in the text has to be the token's own."""
+def parse_amount(text: str, token: Token, *, is_dollar: bool = True) -> int:
+    """Base units of that token; a symbol in the text has to be the token's own, or a dollar's if it is one."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"{text[:40]!r} is not an amount.", value=text, remedy='Write it like "100" or "12.5 USDC".')
     whole, fraction, symbol = found.group(1), found.group(2) or "", found.group(3)
-    if symbol and symbol.lower() not in {token.symbol.lower(), "usd"}:
+    asked = {(symbol or "").lower(), "usd" if text.strip().startswith("$") else ""}
+    if not asked <= {"", token.symbol.lower(), *(["usd"] if is_dollar else [])}:
         raise BadInput(
-            f"The amount is in {symbol}, but the prize token is {token.symbol}.",
+            f"The amount is in {symbol or 'dollars'}, but the prize token is {token.symbol}.",
             value=text,
             remedy="Give the amount in the prize token, or name another token by its address.",
         )
@@ -62,7 +63,7 @@ def parse_span(text: str) -> int | None:
         return None
     total = 0.0
     for number, unit in _PART.findall(found.group(1)):
-        seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
+        seconds = _SECONDS.get(unit) or (_SECONDS.get(unit.removesuffix("s")) if len(unit) > 2 else None)
         if seconds is None:
             return None
         total += float(number) * seconds

@@ -8,12 +8,14 @@ first one. A transaction whose fate is not known ends with its hash, never with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.look import newest_block
 from clara_eval.actions.plan import Plan, Spending, Transaction
 from clara_eval.actions.port import CannotAct, Desk, Refused, Wallet
 from clara_eval.challenge.model import Address
@@ -58,17 +60,21 @@ async def carry_out(desk: Desk, plan: Plan, report: Report) -> list[Sent]:
     sent: list[Sent] = []
     for number, planned in enumerate(plan.transactions):
         await report(number, len(plan.transactions), planned.description)
-        try:
+        with telling(sent):
             sent.append(await _send(desk, wallet, planned, fees, is_first=number == 0))
-        except ClaraError as bad:
-            bad.remedy = f"{bad.remedy} {_already(sent)}".strip()
-            raise
     await report(len(plan.transactions), len(plan.transactions), "done")
     return sent
 
 
-def _already(sent: list[Sent]) -> str:
-    return "".join(f"Already in block {item.block_number}: {item.description} ({item.tx_hash}). " for item in sent)
+@contextmanager
+def telling(sent: Sequence[Sent]) -> Iterator[None]:
+    """An error in here also says what is already in a block."""
+    try:
+        yield
+    except ClaraError as bad:
+        done = (f"Already in block {item.block_number}: {item.description} ({item.tx_hash})." for item in sent)
+        bad.remedy = " ".join([bad.remedy, *done]).strip()
+        raise
 
 
 def check_limit(desk: Desk, spends: Spending | None) -> None:
@@ -76,9 +82,8 @@ def check_limit(desk: Desk, spends: Spending | None) -> None:
     limit = desk.settings.wallet_limit_usd
     if spends is None or limit is None:
         return
-    known = {desk.settings.usdc, *(part.strip().lower() for part in desk.settings.wallet_tokens.split(","))}
     shown = show_amount(spends.units, spends.token)
-    if spends.token.address not in known:
+    if not desk.is_dollar(spends.token.address):
         raise CannotAct(
             f"The local wallet may not move {shown}: what {spends.token.address} is worth is not known.",
             remedy="List the token in CLARA_WALLET_TOKENS to count it as a dollar, or sign the transactions yourself.",
@@ -97,7 +102,7 @@ class _Fees:
 
 
 async def _fees(desk: Desk) -> _Fees:
-    block = await desk.node.ask("eth_getBlockByNumber", "latest", False)
+    block = await newest_block(desk)
     try:
         tip = int(await desk.node.ask("eth_maxPriorityFeePerGas"), 16)
     except Temporary:
@@ -142,10 +147,13 @@ async def _send(desk: Desk, wallet: Wallet, planned: Transaction, fees: _Fees, *
     )
     try:
         await desk.node.ask("eth_sendRawTransaction", signed.raw)
-    except Temporary as lost:
-        # The node may have taken it before the answer was lost: only the chain knows.
+    except ClaraError as bad:
+        # The node may have taken it before its answer was lost, and call the nonce used when asked again: only the
+        # chain knows.
         if await _receipt(desk, signed.tx_hash, seconds=LOST_SECONDS) is None:
-            raise _unknown(desk, planned, signed.tx_hash) from lost
+            if isinstance(bad, CannotAct):
+                raise
+            raise _unknown(desk, planned, signed.tx_hash) from bad
     receipt = await _receipt(desk, signed.tx_hash, seconds=WAIT_SECONDS)
     if receipt is None:
         raise _unknown(desk, planned, signed.tx_hash)
@@ -171,12 +179,14 @@ async def _rehearse(desk: Desk, request: Mapping[str, str], planned: Transaction
 
 
 async def _receipt(desk: Desk, tx_hash: str, *, seconds: float) -> Mapping[str, Any] | None:
+    """None if it is in no block by then, or the node does not say: it was sent, so no error may hide its hash."""
     end = asyncio.get_running_loop().time() + seconds
     pause = 0.02
     while True:
-        found: Mapping[str, Any] | None = await desk.node.ask("eth_getTransactionReceipt", tx_hash)
-        if found is not None:
-            return found
+        with suppress(ClaraError):
+            found: Mapping[str, Any] | None = await desk.node.ask("eth_getTransactionReceipt", tx_hash)
+            if found is not None:
+                return found
         if asyncio.get_running_loop().time() >= end:
             return None
         await asyncio.sleep(pause)

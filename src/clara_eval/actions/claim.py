@@ -63,8 +63,9 @@ async def _due(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
                 remedy="There is nothing to claim.",
             )
         case ChallengeStatus.OPEN:
+            until = "is open until" if challenge.block.timestamp <= challenge.deadline else "waits for scoring since"
             raise NotYet(
-                f"The challenge {challenge.address} is open until {show_moment(challenge.deadline)}.",
+                f"The challenge {challenge.address} {until} {show_moment(challenge.deadline)}.",
                 remedy="Prizes can be claimed 12 hours after the scores are posted.",
             )
         case ChallengeStatus.SCORING:

@@ -40,9 +40,17 @@ class Winner:
     prize_amount: int
 
 
+async def newest_block(desk: Desk) -> dict[str, Any]:
+    """The newest block as the node tells it; Temporary if it tells none."""
+    block: dict[str, Any] | None = await desk.node.ask("eth_getBlockByNumber", "latest", False)
+    if block is None:
+        raise Temporary("The node does not know its newest block.", remedy="Try again, or set another CLARA_RPC_URL.")
+    return block
+
+
 async def head(desk: Desk) -> Block:
     """The newest block; its time is the only time contracts know."""
-    block = await desk.node.ask("eth_getBlockByNumber", "latest", False)
+    block = await newest_block(desk)
     return Block(int(block["number"], 16), block["hash"], int(block["timestamp"], 16))
 
 
@@ -58,8 +66,16 @@ async def token_at(desk: Desk, address: Address) -> Token:
                 remedy="Give the address of an ERC-20 token on this network.",
             )
         text = str(answer("TestUSDC", "symbol", symbol) or short_text(symbol))
-        desk.tokens[address] = Token(address, "".join(c for c in text if c.isalnum())[:12] or "tokens", places)
+        desk.tokens[address] = Token(address, _symbol(desk, address, text), places)
     return desk.tokens[address]
+
+
+def _symbol(desk: Desk, address: Address, text: str) -> str:
+    """What a token calls itself, short and plain; one that only claims to be the network's dollar gets its address."""
+    shown = "".join(c for c in text if c.isascii() and c.isalnum())[:12]
+    if shown.upper() in {"USD", "USDC"} and desk.settings.usdc not in {None, address}:
+        return f"{address[:6]}…{address[-4:]}"
+    return shown or "tokens"
 
 
 def short_text(data: str | None) -> str:

@@ -69,6 +69,12 @@ def sender_of(desk: Desk, sender: str | None) -> Address | None:
     return desk.wallet.address
 
 
+def require_text(text: str, path: str) -> None:
+    """Refuse what cannot be written as UTF-8: such bytes come from a shell in another encoding."""
+    if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
+        raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
+
+
 def transaction(contract: ContractName, to: Address, name: str, *args: Any, description: str) -> Transaction:
     return Transaction(to, calldata(contract, name, *args), description)
 

@@ -74,7 +74,10 @@ class Records(Protocol):
     async def scores(self, address: Address) -> dict[str, Any] | None: ...
     async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None: ...
     async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None: ...
-    async def trace(self, address: Address) -> str | None: ...
+    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
+        """The text; a longer one than asked for may end early or be refused."""
+        ...
+
     def trace_place(self, address: Address) -> str:
         """Where the trace is found, in words that can be acted on."""
         ...
@@ -126,6 +129,11 @@ class Desk:
     @property
     def factory(self) -> Address:
         return to_address(self.settings.factory, what="CLARA_CHALLENGE_FACTORY")
+
+    def is_dollar(self, token: Address) -> bool:
+        """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""
+        listed = (part.strip().lower() for part in self.settings.wallet_tokens.split(","))
+        return token in {self.settings.usdc, *listed}
 
     def explorer(self, kind: str, value: str) -> str | None:
         base = self.settings.network.explorer

@@ -13,20 +13,22 @@ from typing import Any
 
 from clara_eval.actions import terms_words as words
 from clara_eval.actions.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
-from clara_eval.actions.contract_calls import look
+from clara_eval.actions.contract_calls import answer, look, view
 from clara_eval.actions.look import addresses, challenges_at, head, token_at
-from clara_eval.actions.plan import Plan, Spending, Transaction, sender_of, transaction, with_gas
+from clara_eval.actions.plan import Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
 from clara_eval.actions.port import CannotAct, Desk
 from clara_eval.actions.terms import NO_HASH, Posting, Terms
-from clara_eval.budget.fees import fee
+from clara_eval.budget.fees import Fee, fee
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token, to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.eval_config import EvalConfig, build_metadata, config_hash, parse_eval_config
 
 USUAL_ENTRIES = 20
 """Entries assumed for the quote when the poster names no number."""
-NEWEST = 5
-"""How many of the newest challenges are compared with this one, so that a repeated request does not pay twice."""
+NEWEST = 200
+"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
+OWN = 20
+"""How many of those are compared with this one."""
 
 
 async def plan_post(desk: Desk, posting: Posting, sender: str | None = None) -> Plan:
@@ -55,8 +57,15 @@ def _check_words(posting: Posting) -> None:
         raise BadInput("The title is empty or longer than 200 characters.", path="title", value=posting.title[:80])
     if not posting.problem_statement.strip():
         raise BadInput("The problem statement is empty.", path="problemStatement", remedy="Say what agents should do.")
-    if posting.max_participants < 0:
-        raise BadInput("The number of participants is negative.", path="maxParticipants", remedy="0 means no limit.")
+    if not 0 <= posting.max_participants < 2**256:
+        raise BadInput(
+            "The number of participants is negative or too large.", path="maxParticipants", remedy="0 means no limit."
+        )
+    if posting.expected_entries is not None and posting.expected_entries < 1:
+        raise BadInput("Fewer than 1 entry is expected.", path="expectedEntries", remedy="Give 1 or more, or nothing.")
+    require_text(posting.title, "title")
+    require_text(posting.problem_statement, "problemStatement")
+    require_text("".join(posting.skills), "skills")
     digits = posting.private_set_hash.removeprefix("0x")
     if len(digits) != 64 or not set(digits.lower()) <= set("0123456789abcdef"):
         raise BadInput("The private set hash is not 0x and 64 hex digits.", path="privateSetHash")
@@ -86,8 +95,7 @@ async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster
     shares = parse_payout(posting.payout, posting.winner_count)
     _check_participants(posting, shares)
     quote = desk.quote(config, posting.expected_entries or USUAL_ENTRIES) if config else 0
-    mode = desk.settings.fee_mode if posting.evaluator == "clara" else "platform"
-    charged = fee(mode, parse_amount(posting.prize, token), token.decimals, quote)
+    charged = _fee(desk, posting, token, quote)
     rate = await look(desk, "ChallengeFactory", desk.factory, "posterBondRate")
     return Terms(
         token=token,
@@ -101,6 +109,19 @@ async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster
         payout_bps=shares,
         quote_micro_usd=quote,
     )
+
+
+def _fee(desk: Desk, posting: Posting, token: Token, quote: int | None) -> Fee:
+    """The fee is counted in dollars: a token of unknown worth cannot pay it."""
+    mode = desk.settings.fee_mode if posting.evaluator == "clara" else "platform"
+    is_dollar = desk.is_dollar(token.address)
+    if mode != "platform" and not is_dollar:
+        raise BadInput(
+            f"The evaluation fee is counted in dollars, and what {token.address} is worth is not known.",
+            path="token",
+            remedy='Offer the prize in the network\'s dollar token, or score yourself with evaluator "self".',
+        )
+    return fee(mode, parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
 
 
 async def _token(desk: Desk, posting: Posting) -> Token:
@@ -161,8 +182,12 @@ def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
 async def _refuse_twice(desk: Desk, posting: Posting, terms: Terms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
-    newest = await challenges_at(desk, (await addresses(desk))[-NEWEST:])
-    twin = next((found for found in newest if _is_same(found, terms, poster)), None)
+    newest = (await addresses(desk))[-NEWEST:]
+    posters = await desk.node.views([view("Challenge", address, "poster") for address in newest])
+    own = [
+        address for address, data in zip(newest, posters, strict=True) if answer("Challenge", "poster", data) == poster
+    ]
+    twin = next((found for found in await challenges_at(desk, own[-OWN:]) if _is_same(found, terms, poster)), None)
     if twin is not None:
         raise CannotAct(
             f"You already posted this: {twin.address} is open with the same config and prize.",

@@ -59,7 +59,8 @@ async def eval_status(desk: Desk, address: str) -> EvalStatusResult:
     challenge = await challenge_at(desk, address)
     found = await desk.records.status(challenge.address) or {}
     status = _status(found, challenge)
-    reason = found.get("reason")
+    # Why a result waits for a person names who stands near the money: that is not told before the post.
+    reason = None if status == "review" else found.get("reason")
     return EvalStatusResult(
         network=desk.settings.network_name,
         address=challenge.address,
@@ -117,7 +118,8 @@ def _progress(stage: Any) -> Progress:
 
 def is_waiting(status: EvalStatusResult) -> bool:
     """Whether looking again soon may show something new."""
-    return status["scorePostedAt"] is None and status["status"] in {"none", "pending", *_WORKING}
+    is_over = status["scorePostedAt"] is not None or status["chainStatus"] in {"finalized", "cancelled", "expired"}
+    return not is_over and status["status"] in {"none", "pending", *_WORKING}
 
 
 async def leaderboard(desk: Desk, address: str, *, limit: int = 50) -> LeaderboardResult:

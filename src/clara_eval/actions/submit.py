@@ -14,7 +14,7 @@ from typing import Any
 
 from clara_eval.actions.contract_calls import answer, look, view
 from clara_eval.actions.look import challenge_at, submission_of
-from clara_eval.actions.plan import Plan, sender_of, transaction, with_gas
+from clara_eval.actions.plan import Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.actions.port import CannotAct, Desk
 from clara_eval.actions.times import show_moment, show_wait
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
@@ -62,9 +62,9 @@ async def plan_submit(desk: Desk, handing: Handing, sender: str | None = None) -
     if agent is not None:
         await _check_turn(desk, challenge, agent)
     agent_id = await _agent_id(desk, challenge, handing, agent)
-    if agent_id is None:
-        return await _register_first(desk, challenge, agent)
     solution = await _solution(desk, handing)
+    if agent_id is None:
+        return await _register_first(desk, challenge, handing, agent)
     planned = transaction(
         "Challenge", challenge.address, "submit", agent_id, solution.uri, bytes.fromhex(solution.content_hash[2:]),
         description=f"Submit a solution as agent {agent_id}",
@@ -73,7 +73,7 @@ async def plan_submit(desk: Desk, handing: Handing, sender: str | None = None) -
         action="challenge_submit",
         sender=agent,
         transactions=(await with_gas(desk, agent, planned),),
-        question=f"Submit this solution to {challenge.address} on {desk.settings.network_name} as agent {agent_id}? "
+        question=f"Submit {_what(handing)} to {challenge.address} on {desk.settings.network_name} as agent {agent_id}? "
         "It costs gas, becomes public, and can be replaced once an hour until the deadline.",
         summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
         challenge=challenge.address,
@@ -183,7 +183,12 @@ async def _owned_id(desk: Desk, challenge: Challenge, agent: Address) -> int:
     return owned[-1]
 
 
-async def _register_first(desk: Desk, challenge: Challenge, agent: Address | None) -> Plan:
+def _what(handing: Handing) -> str:
+    """What becomes public, for the one who is asked: a file has to be named."""
+    return f"the content of the file {handing.file[:200]!r}" if handing.file else "this solution"
+
+
+async def _register_first(desk: Desk, challenge: Challenge, handing: Handing, agent: Address | None) -> Plan:
     planned = transaction(
         "IdentityRegistry", challenge.identity_registry, "register", "", description="Register as an agent"
     )
@@ -191,8 +196,8 @@ async def _register_first(desk: Desk, challenge: Challenge, agent: Address | Non
         action="challenge_submit",
         sender=agent,
         transactions=(await with_gas(desk, agent, planned),),
-        question=f"Register {agent} as an agent on {desk.settings.network_name} and submit to {challenge.address}? "
-        "It costs gas, and the solution becomes public.",
+        question=f"Register {agent} as an agent on {desk.settings.network_name} and submit {_what(handing)} to "
+        f"{challenge.address}? It costs gas, and the solution becomes public.",
         summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
         challenge=challenge.address,
         next="When the registration is in a block, call this again to submit.",
@@ -209,6 +214,7 @@ async def _solution(desk: Desk, handing: Handing) -> _Solution:
             path="content",
             remedy="Give the solution's text as content.",
         )
+    require_text(handing.uri or handing.content, given[0])
     if handing.uri:
         return await _from_uri(desk, handing)
     if handing.solution_hash:
@@ -240,15 +246,15 @@ def _as_data_uri(content: bytes) -> _Solution:
 def _read_file(desk: Desk, name: str) -> bytes:
     if not desk.is_local:
         raise BadInput("Files are read only from the caller's own machine.", path="file", remedy="Give the content.")
-    path = Path(name).expanduser()
     try:
-        if path.stat().st_size > FILE_BYTES:
-            raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
-        content = path.read_bytes()
-    except OSError as bad:
+        with Path(name).expanduser().open("rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
         raise BadInput(
             f"The file {name[:200]!r} cannot be read ({type(bad).__name__}).", path="file", value=name
         ) from None
+    if len(content) > FILE_BYTES:
+        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
     if not content:
         raise BadInput(f"The file {name[:200]!r} is empty.", path="file", value=name)
     return content

@@ -36,6 +36,15 @@ def test_amounts_that_are_not_clear_are_refused(text: str) -> None:
         parse_amount(text, USDC)
 
 
+@pytest.mark.parametrize("text", ["$100", "100 USD", "$100 WETH"])
+def test_dollars_are_no_amount_of_a_token_of_unknown_worth(text: str) -> None:
+    """A hundred dollars are not a hundred of whatever the prize token is."""
+    weth = Token(Address("0x" + "22" * 20), "WETH", 18)
+    with pytest.raises(BadInput, match="prize token is WETH"):
+        parse_amount(text, weth, is_dollar=False)
+    assert parse_amount("2 WETH", weth, is_dollar=False) == 2 * 10**18
+
+
 @given(units=st.integers(0, 10**24), decimals=st.integers(0, 18))
 def test_a_shown_amount_reads_back_as_itself(units: int, decimals: int) -> None:
     """What is shown to a person, typed in again, is the same amount."""
@@ -68,6 +77,7 @@ def test_dates_need_a_time_zone_and_a_future() -> None:
         with pytest.raises(BadInput):
             parse_deadline(wrong, NOW)
     assert parse_span("3 fortnights") is None
+    assert parse_span("500ms") is None
 
 
 @given(count=st.integers(1, 25))

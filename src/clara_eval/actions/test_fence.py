@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,13 @@ def test_nothing_invisible_is_left(text: str) -> None:
     """Control, bidirectional, zero-width and tag characters are spelled out."""
     assert all(c.isprintable() or c == "\n" for c in fence(text, "poster")["text"])
     assert escaped(text).isprintable()
+
+
+@pytest.mark.parametrize("hidden", ["\U000e0101", "\ufe0f", "\u3164", "\u115f", "\u034f", "\u2800"])
+def test_what_prints_but_is_not_seen_is_spelled_out(hidden: str) -> None:
+    """Variation selectors and fillers, in which a whole text can hide, are not handed on as they are."""
+    assert hidden not in fence(f"a{hidden}b", "poster")["text"]
+    assert escaped(f"a{hidden}b") == f"a{hidden.encode('unicode_escape').decode()}b"
 
 
 def test_long_texts_are_cut_and_say_so() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from eth_utils.address import to_checksum_address
@@ -27,6 +28,7 @@ from clara_eval.errors import CannotPublish, Temporary
 from clara_eval.hashing import keccak_hex
 from clara_eval.publish.transaction import Unsigned
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
+from clara_eval.testing.faulty_node import Fault, FaultyNode, refuses
 from clara_eval.testing.local_chain import LocalChain, Terms
 
 POSTING = Posting(
@@ -93,6 +95,87 @@ async def test_an_unknown_fate_is_reported_with_the_hash(
         lossy = LossyNode(desk.node, "eth_sendRawTransaction", heard=False)
         with pytest.raises(Temporary, match=r"sent as 0x[0-9a-f]{64}.*before you try again"):
             await post(dataclasses.replace(desk, node=lossy))
+
+
+def loses_first_answer(node: FaultyNode, target: str) -> Fault:
+    """The node takes the first transaction, and its answer never arrives."""
+
+    async def fault(body: Any) -> web.Response | None:
+        if isinstance(body, list) or body["method"] != "eth_sendRawTransaction" or node.calls[body["method"]] > 1:
+            return None
+        async with aiohttp.ClientSession() as session, session.post(target, json=body) as response:
+            await response.read()
+        return web.Response(status=502)
+
+    return fault
+
+
+async def test_a_transaction_that_was_mined_is_not_told_as_refused(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Asked again after a lost answer the node calls the nonce used; the transaction is found and counts as sent."""
+    before = await nonce(local_chain)
+    async with FaultyNode(local_chain.rpc_url) as node:
+        node.fault = loses_first_answer(node, local_chain.rpc_url)
+        settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
+        async with open_desk(settings) as desk:
+            found = await post(desk)
+    assert (found["outcome"], node.calls["eth_sendRawTransaction"]) == ("sent", 2)
+    assert await nonce(local_chain) == before + 1
+
+
+async def test_a_nonce_that_another_transaction_took_is_a_refusal(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the transaction is not on chain, the node's refusal is told as it is."""
+    monkeypatch.setattr(sending, "LOST_SECONDS", 0.05)
+    async with FaultyNode(local_chain.rpc_url) as node:
+        node.instead = refuses("eth_sendRawTransaction", -32000, "nonce too low")
+        settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
+        async with open_desk(settings) as desk:
+            with pytest.raises(CannotAct, match="Another transaction of this wallet came first"):
+                await post(desk)
+
+
+async def test_a_node_that_goes_silent_after_the_sending_leaves_the_hash(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody answers for the receipt, the error carries the hash and says to look before trying again."""
+    monkeypatch.setattr(sending, "WAIT_SECONDS", 0.05)
+    async with open_desk(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as desk:
+        lossy = LossyNode(desk.node, "eth_getTransactionReceipt", heard=False)
+        with pytest.raises(Temporary, match=r"sent as 0x[0-9a-f]{64}.*before you try again"):
+            await post(dataclasses.replace(desk, node=lossy))
+
+
+class Behind(LossyNode):
+    """A node that for some questions does not know that anybody became an agent."""
+
+    async def views(self, calls: Sequence[View], block: str = "latest") -> list[str | None]:
+        is_asked = any(call.data.startswith(keccak_hex(b"balanceOf(address)")[:10]) for call in calls)
+        self.lost += is_asked
+        return ["0x" + "00" * 32] if is_asked and self.lost <= 3 else await self._node.views(calls, block)
+
+
+async def test_a_node_that_is_behind_does_not_register_twice(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After the registration the submission follows, as soon as the node knows the agent; nothing is paid twice."""
+    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    handing = Handing(challenge=address, content="x = 1", register=True)
+    async with open_desk(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as desk:
+        behind = dataclasses.replace(desk, node=Behind(desk.node, "", heard=True))
+        found = await act(behind, lambda: plan_submit(behind, handing), confirmed="yes")
+    assert [item["description"][:8] for item in found["sent"]] == ["Register", "Submit a"]
+
+
+async def test_a_registration_is_told_when_the_submission_fails(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the second part cannot be planned, the error names the registration, which is in a block."""
+    monkeypatch.setattr("clara_eval.actions.act.REHEARSALS", 1)
+    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    handing = Handing(challenge=address, content="x = 1", register=True)
+    async with open_desk(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as desk:
+        behind = dataclasses.replace(desk, node=Behind(desk.node, "", heard=True))
+        with pytest.raises(Temporary, match=r"Call this again.*Already in block \d+: Register as an agent"):
+            await act(behind, lambda: plan_submit(behind, handing), confirmed="yes")
 
 
 async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalChain, tmp_path: Path) -> None:

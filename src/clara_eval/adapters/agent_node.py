@@ -13,7 +13,7 @@ from typing import Any
 from clara_eval.actions.fence import fence
 from clara_eval.actions.port import CannotAct, Refused, View
 from clara_eval.adapters.ethereum.meanings import Meaning
-from clara_eval.adapters.ethereum.rpc import Call, NodeRefusal, Rpc
+from clara_eval.adapters.ethereum.rpc import NULL_MEANS_MISSING, Call, NodeRefusal, Rpc
 from clara_eval.contracts.refusals import decode_refusal
 
 _WALLET_PROBLEMS = {
@@ -54,7 +54,7 @@ class AgentNode:
     async def ask(self, method: str, *params: Any) -> Any:
         """One call; null for what does not exist."""
         found = (await self._rpc.ask_many([Call(method, params)]))[0]
-        return self._result(found) if isinstance(found, NodeRefusal) else found
+        return self._result(method, found) if isinstance(found, NodeRefusal) else found
 
     async def views(self, calls: Sequence[View], block: str = "latest") -> list[str | None]:
         """The answers of many contracts; None where one refused."""
@@ -62,8 +62,10 @@ class AgentNode:
         found = await self._rpc.ask_many(asked) if asked else []
         return [_viewed(item) for item in found]
 
-    def _result(self, refusal: NodeRefusal) -> None:
-        if refusal.meaning in {Meaning.MISSING, Meaning.ALREADY_KNOWN}:
+    def _result(self, method: str, refusal: NodeRefusal) -> None:
+        if refusal.meaning is Meaning.MISSING and method in NULL_MEANS_MISSING:
+            return
+        if refusal.meaning is Meaning.ALREADY_KNOWN and method == "eth_sendRawTransaction":
             return
         if refusal.meaning is Meaning.REVERTED:
             raise refused(refusal.data)

@@ -13,11 +13,22 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from clara_eval.adapters.sql_store import Driver, Row, SqlStore, migrate
+from clara_eval.adapters.sql_store import MIGRATIONS, Driver, Migrations, Row, SqlStore, migrate
 from clara_eval.errors import ConfigError, Temporary
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
+
+_BYTE_ORDER: Migrations = (
+    (
+        "0002_byte_order",
+        (
+            'ALTER TABLE entries ALTER COLUMN key TYPE TEXT COLLATE "C"',
+            'ALTER TABLE public_keys ALTER COLUMN key TYPE TEXT COLLATE "C"',
+        ),
+    ),
+)
+"""A server compares text by its own language, by default; there no key is found below its prefix."""
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[Row]]
 
@@ -86,7 +97,17 @@ class PostgresStore:
                 remedy="Is it running, and are host, user, password and database right?",
             ) from None
         driver = PostgresDriver(pool)
-        await migrate(driver, serial="BIGSERIAL PRIMARY KEY")
+        try:
+            await migrate(driver, serial="BIGSERIAL PRIMARY KEY", migrations=(*MIGRATIONS, *_BYTE_ORDER))
+        except psycopg.errors.InsufficientPrivilege as bad:
+            await pool.close()
+            raise ConfigError(
+                f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary}).",
+                remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.",
+            ) from None
+        except BaseException:
+            await pool.close()
+            raise
         return SqlStore(driver)
 
 

@@ -7,6 +7,7 @@ read as a stream, and only what concerns one challenge's submitters is kept.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -34,6 +35,7 @@ class StoreRecords:
         self._chain_id = chain_id
         self._store = store
         self._is_ours = store is None
+        self._opening = asyncio.Lock()
 
     async def close(self) -> None:
         if self._store is not None and self._is_ours:
@@ -51,11 +53,16 @@ class StoreRecords:
     async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
         return await self._document(pairwise_key(address, first, second))
 
-    async def trace(self, address: Address) -> str | None:
+    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         store = await self._open()
         if store is None:
             return None
-        return "".join([piece async for piece in stream_trace(store, self._chain_id, address)]) or None
+        pieces: list[str] = []
+        async for piece in stream_trace(store, self._chain_id, address):
+            pieces.append(piece)
+            if at_most is not None and sum(map(len, pieces)) > at_most:
+                break
+        return "".join(pieces) or None
 
     def trace_place(self, address: Address) -> str:
         return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
@@ -69,8 +76,9 @@ class StoreRecords:
     async def _open(self) -> Store | None:
         from clara_eval.adapters.database import open_store
 
-        if self._store is None and _is_there(self._url):
-            self._store = await open_store(self._url)
+        async with self._opening:  # two questions at once must not open two, of which one would never be closed
+            if self._store is None and _is_there(self._url):
+                self._store = await open_store(self._url)
         return self._store
 
 
@@ -102,26 +110,43 @@ class ApiRecords:
     async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
         return (await self._of_trace(address)).get(f"game/{first}/{second}")
 
-    async def trace(self, address: Address) -> str | None:
-        content = await self._get(address, "eval-trace")
-        return None if content is None else content.decode()
+    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
+        content = await self._get(address, "eval-trace", MAX_TRACE_BYTES if at_most is None else at_most)
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError as bad:
+            raise self._garbled() from bad
 
     def trace_place(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
     async def _document(self, address: Address, name: str) -> dict[str, Any] | None:
         content = await self._get(address, name)
-        found = json.loads(content) if content else None
+        try:
+            found = json.loads(content) if content else None
+        except (ValueError, RecursionError) as bad:
+            raise self._garbled() from bad
         return found if isinstance(found, dict) else None
 
     async def _of_trace(self, address: Address) -> dict[str, dict[str, Any]]:
         """Features and games of the last challenge asked for, by the names used above."""
         if self._facts is None or self._facts[0] != address:
             text = await self.trace(address)
-            self._facts = (address, facts_in(text) if text else {})
+            if text is None:
+                return {}  # not kept: it may be there the next time
+            try:
+                self._facts = (address, facts_in(text))
+            except (ValueError, LookupError, TypeError, RecursionError) as bad:
+                raise self._garbled() from bad
         return self._facts[1]
 
-    async def _get(self, address: Address, name: str) -> bytes | None:
+    def _garbled(self) -> Temporary:
+        return Temporary(
+            f"The service at {self._url} answered with something else than its documents.",
+            remedy="Check CLARA_API_URL.",
+        )
+
+    async def _get(self, address: Address, name: str, at_most: int = MAX_TRACE_BYTES) -> bytes | None:
         """The body; None where the service has nothing to show, Temporary where it does not answer."""
         url = f"{self._url}/api/v1/challenges/{address}/{name}"
         try:
@@ -133,18 +158,18 @@ class ApiRecords:
                     return None
                 if response.status != 200:
                     raise Temporary(f"The service at {self._url} answered HTTP {response.status}.")
-                return await _limited(response)
+                return await _limited(response, at_most)
         except (aiohttp.ClientError, TimeoutError, OSError) as bad:
             raise Temporary(
                 f"The service at {self._url} does not answer ({type(bad).__name__}).", remedy="Check CLARA_API_URL."
             ) from bad
 
 
-async def _limited(response: aiohttp.ClientResponse) -> bytes:
+async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
     content = bytearray()
     async for chunk in response.content.iter_chunked(65536):
         content += chunk
-        if len(content) > MAX_TRACE_BYTES:
+        if len(content) > at_most:
             raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.")
     return bytes(content)
 

@@ -25,7 +25,9 @@ _BULK = 500
 ROOM_SECONDS = 60
 """When to look again for room under a cap that only running evaluations fill."""
 
-MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+Migrations = tuple[tuple[str, tuple[str, ...]], ...]
+
+MIGRATIONS: Migrations = (
     (
         "0001_start",
         (
@@ -71,12 +73,12 @@ class Driver(Protocol):
     async def close(self) -> None: ...
 
 
-async def migrate(driver: Driver, *, serial: str) -> None:
+async def migrate(driver: Driver, *, serial: str, migrations: Migrations = MIGRATIONS) -> None:
     """Bring the tables up to date; safe when several processes start at once."""
     async with driver.exclusive() as tx:
         await tx.fetch("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
         applied = {row[0] for row in await tx.fetch("SELECT name FROM migrations")}
-        for name, statements in MIGRATIONS:
+        for name, statements in migrations:
             if name in applied:
                 continue
             for statement in statements:

@@ -6,7 +6,9 @@ import asyncio
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 import pytest
 
 from clara_eval.adapters.database import open_store
@@ -157,3 +159,27 @@ async def test_a_file_held_by_another_program_is_explained(tmp_path: Path, monke
             await open_store(f"sqlite:///{tmp_path}/store.db")
     finally:
         holder.close()
+
+
+async def test_postgres_finds_keys_in_every_language(postgres_url: str) -> None:
+    """Keys are compared by their bytes, whatever language the server's text has: else nothing is below a prefix."""
+    store = await open_store(postgres_url)
+    try:
+        found = await store.driver.fetch(
+            "SELECT table_name, collation_name FROM information_schema.columns WHERE column_name = 'key'"
+        )
+    finally:
+        await store.close()
+    assert sorted(found) == [("entries", "C"), ("public_keys", "C")]
+
+
+async def test_a_user_without_rights_is_told_what_to_grant(postgres_url: str) -> None:
+    """A Postgres user that may not create tables ends the start with the remedy."""
+    name = f"guest_{uuid4().hex}"
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as admin:
+        await admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'".encode())
+        try:
+            with pytest.raises(ConfigError, match="GRANT CREATE"):
+                await open_store(postgres_url.replace("//postgres:", f"//{name}:x", 1))
+        finally:
+            await admin.execute(f"DROP ROLE {name}".encode())

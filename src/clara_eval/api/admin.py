@@ -59,9 +59,12 @@ def offered_key(bearer: HTTPAuthorizationCredentials | None, header: str | None)
 
 
 def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
-    """Whether this request comes from the administrator; a wrong key is nobody's."""
+    """Whether this request comes from the administrator; a wrong key is nobody's, and trying keys is limited."""
     key: AdminKey = request.app.state.admin_key
-    return key.fits(offered_key(bearer, header))
+    offered = offered_key(bearer, header)
+    if key.is_set and offered is not None and not key.fits(offered):
+        request.app.state.limits.wrong_key(request)
+    return key.fits(offered)
 
 
 def require_admin(request: Request, bearer: Bearer, header: Header) -> None:

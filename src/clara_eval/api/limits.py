@@ -122,7 +122,7 @@ class Door:
             return
         body = _Body(receive, most)
         await self._app(scope, body, body.guarded(decorated))
-        if body.is_over:
+        if body.is_over and not body.is_answered:
             await _too_large(scope, decorated, most)
 
     def _decorated(self, scope: Scope, send: Send) -> Send:
@@ -144,6 +144,8 @@ class _Body:
         self._receive = receive
         self._most = most
         self._seen = 0
+        self.is_answered = False
+        """An answer was begun before the body was over: no other can follow it."""
 
     @property
     def is_over(self) -> bool:
@@ -159,6 +161,7 @@ class _Body:
     def guarded(self, send: Send) -> Send:
         async def guarded(message: Message) -> None:
             if not self.is_over:
+                self.is_answered = True
                 await send(message)
 
         return guarded

@@ -28,7 +28,13 @@ _ROWS = 200
 
 
 def _moment(seconds: int | None) -> str:
-    return "–" if not seconds else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    """A time for people; the contract takes deadlines that no calendar has."""
+    if not seconds:
+        return "–"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"second {seconds}"
 
 
 def _amount(units: str | None, token: dict[str, Any]) -> str:

@@ -27,6 +27,8 @@ WAITING: dict[str, Any] = {
     "stage": None,
 }
 
+REVIEWED = "A person has to approve the result before it is posted."
+
 PLOTS = {
     "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
     "matrix": "Who beats whom: the row against the column.",
@@ -44,7 +46,7 @@ class Reading:
         """The evaluation's status as JSON; Refusal 404 for a challenge nobody has heard of."""
         text = await self.store.get(self.chain_id, status_key(address))
         if text is not None:
-            return text
+            return json.dumps(public_status(json.loads(text)))
         if await self.store.get(self.chain_id, index_key(address)) is None:
             raise unknown(address)
         return json.dumps(WAITING)
@@ -60,8 +62,9 @@ class Reading:
         chosen = [row for row in rows if wanted is None or row["evaluation"]["status"] == wanted]
         return sorted(chosen, key=lambda row: (-row["deadline"], row["address"]))
 
-    async def _evaluation(self, address: Address) -> dict[str, Any]:
-        return await read_document(self.store, self.chain_id, status_key(address)) or WAITING
+    async def _evaluation(self, address: Address, *, admin: bool = False) -> dict[str, Any]:
+        found = await read_document(self.store, self.chain_id, status_key(address)) or WAITING
+        return found if admin else public_status(found)
 
     async def detail(self, address: Address, *, admin: bool) -> dict[str, Any]:
         summary = await read_document(self.store, self.chain_id, index_key(address))
@@ -71,7 +74,7 @@ class Reading:
         is_open = scores is not None and (admin or is_posted(scores))
         return {
             **summary,
-            "evaluation": await self._evaluation(address),
+            "evaluation": await self._evaluation(address, admin=admin),
             "leaderboard": scores if is_open else None,
             "traceDigest": scores.get("traceDigest") if scores and is_open else None,
         }
@@ -94,10 +97,12 @@ class Reading:
         return str(plots[name])
 
     async def _plots(self, address: Address, scores: dict[str, Any]) -> dict[str, Any]:
-        """The pictures of these very scores: what somebody else posted has none."""
+        """The pictures of these very scores: what somebody else posted has none, and games are the trace's."""
         plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
         digest = scores.get("traceDigest")
-        return plots if digest is not None and plots.get("traceDigest") == digest else {}
+        if digest is None or plots.get("traceDigest") != digest:
+            return {}
+        return {name: svg for name, svg in plots.items() if name != "matrix" or self.traces_public != "never"}
 
     async def plot_names(self, address: Address, scores: dict[str, Any] | None) -> list[str]:
         if scores is None:
@@ -106,8 +111,8 @@ class Reading:
         return [name for name in PLOTS if name in plots]
 
     async def facts(self, address: Address, scores: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-        """The typed facts by which these scores were judged, by submitter."""
-        if scores is None or scores.get("traceDigest") is None:
+        """The typed facts by which these scores were judged, by submitter; private where traces are."""
+        if scores is None or scores.get("traceDigest") is None or self.traces_public == "never":
             return {}
         start = features_key(address, "")
         rows = await self.store.items(self.chain_id, start)
@@ -127,6 +132,11 @@ class Reading:
         if scores is None or not is_posted(scores):
             raise not_posted(address, "The trace")
         return archived
+
+
+def public_status(found: dict[str, Any]) -> dict[str, Any]:
+    """The status for everybody: why a result waits for a person names who stands near the money."""
+    return {**found, "reason": REVIEWED} if found["status"] == "review" else found
 
 
 def is_posted(scores: dict[str, Any]) -> bool:

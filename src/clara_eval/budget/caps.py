@@ -49,9 +49,9 @@ def check_prize(worth: int | None, min_prize_usd: float | None, now: int) -> Non
     least = micro_usd(min_prize_usd)
     if not least or (worth is not None and worth >= least):
         return
-    found = "has no known worth in dollars" if worth is None else f"of ${worth / MICRO:.2f}"
+    found = "of no known worth in dollars does not reach" if worth is None else f"of ${worth / MICRO:.2f} is under"
     raise Deferred(
-        f"The prize {found} is under the minimum of ${least / MICRO:.2f}.",
+        f"The prize {found} the minimum of ${least / MICRO:.2f}.",
         remedy="The poster may post the scores; the operator may lower CLARA_MIN_PRIZE_USD.",
         retry_at=now + LOOK_AGAIN_SECONDS,
     )

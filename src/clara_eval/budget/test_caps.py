@@ -37,10 +37,16 @@ def test_only_the_networks_dollar_has_a_worth() -> None:
     assert worth_micro_usd(Token(fake.address, "TUSD", 18), 2 * 10**18, network("local")) == 2 * DOLLAR
 
 
-@pytest.mark.parametrize("worth", [None, 9_999_999])
-def test_a_small_or_unknown_prize_waits(worth: int | None) -> None:
-    """Under the minimum the challenge is deferred with a reason and a moment."""
-    with pytest.raises(Deferred, match=r"minimum of \$10\.00") as deferred:
+@pytest.mark.parametrize(
+    ("worth", "reason"),
+    [
+        (None, r"^The prize of no known worth in dollars does not reach the minimum of \$10\.00\."),
+        (9_990_000, r"^The prize of \$9\.99 is under the minimum of \$10\.00\."),
+    ],
+)
+def test_a_small_or_unknown_prize_waits(worth: int | None, reason: str) -> None:
+    """Under the minimum the challenge is deferred with a reason, one sentence, and a moment."""
+    with pytest.raises(Deferred, match=reason) as deferred:
         check_prize(worth, 10.0, now=1000)
     assert deferred.value.retry_at == 1000 + 6 * 3600
 

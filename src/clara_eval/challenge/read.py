@@ -34,7 +34,7 @@ class Chain(Protocol):
     async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
 
     async def is_canonical(self, block: Block) -> bool:
-        """Whether that block is still part of the chain."""
+        """Whether that block is still part of the chain; Temporary while the nodes have not come so far."""
         ...
 
 

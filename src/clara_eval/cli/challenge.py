@@ -227,14 +227,14 @@ async def _watch(desk: Desk, address: str, every: float) -> EvalStatusResult:
         if text != said:
             console().print(text, markup=False, soft_wrap=True)
             said = text
-        if not is_waiting(found) or found["chainStatus"] in {"finalized", "cancelled", "expired"}:
+        if not is_waiting(found):
             return found
         await asyncio.sleep(every)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")  # line ends as they are: the chain commits to these very bytes
     except (OSError, UnicodeDecodeError) as bad:
         raise BadInput(f"The file {str(path)!r} cannot be read ({type(bad).__name__}).", value=str(path)) from None
 

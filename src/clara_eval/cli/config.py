@@ -18,7 +18,7 @@ from clara_eval.cli.rehearse import rehearse
 from clara_eval.errors import BadInput
 
 if TYPE_CHECKING:
-    from clara_eval.eval_config import Problem
+    from clara_eval.eval_config import EvalConfig, Problem
 
 app = typer.Typer(no_args_is_help=True, help="Write, check and hash eval configs.", rich_markup_mode=None)
 
@@ -83,23 +83,30 @@ def hash_(
     as_json: AsJson = False,
 ) -> None:
     """Print the evalConfigHash: keccak256 of the exact bytes, or of the canonical form."""
-    from clara_eval.eval_config import BadEvalConfig, canonical_config, config_hash, parse_eval_config
+    from clara_eval.eval_config import canonical_config, config_hash
 
     content = read_bytes(file)
-    try:
-        config = parse_eval_config(content)
-    except BadEvalConfig as bad:
-        if as_json:
-            emit_json({"ok": False, "file": str(file), "problems": [one.to_json() for one in bad.problems]})
-        else:
-            _print_problems(list(bad.problems))
-        raise typer.Exit(1) from None
+    config = usable_config(file, content, as_json=as_json)
     hashed = canonical_config(config) if canonical else content
     if as_json:
         form = "canonical" if canonical else "bytes"
         emit_json({"ok": True, "file": str(file), "hash": config_hash(hashed), "form": form, "bytes": len(hashed)})
     else:
         typer.echo(config_hash(hashed))
+
+
+def usable_config(file: Path, content: bytes, *, as_json: bool) -> EvalConfig:
+    """The config, checked; one that is not usable ends the command with its problems and exit code 1."""
+    from clara_eval.eval_config import BadEvalConfig, parse_eval_config
+
+    try:
+        return parse_eval_config(content)
+    except BadEvalConfig as bad:
+        if as_json:
+            emit_json({"ok": False, "file": str(file), "problems": [one.to_json() for one in bad.problems]})
+        else:
+            _print_problems(list(bad.problems))
+        raise typer.Exit(1) from None
 
 
 def read_bytes(file: Path) -> bytes:

@@ -179,6 +179,7 @@ def _exports(document: dict[str, Any]) -> dict[str, str]:
         "CLARA_CHALLENGE_FACTORY": document["challengeFactory"],
         "CLARA_FROM_BLOCK": document["fromBlock"],
         "CLARA_EVALUATOR_KEY": document["evaluator"]["key"],
+        "CLARA_USDC": document["token"],
         "CLARA_DEVNET_TOKEN": document["token"],
         "CLARA_DEVNET_IDENTITY_REGISTRY": document["identityRegistry"],
         "CLARA_DEVNET_POSTER_KEY": document["poster"]["key"],

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, fail, run
+from clara_eval.cli.output import console, emit_json, fail, run, safe
 
 if TYPE_CHECKING:
     from clara_eval.pipeline.evaluate import Evaluation
+    from clara_eval.publish.send import Receipt
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
@@ -35,8 +36,15 @@ def evaluate(
         emit_json(scores)
     else:
         _tell(done, scores)
-    if done.receipt is None:
+    if not is_settled(done.receipt):
         raise typer.Exit(1)
+
+
+def is_settled(receipt: Receipt | None) -> bool:
+    """Whether nothing is left to do: not while a person, the chain or a new attempt is waited for."""
+    from clara_eval.publish.send import Outcome
+
+    return receipt is not None and receipt.outcome not in {Outcome.REVERTED, Outcome.UNKNOWN}
 
 
 async def _evaluate(
@@ -70,11 +78,11 @@ def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
     if done.review is not None and done.receipt is None:
         screen.print("A person must approve before anything is posted:")
         for reason in done.review.reasons:
-            screen.print(f"  - {reason}", markup=False)
+            screen.print(f"  - {safe(reason, 600)}", soft_wrap=True)
         screen.print(f"Approve with `clara-eval review approve {done.challenge.address}`, then evaluate again.")
     elif done.receipt is not None:
         said = [part for part in (done.receipt.tx_hash, done.receipt.detail) if part] or ["nothing was sent"]
-        screen.print(f"{done.receipt.outcome.value}: {' '.join(said)}", markup=False, soft_wrap=True)
+        screen.print(f"{done.receipt.outcome.value}: {safe(' '.join(said), 1000)}", soft_wrap=True)
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
@@ -92,7 +100,7 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
         screen = console(stderr=False)
         screen.print(f"{target}  {document['status']}  {document['progress']} %")
         if document.get("reason"):
-            screen.print(str(document["reason"]), markup=False)
+            screen.print(safe(str(document["reason"]), 1000), soft_wrap=True)
 
 
 async def _status(settings: Any, target: str) -> dict[str, Any] | None:
@@ -122,6 +130,6 @@ def check(*, json: JsonFlag = False) -> None:
     else:
         for finding in findings:
             mark = "[green]ok[/green]  " if finding.ok else "[red]no[/red]  "
-            console(stderr=False).print(f"{mark}{finding.name:<10} {finding.detail}")
+            console(stderr=False).print(f"{mark}{finding.name:<10} {safe(finding.detail, 1000)}", soft_wrap=True)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

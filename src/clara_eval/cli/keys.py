@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clara_eval.cli.output import console, emit_json
+from clara_eval.cli.output import console, emit_json, safe
 
 app = typer.Typer(no_args_is_help=True, help="Keys of the evaluator.")
 
@@ -36,4 +36,6 @@ def new(
     if json:
         emit_json({"address": address, "keystore": str(path)})
     else:
-        console(stderr=False).print(f"{address} is in {path}; set CLARA_EVALUATOR_KEYSTORE={path} and its password.")
+        place = safe(str(path), 4096)
+        words = f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password."
+        console(stderr=False).print(words, soft_wrap=True)

@@ -23,7 +23,10 @@ T = TypeVar("T")
 def emit_json(document: Any) -> None:
     """The one document of `--json`."""
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False) + "\n")
+    text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
+    if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
+        text = json.dumps(document, indent=2, allow_nan=False)  # a file name that is no text
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
@@ -44,8 +47,10 @@ def tolerate_terminals() -> None:
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
-    """End with a message and nothing else."""
-    sys.stderr.write(f"clara-eval: {message}\n")
+    """End with a message and nothing else; it may quote a node, a file or a config."""
+    from clara_eval.actions.fence import escaped
+
+    sys.stderr.write(f"clara-eval: {escaped(message, keep_lines=True)}\n")
     raise SystemExit(code)
 
 
@@ -60,5 +65,6 @@ def safe(text: str, limit: int = 200) -> str:
     """A stranger's text on one line: control characters escaped, markup neutralised, length capped."""
     from rich.markup import escape
 
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
-    return escape(shown + ("…" if len(text) > limit else ""))
+    from clara_eval.actions.fence import escaped
+
+    return escape(escaped(text[:limit]) + ("…" if len(text) > limit else ""))

@@ -51,7 +51,7 @@ def quote(
     from clara_eval.settings import Settings
 
     settings = Settings.from_env()
-    config = read_config(file)
+    config = read_config(file, as_json=as_json)
     jury = parse_jury(judges or settings.judges)
     cards = price_cards(settings, jury)
     quotes = {
@@ -65,12 +65,11 @@ def quote(
     _print_quote(quotes[chosen], chosen)
 
 
-def read_config(file: Path) -> EvalConfig:
+def read_config(file: Path, *, as_json: bool) -> EvalConfig:
     """The config in a file, checked."""
-    from clara_eval.cli.config import read_bytes
-    from clara_eval.eval_config import parse_eval_config
+    from clara_eval.cli.config import read_bytes, usable_config
 
-    return parse_eval_config(read_bytes(file))
+    return usable_config(file, read_bytes(file), as_json=as_json)
 
 
 def price_cards(settings: Settings, jury: Sequence[JudgeName]) -> dict[str, PriceCard | None]:

@@ -33,7 +33,9 @@ def rehearse(
     """Compile the schema as an evaluation would, try it on samples, and freeze it as a fully typed config."""
     import asyncio
 
-    config = read_config(file)
+    config = read_config(file, as_json=as_json)
+    if write is not None and write.exists():
+        raise _exists(write)  # before a model is paid for nothing
     schema, by_model, readings = asyncio.run(_rehearse(config, sample or [], judges))
     frozen = frozen_config(config, schema)
     if write is not None:
@@ -156,12 +158,16 @@ def _as_solution(path: Path, language: str | None) -> Any:
     return Solution(submission, content, text, "text/plain", digest, sha256_hex(content), "content", True, language)
 
 
+def _exists(path: Path) -> BadInput:
+    return BadInput(f"{path} exists already.", remedy="Choose another name, or remove it first.")
+
+
 def _write_new(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8", newline="\n") as out:
             out.write(text)
     except FileExistsError:
-        raise BadInput(f"{path} exists already.", remedy="Choose another name, or remove it first.") from None
+        raise _exists(path) from None
     except OSError as bad:
         raise BadInput(f"{path} cannot be written: {bad.strerror or bad}.") from None
 

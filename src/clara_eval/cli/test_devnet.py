@@ -85,12 +85,13 @@ async def test_exports_are_shell_lines_and_ctrl_c_ends_it() -> None:
         lines = out.splitlines()
         assert all(line.startswith("export CLARA_") for line in lines)
         names = [line.removeprefix("export ").partition("=")[0] for line in lines]
-        assert names[:5] == [
+        assert names[:6] == [
             "CLARA_NETWORK",
             "CLARA_RPC_URL",
             "CLARA_CHALLENGE_FACTORY",
             "CLARA_FROM_BLOCK",
             "CLARA_EVALUATOR_KEY",
+            "CLARA_USDC",
         ]
         await _ends_cleanly(process, signal.SIGINT)
 

@@ -92,6 +92,23 @@ def test_rehearse_without_a_model(config: Path, tmp_path: Path) -> None:
         _run("rehearse", config, "--write", frozen)
 
 
+def test_no_model_is_paid_for_a_file_that_is_not_written(config: Path, tmp_path: Path) -> None:
+    """A name that is taken is refused before the judge is asked: this one does not even answer."""
+    (tmp_path / "taken.json").touch()
+    with pytest.raises(BadInput, match="exists already"):
+        _run("rehearse", config, "--judges", "openai:gone@http://127.0.0.1:9/v1", "--write", tmp_path / "taken.json")
+
+
+@pytest.mark.parametrize("command", ["quote", "rehearse"])
+def test_a_config_that_is_not_usable_is_told_as_by_validate(config: Path, command: str) -> None:
+    """Exit code 1 and its problems, as one document with --json; exit code 2 is for files that cannot be read."""
+    config.write_text(json.dumps({**CONFIG, "critera": "x"}), encoding="utf-8")
+    result = CliRunner().invoke(app, [command, str(config), "--json"], catch_exceptions=False)
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["ok"]) == (1, False)
+    assert [problem["path"] for problem in document["problems"]] == ["$.critera"]
+
+
 TYPED = {
     "features": [
         {

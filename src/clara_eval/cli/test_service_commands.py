@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.cli import app
+from clara_eval.cli.evaluate import is_settled
 from clara_eval.engine.board import read_document
 from clara_eval.errors import BadInput
 from clara_eval.pipeline.review import request_review
+from clara_eval.publish.send import Intention, Outcome, Receipt
 from clara_eval.trace.names import status_key
 from clara_eval.trace.store import Caps
 
@@ -68,6 +70,24 @@ def test_a_review_is_listed_and_decided_once(call: Any) -> None:
     status = in_store(lambda store: read_document(store, 31337, status_key(ADDRESS)))
     assert (status["status"], "no" in status["reason"]) == ("failed", True)
     assert isinstance(call("review", "approve", ADDRESS).exception, BadInput)
+
+
+def test_a_status_moves_no_terminal(call: Any) -> None:
+    """The reason may quote a submission or a node: it is shown escaped, and its brackets are no markup."""
+    words = {"status": "failed", "progress": 100, "reason": "\x1b[2J[bold]gone[/x]"}
+    in_store(lambda store: store.put(31337, status_key(ADDRESS), json.dumps(words)))
+    shown = call("status", ADDRESS)
+    assert shown.exit_code == 0
+    assert r"\x1b[2J[bold]gone[/x]" in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_an_evaluation_that_did_not_post_is_no_success(outcome: Outcome) -> None:
+    """A script learns from the exit code that a post was reverted, or that its fate is not known yet."""
+    receipt = Receipt(outcome, Intention.FINALIZE, "0x")
+    assert is_settled(receipt) == (outcome not in {Outcome.REVERTED, Outcome.UNKNOWN})
+    assert not is_settled(None)
 
 
 def test_an_approval_says_what_follows(call: Any) -> None:

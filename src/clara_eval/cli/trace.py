@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -33,6 +33,7 @@ def trace(
 
 
 async def _copy(settings: Settings, target: str, out: Path | None) -> int:
+    """Bytes as they are, on every terminal and system; no trace leaves no file."""
     from clara_eval.adapters.database import open_store
     from clara_eval.errors import BadInput
     from clara_eval.trace.archive import stream_trace
@@ -41,10 +42,10 @@ async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     written = 0
     try:
         with ExitStack() as files:
-            stream: TextIO | None = None
+            stream: BinaryIO | None = None
             async for part in stream_trace(store, settings.network.chain_id, target):
-                stream = stream or (sys.stdout if out is None else files.enter_context(_new_file(out)))
-                written += stream.write(part)
+                stream = stream or (sys.stdout.buffer if out is None else files.enter_context(out.open("wb")))
+                written += stream.write(part.encode())
     except OSError as bad:
         if out is None or isinstance(bad, BrokenPipeError):
             raise
@@ -52,11 +53,6 @@ async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     finally:
         await store.close()
     return written
-
-
-def _new_file(out: Path) -> TextIO:
-    """Opened when there is something to write: no trace leaves no file. Bytes as they are, on every system."""
-    return out.open("w", encoding="utf-8", newline="\n")
 
 
 def verify(

@@ -124,7 +124,7 @@ def _where(console: Console, told: Told) -> None:
         names = {str(account): name for account, name in told.round.names.items()}
         pair = f"{names.get(margin.item, margin.item)} over {names.get(margin.next_item, margin.next_item)}"
         console.print(f"[bold]Pay line[/bold]   {pair}: {100 * margin.probability:.0f} % sure, {margin.word}")
-    console.print(f"[bold]Trace[/bold]      {told.trace_path}", soft_wrap=True)
+    console.print(f"[bold]Trace[/bold]      {escape(str(told.trace_path))}", soft_wrap=True)
     console.print(f"[bold]Digest[/bold]     {evaluation.digest} (also in the posted transaction)", soft_wrap=True)
     console.print("[bold]Check it[/bold]   clara-eval verify <the trace above>", soft_wrap=True)
 

@@ -166,6 +166,8 @@ class Walker:
             self.metrics.transactions.labels("post_scores", evaluation.receipt.outcome.value).inc()
         if ending.outcome == "complete":
             await self._show_posted(evaluation.challenge)
+        if ending.outcome == "posted_elsewhere":
+            await record_posted(self.app, await look_at_challenge(self.app.chain, evaluation.challenge.address))
         return ending
 
     async def _show_posted(self, challenge: Challenge) -> None:

@@ -99,4 +99,5 @@ def _inline(challenge_uri: str) -> bytes:
 
 
 def _text(value: object, limit: int) -> str:
-    return value[:limit] if isinstance(value, str) else ""
+    """A text that any answer can carry: half of a surrogate pair, which JSON allows, cannot be encoded."""
+    return value[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

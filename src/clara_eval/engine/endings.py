@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from clara_eval.engine.leases import Busy
 from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import (
     BadInput,
@@ -56,8 +57,11 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
     pause = min(options.retry_seconds_max, options.retry_seconds * 2 ** min(failures, 20))
     reason = str(bad)
     match bad:
-        case NotYet():
-            return Ending("not_yet", "pending", reason, int(now + min(NOT_YET_SECONDS, options.retry_seconds)))
+        case NotYet() | Busy():
+            soon = int(now + min(NOT_YET_SECONDS, options.retry_seconds))
+            # While another worker is at it, the status is the other's to write.
+            is_held = isinstance(bad, Busy)
+            return Ending("busy", retry_at=soon) if is_held else Ending("not_yet", "pending", reason, soon)
         case Temporary():
             wait = max(pause, bad.retry_after_seconds or 0)
             alert = Alert("EvaluationStuck", "warning", reason, address) if failures >= 3 else None

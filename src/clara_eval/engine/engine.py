@@ -36,7 +36,7 @@ from clara_eval.engine.reviews import settle_review
 from clara_eval.engine.single import only_process
 from clara_eval.engine.spread import Spreader
 from clara_eval.engine.takeover import take_over
-from clara_eval.engine.tick import Ticker, TickReport, read_report, save_report, show_report
+from clara_eval.engine.tick import Ticker, read_report, save_report, show_report
 from clara_eval.errors import ClaraError, ConfigError, NotFound, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
@@ -68,6 +68,7 @@ class Engine:
         self._ticker = Ticker(app, alerts, metrics, self._start)
         self._spreader = Spreader(app.store, app.bench, self.worker, self.options)
         self._workflows: dict[str, Workflow] = {}
+        self._started_at = int(time.time())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
@@ -203,9 +204,10 @@ class Engine:
         try:
             report = await self._ticker.tick()
             await save_report(self.app, report)
-        except ClaraError as bad:
+        except Exception as bad:  # noqa: BLE001 - a tick that breaks is told like one that fails
             return await self._tick_failed(bad, time.monotonic() - started)
-        self._show(report)
+        self._ticked_well()
+        show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
         await self._take_over()
         await self._clean()
         self.metrics.ticks.labels("good").inc()
@@ -213,20 +215,22 @@ class Engine:
         _log.info("tick_ended", started=report.started, problems=len(report.problems), block=report.head_block)
         return {"started": report.started}
 
-    async def _tick_failed(self, bad: ClaraError, seconds: float) -> dict[str, Any]:
+    async def _tick_failed(self, bad: Exception, seconds: float) -> dict[str, Any]:
         self.metrics.ticks.labels("failed").inc()
         self.metrics.tick_seconds.observe(seconds)
-        self.metrics.rpc_up.set(0)
-        self.pulse.ticked(str(bad))
-        _log.error("tick_failed", problem=str(bad))
-        name = "SettingsWrong" if isinstance(bad, ConfigError) else "ChainUnreachable"
-        self.alerts.raise_alert(Alert(name, "critical", str(bad)))
-        return {"problem": str(bad)}
+        if isinstance(bad, ClaraError):
+            self.metrics.rpc_up.set(0)
+            said, name = str(bad), "SettingsWrong" if isinstance(bad, ConfigError) else "ChainUnreachable"
+        else:
+            said, name = f"An unexpected error ended the tick ({type(bad).__name__}).", "TicksStale"
+        self.pulse.ticked(said)
+        _log.error("tick_failed", problem=said, exc_info=None if isinstance(bad, ClaraError) else bad)
+        self.alerts.raise_alert(Alert(name, "critical", said))
+        return {"problem": said}
 
-    def _show(self, report: TickReport) -> None:
+    def _ticked_well(self) -> None:
         self.pulse.ticked(None)
         self.metrics.rpc_up.set(1)
-        show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
 
     async def _take_over(self) -> None:
         taken = await take_over(self.app.store, self.worker, self.options.lease_seconds, is_alone=self._is_alone)
@@ -262,6 +266,8 @@ class Engine:
                     await self._take_over()
             except ClaraError as bad:
                 _log.warning("beat_failed", problem=str(bad))
+            except Exception as bad:  # noqa: BLE001 - whatever it is, the lease has to be renewed
+                _log.error("beat_failed", problem=type(bad).__name__, exc_info=bad)
 
     async def _renew(self) -> None:
         lease = worker_lease(self.worker)
@@ -273,9 +279,11 @@ class Engine:
         await self._walker.stop()
 
     async def _follow_reports(self, seen: int) -> int:
-        """Ticks of other processes count for this one's health too."""
+        """Ticks of other processes count for this one's health too; of one before our start only the numbers do."""
         report = await read_report(self.app)
         if report is None or report.at <= seen:
             return seen
-        self._show(report)
+        if report.at >= self._started_at:
+            self._ticked_well()
+        show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
         return report.at

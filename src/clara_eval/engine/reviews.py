@@ -1,7 +1,7 @@
 """A person's decision: recorded, tied to the digest that was looked at, and followed up.
 
 An approval lets the next attempt publish exactly the approved result. A rejection ends the evaluation as `failed` with
-the reason; the poster may still post.
+the reason; the poster may still post. Where somebody has posted already, that stands, and only the word is recorded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import time
 
 from clara_eval.challenge.model import Address
 from clara_eval.engine.attempts import read_attempts, save_attempts, say_status
+from clara_eval.engine.board import read_document
 from clara_eval.pipeline.review import Review, decide
+from clara_eval.trace.names import status_key
 from clara_eval.trace.store import Store
 
 
@@ -22,7 +24,7 @@ async def settle_review(store: Store, chain_id: int, address: Address, *, approv
     if approve:
         attempts = await read_attempts(store, chain_id, address)
         await save_attempts(store, chain_id, address, attempts.at_once())
-    else:
+    elif not (await read_document(store, chain_id, status_key(address)) or {}).get("postedBy"):
         reason = f"The result was {state} in review: {note or 'no reason given'}."
         await say_status(store, chain_id, address, now, status="failed", progress=100, reason=reason)
     return review

@@ -1,7 +1,8 @@
 """What the chain settled without us: recorded in the store, so that every door tells the same.
 
 With an empty store this is how the past comes back: who posted, in which transaction, and the winners as the contract
-holds them. A ranking that we made ourselves and that was posted is never replaced by this shorter one.
+holds them. A ranking that we made ourselves and that was posted is never replaced by this shorter one; one that was not
+posted, because somebody else's stands, always is: nobody may take it for the result.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from clara_eval.app import App
 from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.engine.attempts import say_status
 from clara_eval.engine.board import read_document
+from clara_eval.errors import BadInput
 from clara_eval.hashing import plain_json
+from clara_eval.publish.calldata import read_calldata
+from clara_eval.publish.posted import Posted
 from clara_eval.trace.names import scores_key
 
 
@@ -24,12 +28,22 @@ async def record_posted(app: App, challenge: Challenge) -> str | None:
         return None
     by = str(posted.by)
     scores = await read_document(app.store, app.chain_id, scores_key(challenge.address))
-    if scores is None or not scores.get("postedBy"):
-        await _write_scores(app, challenge, by, posted.tx_hash, ours=scores if by == "evaluator" else None)
+    ours = scores if scores is not None and _is_posted(scores, posted) else None
+    if scores is None or not scores.get("postedBy") or (scores.get("traceDigest") and ours is None):
+        await _write_scores(app, challenge, by, posted.tx_hash, ours=ours)
     reason = None if by == "evaluator" else f"Scores were posted by the {by}."
     changes: dict[str, Any] = {"status": "complete", "progress": 100, "reason": reason, "retryAt": None, "postedBy": by}
     await say_status(app.store, app.chain_id, challenge.address, time.time(), **changes)
     return by
+
+
+def _is_posted(scores: dict[str, Any], posted: Posted) -> bool:
+    """Whether this ranking is the posted one: the transaction commits to its trace."""
+    try:
+        committed = read_calldata(posted.calldata).trace_digest
+    except BadInput:
+        return False
+    return committed is not None and committed == scores.get("traceDigest")
 
 
 async def _write_scores(app: App, challenge: Challenge, by: str, tx_hash: str, *, ours: dict[str, Any] | None) -> None:

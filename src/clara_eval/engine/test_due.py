@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -234,6 +235,12 @@ def test_the_budget_of_time_ends_before_the_deadline() -> None:
 def test_a_summary_survives_any_metadata(uri: str) -> None:
     """A challenge with broken metadata is listed without a title."""
     assert summary_of(challenge(challenge_uri=uri), None)["title"] == ""
+
+
+def test_a_summary_can_always_be_sent() -> None:
+    """Half of a surrogate pair in a title, which JSON allows, would break the list for everybody."""
+    uri = "data:application/json," + quote('{"title": "a\\ud800b"}')
+    assert summary_of(challenge(challenge_uri=uri), None)["title"].encode() == b"a?b"
 
 
 def test_a_summary_shows_inline_titles() -> None:

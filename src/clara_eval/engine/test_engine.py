@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,13 +14,15 @@ from typing import Any
 import pytest
 
 from clara_eval.app import App, open_app
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
+from clara_eval.engine.attempts import attempts_key, say_status
 from clara_eval.engine.board import read_document, summaries
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.single import only_process
+from clara_eval.engine.tick import LAST_TICK, Ticker, read_report, save_report
 from clara_eval.errors import BadInput, ConfigError, NotFound, NotYet
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
@@ -154,10 +157,64 @@ async def test_a_post_by_the_poster_is_labelled(local_chain: LocalChain, tmp_pat
         assert "poster" in done["reason"]
 
 
+async def test_a_poster_who_is_faster_while_we_publish_is_shown_with_his_own_winners(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Between our ranking and our post the poster posts others: the leaderboard is his, and ours is not shown as posted."""
+    address = await due_round(local_chain)
+    contract = local_chain.challenge(address)
+    await local_chain.send(local_chain.poster, contract, "advanceToScoring")
+    wallet = f"wallet:31337:{local_chain.evaluator.address.lower()}"
+    agents = [_sum(local_chain, index) for index in (6, 7, 8)]
+    winners = [(account, 0, 1, prize * USDC) for account, prize in zip(agents, (300, 125, 75), strict=True)]
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        assert await app.store.take_lease(wallet, "somebody", 60)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.until(address, "publishing")
+        await local_chain.send(local_chain.poster, contract, "postScores", winners)
+        await world.app.store.drop_lease(wallet, "somebody")
+        assert (await world.until(address, "complete"))["postedBy"] == "poster"
+
+        async def shows_his() -> bool:
+            found = await read_document(world.app.store, world.app.chain_id, scores_key(address)) or {}
+            return [row["address"] for row in found["rankings"]] == [agent.lower() for agent in agents]
+
+        await eventually(shows_his)
+        found = await read_document(world.app.store, world.app.chain_id, scores_key(address)) or {}
+        assert (found["postedBy"], found["traceDigest"], bool(found["publishedAt"])) == ("poster", None, True)
+
+
 def _sum(chain: LocalChain, index: int) -> Any:
     from eth_utils.address import to_checksum_address
 
     return to_checksum_address(chain.agents[index].address)
+
+
+async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The wallet is busy: the tick starts what is due, gives up finalizing for now, and ends."""
+    posted = await due_round(local_chain)
+    contract = local_chain.challenge(posted)
+    await local_chain.send(local_chain.poster, contract, "advanceToScoring")
+    prizes = zip(range(3), (300 * USDC, 125 * USDC, 75 * USDC), strict=True)
+    winners = [(_sum(local_chain, index), 0, 1, prize) for index, prize in prizes]
+    await local_chain.send(local_chain.poster, contract, "postScores", winners)
+    started: list[Address] = []
+
+    async def start(challenge: Challenge) -> None:
+        started.append(challenge.address)
+
+    metrics = Metrics()
+    async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
+        ticker = Ticker(app, Alerts(metrics), metrics, start, finalize_seconds=0.3)
+        await ticker.tick()
+        await local_chain.move_time(12 * HOUR)
+        later = await due_round(local_chain)
+        assert await app.store.take_lease(f"wallet:31337:{app.sender.address}", "somebody", 60)
+        report = await asyncio.wait_for(ticker.tick(), 60)
+        assert (started, report.problems) == ([later], ["Finalizing takes long: it goes on at the next tick."])
+        await app.store.drop_lease(f"wallet:31337:{app.sender.address}", "somebody")
+        await dataclasses.replace(ticker, finalize_seconds=60).tick()
+        assert await contract.functions.status().call() == 2
 
 
 async def test_too_few_submissions_are_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -193,6 +250,20 @@ async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalCh
         assert "smells" in (await world.until(address, "failed"))["reason"]
         await world.engine.tick()
         assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+
+
+async def test_a_late_rejection_takes_no_post_back(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While a result waited the poster posted: rejecting ours afterwards leaves the challenge complete."""
+    address = await due_round(local_chain, pool=2000 * USDC)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.until(address, "review")
+        prizes = zip(range(3), (1200 * USDC, 500 * USDC, 300 * USDC), strict=True)
+        winners = [(_sum(local_chain, index), 0, 1, prize) for index, prize in prizes]
+        await local_chain.send(local_chain.poster, local_chain.challenge(address), "postScores", winners)
+        await world.engine.tick()
+        assert (await world.status(address))["postedBy"] == "poster"
+        await world.engine.decide(address, "reject", "too late")
+        assert (await world.status(address))["status"] == "complete"
 
 
 async def test_a_config_that_is_not_the_committed_one_is_never_evaluated(
@@ -250,6 +321,55 @@ async def test_a_dead_node_does_not_keep_the_engine_from_starting(local_chain: L
         assert b"clara_rpc_up 0.0" in world.engine.metrics.render()
 
 
+async def test_an_old_report_says_nothing_about_this_process(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A good tick before the start neither hides a node that is away now nor counts as a tick of today."""
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await eventually(lambda: _has_report(world.app))
+        report = await read_report(world.app)
+        assert report is not None
+        await save_report(world.app, dataclasses.replace(report, at=report.at - 3600, head_block=4242))
+    async with turning(settings_of(local_chain, tmp_path, CLARA_RPC_URL="http://127.0.0.1:9")) as world:
+        await eventually(lambda: _shows(world, "clara_head_block 4242.0"))
+        await eventually(lambda: _shows(world, 'clara_ticks_total{result="failed"}'))
+        await asyncio.sleep(5 * FAST.beat_seconds)
+        assert world.engine.pulse.report("1")["status"] == "degraded"
+        assert b"clara_rpc_up 0.0" in world.engine.metrics.render()
+
+
+async def _has_report(app: App) -> bool:
+    return await read_report(app) is not None
+
+
+async def _shows(world: Turning, line: str) -> bool:
+    return line in world.engine.metrics.render().decode()
+
+
+async def test_the_heart_beats_on_after_something_nobody_foresaw(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A report that this version cannot read, as a newer one writes it, ends neither the beat nor the lease."""
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.app.store.put(world.app.chain_id, LAST_TICK, '{"at": 99999999999, "unheardOf": 1}')
+        await asyncio.sleep(5 * FAST.beat_seconds)
+        before = world.engine.pulse.beat
+
+        async def beats() -> bool:
+            return world.engine.pulse.beat > before
+
+        await eventually(beats, 10)
+        assert not await world.app.store.take_lease(f"worker:{world.engine.worker}", "another", 1)
+
+
+async def test_one_broken_row_keeps_no_other_challenge_waiting(local_chain: LocalChain, tmp_path: Path) -> None:
+    """What cannot even be parsed is a problem of its own challenge; the tick ends well and the other is evaluated."""
+    broken, due_too = await post_round(local_chain), await due_round(local_chain)
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        await app.store.put(app.chain_id, attempts_key(broken), '{"number": 1, "unheardOf": 1}')
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await world.until(due_too, "complete")
+        report = await read_report(world.app)
+        assert report is not None
+        assert [problem.partition(":")[0] for problem in report.problems] == [broken]
+
+
 async def test_sqlite_serves_one_process(local_chain: LocalChain, tmp_path: Path) -> None:
     """A second engine on the same file ends with a sentence that names the remedy; afterwards the file is free."""
     settings = settings_of(local_chain, tmp_path)
@@ -290,6 +410,22 @@ async def test_a_lost_lease_ends_what_runs_under_it(local_chain: LocalChain, tmp
         async with held(app.store, "y", "me", 0.3):
             pass
         assert await app.store.take_lease("y", "other", 1)
+
+
+async def test_who_finds_it_held_leaves_the_holders_status_alone(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Another worker compares: an attempt beside it ends, says nothing in its place, and one comes after it."""
+    address = await due_round(local_chain)
+    lease = f"evaluation:31337:{address}"
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        assert await app.store.take_lease(lease, "another:1", 60)
+        await say_status(app.store, app.chain_id, address, 1, status="comparing", progress=60)
+    async with turning(settings_of(local_chain, tmp_path)) as world:
+        await eventually(lambda: _shows(world, 'clara_evaluations_total{outcome="busy"} 1.0'))
+        found = await world.status(address)
+        assert (found["status"], found["progress"], found["reason"]) == ("comparing", 60, None)
+        await world.app.store.drop_lease(lease, "another:1")
+        await world.engine.request(address)
+        await world.until(address, "complete")
 
 
 async def test_half_of_the_window_gone_raises_the_alarm(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Comes in: the app and a way to start an evaluation. Goes out: a `TickReport`, which is also kept in the store, so that
 every process shows the same health and metrics whichever of them ticked. One challenge that cannot be read does not
-keep the others from being looked at.
+keep the others from being looked at, and a transaction that does not land does not keep evaluations from starting:
+finalizing comes last and has a share of the time.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Ticker:
     alerts: Alerts
     metrics: Metrics
     start: Start
+    finalize_seconds: float = 120.0
+    """For all finalizing of one tick; what is cut off goes on at the next, with the same nonce."""
 
     async def tick(self) -> TickReport:
         """Raises what keeps the whole tick from working, such as a node that does not answer."""
@@ -73,10 +76,23 @@ class Ticker:
         await self._discover()
         await self._money(report)
         looked = await self._look_at_all(head, report)
-        for challenge, found in sorted(looked, key=lambda pair: pair[0].scoring_deadline):
-            await self._act(challenge, found, report)
+        looked.sort(key=lambda pair: pair[0].scoring_deadline)
+        for challenge, found in looked:
+            if found.action is not Action.FINALIZE:
+                await self._act(challenge, found, report)
+        await self._finalize(looked, report)
         await self._count(report)
         return report
+
+    async def _finalize(self, looked: list[tuple[Challenge, Due]], report: TickReport) -> None:
+        try:
+            async with asyncio.timeout(self.finalize_seconds):
+                for challenge, found in looked:
+                    if found.action is Action.FINALIZE:
+                        await self._act(challenge, found, report)
+        except TimeoutError:
+            _log.warning("finalize_goes_on_later", seconds=self.finalize_seconds)
+            report.problems.append("Finalizing takes long: it goes on at the next tick.")
 
     async def _discover(self) -> None:
         """Put every challenge the factory announced on the board."""
@@ -110,8 +126,8 @@ class Ticker:
                     return await self._look(address, head)
                 except ConfigError:
                     raise
-                except ClaraError as bad:
-                    _log.warning("challenge_not_read", challenge=address, problem=str(bad))
+                except Exception as bad:  # noqa: BLE001 - one challenge that breaks us must not hide the others
+                    _log.warning("challenge_not_read", challenge=address, problem=str(bad), exc_info=_bug(bad))
                     report.problems.append(f"{address}: {bad}")
                     return None
 
@@ -152,8 +168,8 @@ class Ticker:
             self._watch_deadline(challenge, found, report)
             try:
                 await self._do(challenge, found.action)
-            except ClaraError as bad:
-                _log.warning("action_failed", action=found.action.value, problem=str(bad))
+            except Exception as bad:  # noqa: BLE001 - nor keep them from being acted on
+                _log.warning("action_failed", action=found.action.value, problem=str(bad), exc_info=_bug(bad))
                 report.problems.append(f"{challenge.address}: {bad}")
                 return
             if found.action is Action.EVALUATE:
@@ -203,6 +219,11 @@ class Ticker:
         counted = (s for s in spends if time.strftime("%Y-%m", time.gmtime(s.at)) == month)
         settled = (s.reserved_micro_usd if s.settled_micro_usd is None else s.settled_micro_usd for s in counted)
         report.month_spend_usd = sum(settled) / 1_000_000
+
+
+def _bug(bad: Exception) -> Exception | None:
+    """What is logged with its traceback: everything that is no error of ours."""
+    return None if isinstance(bad, ClaraError) else bad
 
 
 async def save_report(app: App, report: TickReport) -> None:

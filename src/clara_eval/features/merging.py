@@ -17,6 +17,8 @@ from clara_eval.judge.extraction import Claims
 from clara_eval.judge.vector import Value
 
 TOLERANCE = 0.1
+_HUGE = 1e300
+"""Far outside every range; a mean of larger claims would not be a number any more."""
 LEVELS = 10
 """An integer with at most this many values may differ by one: neighbouring levels are a matter of reading."""
 
@@ -45,7 +47,7 @@ def merge_values(feature: Feature, values: Sequence[Value]) -> Value:
         return any(known)
     if feature.type == "enum":
         return known[0]
-    mean = math.fsum(float(value) for value in known) / len(known)
+    mean = math.fsum(min(max(float(value), -_HUGE), _HUGE) for value in known) / len(known)
     return round(mean) if feature.type == "integer" else mean
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 LONG_LINE = 120
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
-_SENTENCE_END = re.compile(r"[.!?…。！？]+(?=\s|$)|\n\s*\n")
+# The look back lets a run of marks be tried at its first one only: a hundred thousand dots are read once.
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?=\s|$)|\n\s*\n")
 _OPEN_POINTS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _VOWELS = re.compile(r"[aeiouy]+", re.IGNORECASE)
 _WINDOW = 3

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 _BINARY = frozenset({"binary_expression"})
+_NO_PARAMETER = frozenset({"comment", "line_comment", "block_comment", "keyword_separator", "positional_separator"})
 _CONTROL = g.FUNCTION | g.CLOSURE | g.NEST | g.BRANCH | g.SHORT_CIRCUIT
 
 
@@ -100,7 +101,7 @@ class _Reader:
         if role & g.NEST and not self._follows_else(node):
             self.nests.append(depth)
             self.found.max_nesting = max(self.found.max_nesting, len(self.nests))
-        if (role & g.BRANCH and not _is_default(node)) or (role & g.SHORT_CIRCUIT and parent in self.binary):
+        if (role & g.BRANCH and not self._is_default(node)) or (role & g.SHORT_CIRCUIT and parent in self.binary):
             unit = self.units[-1][1] if self.units else self.found.outside
             unit.complexity += 1
 
@@ -131,7 +132,7 @@ class _Reader:
     def _open_function(self, node: Node, depth: int) -> None:
         row = node.start_point[0]
         unit = Unit(
-            parameters=_parameters(node),
+            parameters=self._parameters(node),
             lines=node.end_point[0] - row + 1,
             documented=row - self.documented_row <= 1 or _has_docstring(node),
         )
@@ -153,20 +154,36 @@ class _Reader:
         before = self.parsed.source[max(0, node.start_byte - 32) : node.start_byte].rstrip()
         return before.endswith(b"else") and node.type.startswith("if")
 
+    def _parameters(self, node: Node) -> int:
+        """Declared parameters without the receiver, so that methods of all languages count alike."""
+        held = node.child_by_field_name("parameters")
+        if held is None:  # Solidity has them directly under the function, arrow functions may have one bare name
+            return sum(child.type == "parameter" for child in node.named_children) + (
+                node.child_by_field_name("parameter") is not None
+            )
+        found = 0
+        for number, child in enumerate(held.named_children):
+            if child.type in _NO_PARAMETER or child.type == "self_parameter":
+                continue
+            if number == 0 and child.type == "identifier" and self._text(child) in {b"self", b"cls"}:
+                continue
+            found += max(1, len(child.children_by_field_name("name"))) if child.type == "parameter_declaration" else 1
+        return found
+
+    def _is_default(self, node: Node) -> bool:
+        """`_ =>` and `case _:` are the way on, not one more branch."""
+        if node.type not in {"match_arm", "case_clause"}:
+            return False
+        pattern = _first(node)
+        return pattern is not None and self._text(pattern) == b"_"
+
     def _text(self, node: Node) -> bytes:
+        # Never `node.text`: it reads through the parser's callback, which gives nothing more once its time is over.
         return self.parsed.source[node.start_byte : node.end_byte]
 
 
 def _first(node: Node) -> Node | None:
     return node.named_child(0) if node.named_child_count else None
-
-
-def _is_default(node: Node) -> bool:
-    """`_ =>` and `case _:` are the way on, not one more branch."""
-    if node.type not in {"match_arm", "case_clause"}:
-        return False
-    pattern = _first(node)
-    return pattern is not None and pattern.end_byte - pattern.start_byte == 1 and pattern.text == b"_"
 
 
 def _is_docstring(node: Node) -> bool:
@@ -180,23 +197,3 @@ def _has_docstring(node: Node) -> bool:
     body = node.child_by_field_name("body")
     first = _first(body) if body is not None else None
     return first is not None and _is_docstring(first)
-
-
-_NO_PARAMETER = frozenset({"comment", "line_comment", "block_comment", "keyword_separator", "positional_separator"})
-
-
-def _parameters(node: Node) -> int:
-    """Declared parameters without the receiver, so that methods of all languages count alike."""
-    held = node.child_by_field_name("parameters")
-    if held is None:  # Solidity has them directly under the function, arrow functions may have one bare name
-        return sum(child.type == "parameter" for child in node.named_children) + (
-            node.child_by_field_name("parameter") is not None
-        )
-    found = 0
-    for number, child in enumerate(held.named_children):
-        if child.type in _NO_PARAMETER or child.type == "self_parameter":
-            continue
-        if number == 0 and child.type == "identifier" and child.text in {b"self", b"cls"}:
-            continue
-        found += max(1, len(child.children_by_field_name("name"))) if child.type == "parameter_declaration" else 1
-    return found

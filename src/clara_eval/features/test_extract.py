@@ -244,3 +244,12 @@ async def test_reading_does_not_depend_on_who_submits_or_who_else_does() -> None
     one = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), CLAIMED, solution(CODE, "aa"), READING)
     other = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), CLAIMED, solution(CODE, "bb"), READING)
     assert one == other
+
+
+def test_claims_near_the_largest_number_are_merged() -> None:
+    """Two readings of 1e308 have a mean, which is out of range and clamped: they do not stop the round."""
+    number = Feature("slippage", "number", min=0, max=1)
+    merged, _ = merge_views(FeatureSchema((number,)), {"slippage": 1e308}, {"slippage": 1e308})
+    vector, flags = settle_facts(FeatureSchema((number,)), {}, merged)
+    assert vector.as_dict() == {"slippage": 1.0}
+    assert [flag.code for flag in flags] == ["out_of_range"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import lizard
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from clara_eval.eval_config import MEASURED
 from clara_eval.features.measured import MEASURED_NAMES, measure
+from clara_eval.features.parsing import CPU_SECONDS, parse
+from clara_eval.features.structure import read_structure
 from clara_eval.features.views import fenced_code, known_language, strip_view
 
 SAMPLES = {
@@ -296,3 +299,27 @@ def test_languages_are_known_by_what_people_write() -> None:
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize("text", ["." * 250_000 + "x said so", "word!?" + "?!" * 120_000 + "x said so"])
+def test_long_runs_of_marks_are_counted_once(text: str) -> None:
+    """Marks that end no sentence cost no more than their length, however many there are."""
+    assert measure(text, None)["sentences"] == 1
+
+
+@pytest.mark.parametrize("line", ["```" + "a" * 250_000 + "`", "```" + " " * 250_000 + "`", "~" * 250_000 + "`"])
+def test_a_long_line_that_is_no_fence_is_read_once(line: str) -> None:
+    """A line that looks like a fence until its last character comes to an end and opens nothing."""
+    assert fenced_code(line + "\nx = 1\n```\n", "python") is None
+
+
+def test_structure_does_not_depend_on_how_long_it_takes() -> None:
+    """A tree read after the parser's time is over says the same: receivers and defaults are still known."""
+    source = b"class A:\n    def f(self, a):\n        match a:\n            case 1: pass\n            case _: pass\n"
+    parsed = parse(source, "python")
+    assert parsed is not None
+    over = time.thread_time() + CPU_SECONDS
+    while time.thread_time() <= over:
+        pass
+    (function,) = read_structure(parsed).functions
+    assert (function.parameters, function.complexity) == (1, 2)

@@ -15,7 +15,8 @@ from clara_eval.features.parsing import Parsed, parse
 from clara_eval.features.structure import Span, Structure, read_structure
 from clara_eval.solutions.language import language_name
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$")
+# Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
+_FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
 
 
 def known_language(language: str | None) -> str | None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from clara_eval.errors import ClaraError, ConfigError, Temporary
+from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.gate import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
@@ -92,6 +93,7 @@ class JudgeLine:
         requests = list(dict.fromkeys(request_hash(self._name, prompt, attempt) for prompt in prompts))
         found = await self._book.answers(requests)
         self._found.update(found)
+        self._absent.difference_update(found)
         self._absent.update(request for request in requests if request not in found)
         return len(found)
 
@@ -143,19 +145,22 @@ class JudgeLine:
             if last is not None:
                 await self._pause(number, last, until)
             try:
-                return await self._try_once(request, prompt, until, yields=yields)
+                paid = await self._try_once(request, prompt, until, yields=yields)
             except (OutOfTime, JudgeDown):
                 raise
             except Temporary as bad:
                 last = bad
                 if yields and self.breaker.is_open:
                     break
+            else:
+                return await self._save(paid)
         raise Temporary(
             f"{self._name} gave no answer; the last of {number + 1} tries: {last}",
             retry_after_seconds=last.retry_after_seconds if last else None,
         )
 
     async def _try_once(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
+        """One call, paid for and not yet saved."""
         entered_at = await self.gate.enter()
         try:
             await self._until_callable(until, yields=yields)
@@ -165,18 +170,19 @@ class JudgeLine:
                 answer = await self._call(prompt, reserved, entered_at, until, probe=probe)
             finally:
                 self.breaker.abandoned(probe=probe)
-            cost = None if self._card is None else self._card.cost(answer)
-            paid = PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
-            self._purse.settle(reserved, prompt.purpose, answer, cost)
-            paid = await self._save(paid)
         finally:
             self.gate.leave()
+        cost = None if self._card is None else self._card.cost(answer)
+        self._purse.settle(reserved, prompt.purpose, answer, cost)
         self.counts.answered += 1
-        return paid
+        return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
         """One call with its consequences for gate, breaker and purse."""
         asked_at = self._clock()
+        if asked_at >= until:
+            self._purse.release(reserved, prompt.purpose)
+            raise OutOfTime(f"{self._name} was not asked: the round's time is over.")
         try:
             answer = await self._within_time(prompt, until)
         except RateLimited as bad:
@@ -211,10 +217,16 @@ class JudgeLine:
             self._watch(self._name, prompt.purpose, result, self._clock() - asked_at)
 
     async def _within_time(self, prompt: Prompt, until: float) -> Answer:
-        """A whole call within its own limit and the round's: also against an answer that drips."""
+        """A whole call within its own limit and the round's: also against an answer that drips.
+
+        A provider that does not take this very prompt (too long, filtered) has answered: it refused. That is kept like
+        any answer, so that it concerns one question and not the round, and a walk of the trace meets it again.
+        """
         try:
             async with asyncio.timeout(min(self._patience.call_seconds, until - self._clock())):
                 return await self._llm.complete(prompt)
+        except BadAnswer as bad:
+            return Answer(bad.message, self._name, "refusal", 0, 0)
         except TimeoutError:
             raise Unanswered(f"{self._name} did not finish its answer in time.") from None
 
@@ -245,10 +257,10 @@ class JudgeLine:
         await self._sleep(seconds)
 
     async def _save(self, paid: PaidAnswer) -> PaidAnswer:
-        """It is paid for: a store that stumbles is asked again before the answer is given up."""
+        """It is paid for: a store that stumbles is asked again before the answer is given up; no call follows."""
         for number in range(1, self._patience.tries + 1):
             try:
-                saved = await self._book.save_answer(paid)
+                saved = await _to_the_end(self._book.save_answer(paid))
             except Temporary:
                 if number == self._patience.tries:
                     raise
@@ -290,6 +302,16 @@ class Succession:
             except (Temporary, ConfigError) as bad:
                 self.setbacks[line.name] = bad.message
         return await self._lines[-1].ask(prompt, attempt)
+
+
+async def _to_the_end(saving: Coroutine[Any, Any, PaidAnswer]) -> PaidAnswer:
+    """A caller that is cancelled while its paid answer is saved goes when it is saved."""
+    task = asyncio.ensure_future(saving)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise
 
 
 class _GivenUp(Exception):

@@ -181,7 +181,8 @@ def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
     answer = read_object(text, ["check", "check_lines", *(feature.name for feature in asked)])
     if answer["check"] != canary.check or isinstance(answer["check"], bool):
         raise BadCanary("The check number is wrong: the answer does not follow the task.")
-    if answer["check_lines"] not in canary.lines:
+    lines = answer["check_lines"]
+    if not isinstance(lines, str) or lines not in canary.lines:
         raise BadCanary("The number of lines is wrong: the answer does not describe the data.")
     values: dict[str, Value] = {}
     texts: dict[str, str] = {}

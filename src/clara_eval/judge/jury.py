@@ -20,7 +20,7 @@ LOCAL_MODELS = ("smollm2",)
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
-    """One judge. `text` is the name as it stands in the setting; `base_url` only for a foreign endpoint."""
+    """One judge. `text` is its one name, as set but for a slash at the end; `base_url` only for a foreign endpoint."""
 
     text: str
     provider: Provider
@@ -62,7 +62,10 @@ def parse_judge(name: str) -> JudgeName:
             f"CLARA_JUDGES: there is no local model {model!r}.",
             remedy=f"Use local:{LOCAL_MODELS[0]}, or one of {FORMS}.",
         )
-    return JudgeName(name, cast("Provider", provider), model, _checked_url(base_url) if at else None)
+    if not at:
+        return JudgeName(name, cast("Provider", provider), model)
+    url = _checked_url(base_url)
+    return JudgeName(f"{provider}:{model}@{url}", cast("Provider", provider), model, url)
 
 
 def _unknown(name: str) -> ConfigError:

@@ -98,7 +98,7 @@ def parse_prices(text: str) -> dict[str, PriceCard]:
             raise _bad_price(part) from None
         if not name or price_in < 0 or price_out < 0:
             raise _bad_price(part)
-        cards[name.strip()] = PriceCard(price_in, price_out, price_in, price_in)
+        cards[name.strip().rstrip("/")] = PriceCard(price_in, price_out, price_in, price_in)
     return cards
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
+from clara_eval.judge.asking import ask_until
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.gate import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
@@ -143,6 +144,16 @@ async def test_prefetch_needs_few_questions() -> None:
     assert model.calls == 100
 
 
+async def test_a_second_look_finds_what_others_answered_since() -> None:
+    """What was missing at the first bulk look-up and is there at the second is not paid for again."""
+    line, book, _ = _line(model := Model())
+    assert await line.prefetch([_prompt()]) == 0
+    theirs = await _line(Model(), book)[0].ask(_prompt())
+    assert await line.prefetch([_prompt()]) == 1
+    assert await line.ask(_prompt()) == theirs
+    assert model.calls == 0
+
+
 async def test_outages_are_waited_out() -> None:
     """Two failures and then an answer: the pauses grow, with jitter, and the answer counts."""
     model = Model(lambda number: Temporary("500") if number < 2 else None)
@@ -190,6 +201,16 @@ async def test_one_deadline_for_everything() -> None:
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
     assert clock.now < 1050
+
+
+async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:
+    """A caller whose turn comes when the time is over makes no call, and its reservation is given back."""
+    purse = Purse(cap_micro_usd=10_000)
+    line, _, clock = _line(model := Model(), purse=purse, card=CARD, patience=Patience(deadline=1050.0))
+    clock.now = 1050.0
+    with pytest.raises(OutOfTime):
+        await line.ask(_prompt())
+    assert (model.calls, purse.spent, purse.reserved, line.gate.in_flight) == (0, 0, 0, 0)
 
 
 async def test_a_slow_answer_ends_with_the_call_limit() -> None:
@@ -282,13 +303,33 @@ async def test_gate_places_survive_cancellation() -> None:
     assert gate.in_flight == 0
 
 
-@pytest.mark.parametrize("bad", [ConfigError("wrong key"), BadAnswer("too long")])
-async def test_what_patience_does_not_cure_is_raised_at_once(bad: Exception) -> None:
-    """A wrong key or an impossible prompt is not tried again."""
-    line, _, _ = _line(model := Model(lambda _: bad))
-    with pytest.raises(type(bad)):
+async def test_what_patience_does_not_cure_is_raised_at_once() -> None:
+    """A wrong key is not tried again."""
+    line, _, _ = _line(model := Model(lambda _: ConfigError("wrong key")))
+    with pytest.raises(ConfigError):
         await line.ask(_prompt())
     assert model.calls == 1
+
+
+async def test_a_prompt_the_provider_does_not_take_is_a_recorded_refusal() -> None:
+    """It is asked once, costs nothing, is found again after a restart, and leaves the other questions their answers."""
+    purse = Purse(cap_micro_usd=10_000)
+    model = Model(lambda number: BadAnswer("too long") if number == 0 else None)
+    line, book, _ = _line(model, purse=purse, card=CARD)
+    refused = await line.ask(_prompt(0))
+    assert (refused.answer.stop, refused.answer.text, refused.cost_micro_usd) == ("refusal", "too long", 0)
+    assert (await line.ask(_prompt(1))).answer.stop == "end"
+    assert await _line(model, book)[0].ask(_prompt(0)) == refused
+    assert (model.calls, purse.spent, purse.reserved) == (2, 15, 0)
+
+
+async def test_prompts_that_are_never_taken_are_no_value_and_no_crash() -> None:
+    """The reader hears that the model refused, with every request that was made, and nothing is raised."""
+    line, book, _ = _line(Model(lambda _: BadAnswer("filtered")))
+    asked = await ask_until(line, _prompt(), str)
+    assert (asked.value, asked.outage) == (None, None)
+    assert "refused" in asked.reason
+    assert set(asked.requests) == set(book.kept)
 
 
 async def test_a_wrong_key_is_not_tried_for_every_pair() -> None:
@@ -318,6 +359,36 @@ async def test_a_stumbling_store_does_not_lose_a_paid_answer() -> None:
     book.stumbles = 3
     await line.ask(_prompt())
     assert (model.calls, len(book.kept)) == (1, 1)
+
+
+async def test_a_store_that_stays_down_does_not_make_us_pay_again() -> None:
+    """When a paid answer cannot be saved at all the request fails, and the model is not asked a second time for it."""
+    line, book, _ = _line(model := Model())
+    book.stumbles = 10**6
+    with pytest.raises(Temporary, match="locked"):
+        await line.ask(_prompt())
+    assert (model.calls, book.kept) == (1, {})
+
+
+async def test_a_caller_cancelled_while_its_answer_is_saved_leaves_it_saved() -> None:
+    """The answer is paid for: it is in the book when the cancelled caller is gone."""
+    saving, go_on = asyncio.Event(), asyncio.Event()
+
+    class SlowBook(Book):
+        async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+            saving.set()
+            await go_on.wait()
+            return await super().save_answer(paid)
+
+    line, book, _ = _line(Model(), SlowBook())
+    caller = asyncio.create_task(line.ask(_prompt()))
+    await saving.wait()
+    caller.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert list(book.kept) == [request_hash("openai:test", _prompt())]
 
 
 async def test_the_next_judge_takes_over() -> None:

@@ -158,7 +158,19 @@ def test_wrong_types_and_fields_are_refused(change: dict[str, Any]) -> None:
         read_claims(json.dumps(GOOD | change), SCHEMA, CANARY)
 
 
-@pytest.mark.parametrize("change", [{"check": 1}, {"check": "123456"}, {"check": None}, {"check_lines": "10_to_99"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"check": 1},
+        {"check": "123456"},
+        {"check": None},
+        {"check": [123456]},
+        {"check_lines": "10_to_99"},
+        {"check_lines": ["under_10"]},
+        {"check_lines": {"under_10": True}},
+        {"check_lines": None},
+    ],
+)
 def test_a_wrong_canary_is_not_trusted(change: dict[str, Any]) -> None:
     """Who did not read task or data is not believed."""
     with pytest.raises(BadCanary):

@@ -15,7 +15,7 @@ def test_every_form() -> None:
         JudgeName("rules", "rules", "rules"),
         JudgeName("anthropic:claude-x", "anthropic", "claude-x"),
         JudgeName("openai:gpt-x", "openai", "gpt-x"),
-        JudgeName("openai:org/m:free@https://host/v1/", "openai", "org/m:free", "https://host/v1"),
+        JudgeName("openai:org/m:free@https://host/v1", "openai", "org/m:free", "https://host/v1"),
         JudgeName("local:smollm2", "local", "smollm2"),
     )
     assert [judge.is_free for judge in jury] == [True, False, False, False, True]
@@ -37,6 +37,7 @@ def test_every_form() -> None:
         "openai:m@https://user:pass@host/v1",
         "openai:m@https://host/v1?key=abc",
         "rules,rules",
+        "openai:m@https://host/v1,openai:m@https://host/v1/",
     ],
 )
 def test_refusals(text: str) -> None:

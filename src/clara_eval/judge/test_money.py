@@ -53,6 +53,15 @@ def test_unknown_is_not_free() -> None:
     )
 
 
+def test_a_price_is_found_with_and_without_a_slash() -> None:
+    """The address of a price and of a judge may end in a slash or not: it is the same judge."""
+    for judge, price in (
+        ("openai:m@http://h/v1/", "openai:m@http://h/v1"),
+        ("openai:m@http://h/v1", "openai:m@http://h/v1/"),
+    ):
+        assert price_card(parse_judge(judge), parse_prices(f"{price}=1/2")) is not None
+
+
 @pytest.mark.parametrize("text", ["m", "m=1", "m=1/2/3", "m=a/b", "m=-1/2", "=1/2", "m=1/0/"])
 def test_bad_prices(text: str) -> None:
     """A price that cannot be read is refused with an example."""

@@ -48,7 +48,7 @@ async def trace(address: str, ctx: ToolContext) -> bytes:
         raise ResourceError(str(bad)) from bad
     if len(content) > MAX_TRACE_BYTES:
         raise ResourceError(
-            f"The trace has {len(content):,} bytes, too many for a resource; "
+            f"The trace has more than {MAX_TRACE_BYTES:,} bytes, too many for a resource; "
             f"find it here: {desk_of(ctx).records.trace_place((await challenge_at(desk_of(ctx), address)).address)}"
         )
     return content
@@ -60,7 +60,7 @@ async def _trace(desk: Desk, address: str) -> bytes:
         raise NotFound("The trace is public once scores are posted.", remedy="Follow challenge_eval_status.")
     if desk.settings.traces_public == "never":
         raise NotFound("The operator keeps traces private.")
-    text = await desk.records.trace(challenge.address)
+    text = await desk.records.trace(challenge.address, at_most=MAX_TRACE_BYTES)
     if text is None:
         raise NotFound("No trace of this challenge is known here.", remedy="Set CLARA_API_URL to the service.")
     return text.encode()

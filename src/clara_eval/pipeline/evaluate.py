@@ -17,7 +17,17 @@ from typing import Any, Protocol
 from clara_eval.budget.caps import worth_micro_usd
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
-from clara_eval.errors import CannotPublish, ClaraError, Deferred, NeedsReview, NotFound, NotYet, Temporary, Unscorable
+from clara_eval.errors import (
+    CannotPublish,
+    ClaraError,
+    Deferred,
+    Disagrees,
+    NeedsReview,
+    NotFound,
+    NotYet,
+    Temporary,
+    Unscorable,
+)
 from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
 from clara_eval.networks import Network
@@ -25,7 +35,7 @@ from clara_eval.pipeline.keys import plots_document, public_keys, scores_documen
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
-from clara_eval.pipeline.sources import LiveSources, Seats, journal_metadata
+from clara_eval.pipeline.sources import LiveSources, Seats, close_unanswered, journal_metadata, left_unanswered
 from clara_eval.pipeline.status import Status, StatusBoard
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import post_scores_calldata
@@ -124,9 +134,9 @@ async def _evaluate(address: Address, ports: Ports, options: Options, board: Sta
     )
     async with ports.bench.seat(challenge, config, plan, await _seconds_left(challenge, ports)) as seats:
         board.meter = seats.meter
-        walked = await walk(
-            challenge, plan, LiveSources(journal, ports.fetch, seats, options.retry_after_seconds), board
-        )
+        unanswered = await left_unanswered(ports.store, journal.run)
+        sources = LiveSources(journal, ports.fetch, seats, options.retry_after_seconds, unanswered)
+        walked = await walk(challenge, plan, sources, board)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)
     review = await _review(challenge, walked, digest, ports, options)
@@ -187,12 +197,27 @@ async def _file(challenge: Challenge, plan: Plan, walked: Walk, ports: Ports, jo
     """Write the trace and the public keys; the digest must come out the same on every walk."""
     writer = TraceWriter()
     lines = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
+    await _check_posted(challenge, writer.digest, ports)
+    await close_unanswered(journal, walked.unanswered)
     await journal.note("digest", writer.digest)
     await save_trace(ports.store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
     keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
     plots = (plots_key(challenge.address), plain_json(plots_document(walked, writer.digest)))
     await ports.store.put_many(challenge.chain_id, [*keys, plots])
     return writer.digest
+
+
+async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None:
+    """What the posted transaction commits to is never replaced: nobody could check the post any more."""
+    scores = await read_scores(ports.store, challenge.chain_id, challenge.address) or {}
+    posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
+    if posted in {None, digest}:
+        return
+    if (await ports.chain.standing(challenge.address)).score_posted_at:
+        raise Disagrees(
+            f"The result of {challenge.address} is posted with the trace {posted}; this walk gives {digest}.",
+            remedy="The posted trace is kept. Nothing is to be done here.",
+        )
 
 
 async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Review | None:
@@ -203,13 +228,14 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
     if limit is not None and (worth is None or worth >= limit * 1_000_000):
         shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
         reasons.insert(0, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it.")
+    existing = await read_review(ports.store, challenge.chain_id, challenge.address)
+    said = existing if existing is not None and existing.digest == digest else None
+    if said is not None and said.state == "rejected":
+        raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
     if not reasons:
         return None
-    existing = await read_review(ports.store, challenge.chain_id, challenge.address)
-    if existing is not None and existing.digest == digest:
-        if existing.state == "rejected":
-            raise NeedsReview(f"The result was rejected in review: {existing.note or 'no note'}.")
-        return existing
+    if said is not None:
+        return said
     return await request_review(ports.store, challenge.chain_id, challenge.address, digest, reasons, int(options.now()))
 
 
@@ -249,6 +275,10 @@ class _Watching:
 
 
 async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None, ports: Ports) -> None:
+    """Before the post only where no earlier walk wrote down who posted."""
+    earlier = await read_scores(ports.store, challenge.chain_id, challenge.address) or {}
+    if receipt is None and earlier.get("postedBy"):
+        return
     text = plain_json(scores_document(challenge, walked, digest, receipt))
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 

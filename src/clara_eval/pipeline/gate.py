@@ -64,8 +64,8 @@ def _contested(clusters: Sequence[Cluster], near_money: set[Address]) -> Iterato
         if cluster.contested and account in near_money:
             yield Remark(
                 "contested_copy",
-                f"{account} counts as the original of a copied work, but the copy was resubmitted later and may be "
-                "the older one.",
+                f"{account} counts as the original of a copied work, but the copy came in the same second or was "
+                "resubmitted later, and may be the older one.",
                 "review",
                 account,
             )

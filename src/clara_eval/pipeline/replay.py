@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from eth_abi.exceptions import EncodingError
+
 from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadTrace, ClaraError
 from clara_eval.pipeline.evaluate import ChainOfRecord
@@ -26,11 +28,16 @@ from clara_eval.trace.document import TraceEntry, read_entries
 NOT_PROVEN = (
     "that the models really gave the recorded answers: providers do not sign them",
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
+    "that what is recorded for an ipfs: address is what the address stands for, where the hash covers only the address",
+    "that what is recorded as unreachable could not be reached",
     "that the criteria are good: they are the poster's",
 )
 TOLERANCE = 0.02
 """For intervals and chances only: they come from matrix work whose last digits differ between processors."""
-_MISSHAPEN = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
+_MISSHAPEN = (
+    *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError),
+    EncodingError,  # a number or an address that no calldata can hold
+)
 """What walking forged evidence can raise: whoever forges an entry also chooses its shape."""
 _ESTIMATES = frozenset(
     {"low", "high", "pTop", "pRank", "theta", "thetaLow", "thetaHigh", "rankLow", "rankHigh", "probability"}
@@ -101,7 +108,7 @@ def _compare(recorded: list[TraceEntry], challenge: Challenge, plan: Plan, walke
         name = f"#{entry.seq} {entry.key}"
         if entry.key != key:
             raise BadTrace(f"Entry {name} stands where {key} belongs.", entry=name)
-        if not _same(_told(key, entry.body), _told(key, body)):
+        if not _same(_told(key, entry.body), _told(key, body), _ESTIMATES if key == "ranking" else frozenset()):
             raise BadTrace(f"Entry {name} is not what its evidence gives.", entry=name)
     if len(recorded) != len(expected):
         raise BadTrace(f"The trace has {len(recorded)} entries; its evidence gives {len(expected)}.", entry="end")
@@ -112,15 +119,15 @@ def _told(key: str, body: Any) -> Any:
     return {**body, "software": None} if key == "header" and isinstance(body, dict) else body
 
 
-def _same(recorded: Any, computed: Any, *, loose: bool = False) -> bool:
-    """Equal; estimates may differ in their last digits."""
+def _same(recorded: Any, computed: Any, estimates: frozenset[str], *, loose: bool = False) -> bool:
+    """Equal; what stands under the names of `estimates` may differ in its last digits."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         return recorded.keys() == computed.keys() and all(
-            _same(recorded[key], computed[key], loose=loose or key in _ESTIMATES) for key in recorded
+            _same(recorded[key], computed[key], estimates, loose=loose or key in estimates) for key in recorded
         )
     if isinstance(recorded, list) and isinstance(computed, list):
         return len(recorded) == len(computed) and all(
-            _same(a, b, loose=loose) for a, b in zip(recorded, computed, strict=True)
+            _same(a, b, estimates, loose=loose) for a, b in zip(recorded, computed, strict=True)
         )
     if loose and isinstance(recorded, (int, float)) and isinstance(computed, (int, float)):
         return math.isclose(recorded, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

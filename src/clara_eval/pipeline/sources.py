@@ -16,9 +16,10 @@ from pydantic import TypeAdapter
 from clara_eval.challenge.model import Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
 from clara_eval.hashing import plain_json
-from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import Answer, Asker, Foreseeing, PaidAnswer, Prompt, request_hash
+from clara_eval.pipeline.inline import inline_bytes, is_inline
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
-from clara_eval.trace.journal import Journal
+from clara_eval.trace.journal import Entries, Journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class _Remembering:
 
 _RECEIVED = TypeAdapter(Received)
 _TEXT = TypeAdapter(str)
+_UNANSWERED = TypeAdapter(dict[str, str])
 
 
 async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
@@ -115,6 +117,8 @@ class LiveSources:
     fetch: Fetch
     seats: Seats
     retry_after_seconds: tuple[float, ...]
+    unanswered: Mapping[str, str]
+    """What a finished walk left unanswered: it stays so, or another result would come out."""
 
     async def metadata(self, challenge: Challenge) -> bytes:
         return await journal_metadata(self.journal, self.fetch, challenge)
@@ -133,23 +137,70 @@ class LiveSources:
         return await self.journal.once(f"received/{submission.submitter}", _RECEIVED, receive)
 
     def asker(self, name: str) -> Asker:
-        return self.seats.asker(name)
+        return self._closed(self.seats.asker(name))
 
     def reader(self, names: Sequence[str]) -> Asker:
-        return self.seats.reader(names)
+        return self._closed(self.seats.reader(names))
+
+    def _closed(self, asker: Asker) -> Asker:
+        return _Closed(asker, self.unanswered) if self.unanswered else asker
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """Asks everything but what was left unanswered for good."""
+
+    asker: Asker
+    unanswered: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.asker.name
+
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        if isinstance(self.asker, Foreseeing):
+            await self.asker.foresee([p for p in prompts if request_hash(self.name, p) not in self.unanswered])
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        said = self.unanswered.get(request_hash(self.name, prompt, attempt))
+        if said is not None:
+            raise Temporary(said)
+        return await self.asker.ask(prompt, attempt)
+
+
+async def left_unanswered(entries: Entries, run: str) -> dict[str, str]:
+    """What a finished walk of this run left unanswered; nothing where none is finished."""
+    saved = await entries.entry(run, "unanswered")
+    return _UNANSWERED.validate_json(saved) if saved else {}
+
+
+async def close_unanswered(journal: Journal, unanswered: dict[str, str]) -> None:
+    """A walk is finished: nobody is asked again for what it went without."""
+
+    async def made() -> dict[str, str]:
+        return unanswered
+
+    await journal.once("unanswered", _UNANSWERED, made)
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSources:
-    """A trace's own evidence; what the trace does not hold cannot be asked for."""
+    """A trace's own evidence; what the trace does not hold cannot be asked for, what a URI holds cannot be replaced."""
 
     entries: Mapping[str, Any]
 
-    async def metadata(self, challenge: Challenge) -> bytes:  # noqa: ARG002 - the port's shape
-        return base64.b64decode(self._body("metadata")["content"])
+    async def metadata(self, challenge: Challenge) -> bytes:
+        content = base64.b64decode(self._body("metadata")["content"])
+        if is_inline(challenge.challenge_uri) and content != inline_bytes(challenge.challenge_uri):
+            raise BadTrace("The recorded metadata is not what the data: URI of the challenge holds.", entry="metadata")
+        return content
 
     async def received(self, submission: Submission, language: str | None) -> Received:  # noqa: ARG002 - the port's shape
-        return _RECEIVED.validate_json(plain_json(self._body(f"solution/{submission.submitter}")["received"]))
+        key = f"solution/{submission.submitter}"
+        received = _RECEIVED.validate_json(plain_json(self._body(key)["received"]))
+        if is_inline(submission.solution_uri) and not _is_held(received, inline_bytes(submission.solution_uri)):
+            raise BadTrace(f"What {key} records is not what its data: URI holds.", entry=key)
+        return received
 
     def asker(self, name: str) -> Asker:
         return _RecordedAsker((name,), self.entries)
@@ -161,6 +212,15 @@ class TraceSources:
         if key not in self.entries:
             raise BadTrace(f"The trace has no entry {key}.", entry=key)
         return self.entries[key]
+
+
+def _is_held(received: Received, held: bytes | None) -> bool:
+    """Whether this can have come for a URI that holds these bytes, or that is malformed (None)."""
+    if received.content is not None:
+        return received.immutable and base64.b64decode(received.content) == held
+    if held is None:
+        return received.code in {"bad_data_uri", "too_large"}
+    return received.code == "too_large" and len(held) > Limits().max_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+from clara_eval.errors import Temporary
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.plan import Stage
 from clara_eval.trace.names import status_key
@@ -94,8 +96,8 @@ class StatusBoard:
             self.status = replace(self.status, started_at=int(self._earlier["startedAt"]))
 
     async def stand(self) -> bool:
-        """Whether this was complete before; then that is said again: trouble on a second walk undoes no post."""
-        if self._earlier is None or self._earlier.get("status") != "complete":
+        """Whether this was posted before; then that is said again: trouble on a second walk undoes no post."""
+        if self._earlier is None or self._earlier.get("status") != "complete" or not self._earlier.get("postedBy"):
             return False
         await self._settled()
         await self._keys.put(self._chain_id, status_key(self._address), plain_json(self._earlier))
@@ -155,9 +157,10 @@ class StatusBoard:
         await self._write()
 
     async def _settled(self) -> None:
-        if self._writing is not None:
-            await self._writing
-            self._writing = None
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            with suppress(Temporary):  # a lost line of progress: the state that is said next is written anew
+                await writing
 
     def _tell(self) -> None:
         if self._listener is not None:

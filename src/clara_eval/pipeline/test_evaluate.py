@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,17 @@ from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
-from clara_eval.errors import BadTrace, CannotPublish, ConfigError, Disagrees, NeedsReview, NotFound, NotYet, Unscorable
+from clara_eval.errors import (
+    BadTrace,
+    CannotPublish,
+    ConfigError,
+    Disagrees,
+    NeedsReview,
+    NotFound,
+    NotYet,
+    Temporary,
+    Unscorable,
+)
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.evaluate import Evaluation, evaluate, read_scores
 from clara_eval.pipeline.replay import check_trace
@@ -25,6 +35,7 @@ from clara_eval.pipeline.walk import rank_round
 from clara_eval.publish.send import Outcome, Pace
 from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.tournament.play import Comparison
+from clara_eval.trace.journal import Journal
 
 PACE = Pace(poll_seconds=0.02)
 
@@ -161,6 +172,17 @@ async def test_a_rejected_review_is_never_posted(local_chain: LocalChain, tmp_pa
     assert await posts(local_chain, address) == 0
 
 
+async def test_a_rejection_outlives_the_rule_that_asked_for_it(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A result that a person rejected is not posted when the limit for reviews is lifted afterwards."""
+    address = await closed_round(local_chain, pool=1000 * USDC)
+    async with opened(local_chain, tmp_path) as app:
+        await run(app, address)
+        await decide(app.store, 31337, address, "rejected", note="collusion", now=1)
+        with pytest.raises(NeedsReview, match="collusion"):
+            await run(app, address, review_above_usd=None)
+    assert await posts(local_chain, address) == 0
+
+
 async def test_a_round_of_junk_can_be_posted_but_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
     """When rejected submissions reach paid places the result exists and is held for review."""
     address = await post_round(local_chain)
@@ -233,6 +255,52 @@ async def test_trouble_on_a_second_walk_undoes_no_post(local_chain: LocalChain, 
     assert status is not None
     assert status["status"] == "complete"
     assert await posts(local_chain, address) == 1
+
+
+async def test_a_dry_run_is_no_post(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After a complete dry run, a walk that fails is told as failed: nothing stands on the chain."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        await run(app, address, dry_run=True)
+        await app.store.driver.fetch("UPDATE entries SET value = '\"0x00\"' WHERE key = 'digest'")
+        with pytest.raises(Disagrees):
+            await run(app, address)
+        status = await read_status(app.store, 31337, address)
+    assert status is not None
+    assert status["status"] == "failed"
+
+
+async def test_a_posted_trace_is_never_replaced(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Begun anew after its post, a round with another digest stops, and what the chain commits to stays archived."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        await local_chain.fund(local_chain.agents[50], 1)
+        await Journal(app.store, done.challenge.run).forget()
+        with pytest.raises(Disagrees, match="posted"):
+            await run(app, address)
+        path = await write_trace(app, address)
+        checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
+        scores = await read_scores(app.store, 31337, address)
+    assert done.receipt is not None
+    assert checked.digest == done.digest
+    assert scores is not None
+    assert (scores["traceDigest"], scores["txHash"]) == (done.digest, done.receipt.tx_hash)
+
+
+async def test_dying_on_a_second_walk_loses_no_scores(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Whichever write is the last of a second walk, the scores still tell the transaction that posted them."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        assert done.receipt is not None
+        for lifetime in range(1, 30):
+            dying = replace(app.ports, store=MortalStore(app.store, lifetime))
+            with suppress(Died):
+                await evaluate(address, dying, app.options(app.plan()))
+            scores = await read_scores(app.store, 31337, address)
+            assert scores is not None
+            assert (scores["txHash"], scores["postedBy"]) == (done.receipt.tx_hash, "evaluator"), lifetime
 
 
 async def test_somebody_elses_challenge_is_refused(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -364,3 +432,17 @@ async def test_a_reorg_of_the_pinned_block_starts_anew(local_chain: LocalChain, 
         second = await run(app, address, dry_run=True)
     assert first.challenge.block != second.challenge.block
     assert first.walk.winners == second.walk.winners
+
+
+async def test_a_node_that_is_behind_is_no_reorg(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While the nodes have not reached the pinned block the walk waits, and forgets nothing."""
+    address = await closed_round(local_chain)
+    before = await local_chain.snapshot()
+    await local_chain.fund(local_chain.agents[50], 1)
+    async with opened(local_chain, tmp_path) as app:
+        first = await run(app, address, dry_run=True)
+        kept = await app.store.entries(first.challenge.run, "")
+        await local_chain.revert(before)
+        with pytest.raises(Temporary, match="behind"):
+            await run(app, address, dry_run=True)
+        assert await app.store.entries(first.challenge.run, "") == kept

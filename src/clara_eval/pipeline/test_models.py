@@ -17,7 +17,7 @@ from clara_eval.app import App
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry
-from clara_eval.errors import Temporary
+from clara_eval.errors import BadTrace, Temporary
 from clara_eval.eval_config import EvalConfig, build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
@@ -29,6 +29,7 @@ from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_evaluate import opened
+from clara_eval.pipeline.test_replay import forged
 from clara_eval.testing.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, honest_reader
 
@@ -41,9 +42,9 @@ CONFIG = {
 NAMES = ("deque_window", "ring_buffer", "sliding_log", "token_bucket", "list_filter")
 
 
-async def model_round(chain: LocalChain) -> Address:
+async def model_round(chain: LocalChain, config: dict[str, Any] | None = None) -> Address:
     """A closed round whose config needs a model: bare names, one of them in no catalogue."""
-    text = json.dumps(CONFIG)
+    text = json.dumps(config or CONFIG)
     metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=text)
     terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), open_seconds=HOUR)
     address = await chain.post_challenge(replace(terms, prize_pool=500_000_000))
@@ -167,6 +168,25 @@ async def test_a_model_trace_is_walked_again_without_the_model(local_chain: Loca
     assert len(checked.walk.comparisons) == 20
 
 
+async def test_a_feature_with_the_name_of_an_estimate_is_checked_exactly(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Only the ranking's own estimates may differ in their last digits, not a fact that is named like one."""
+    margin = {"name": "margin", "type": "integer", "min": 0, "max": 1000, "better": "higher", "source": "llm"}
+    address = await model_round(local_chain, {**CONFIG, "features": ["max_complexity", margin]})
+    async with opened(local_chain, tmp_path) as app:
+        await judged(app, address, {"scripted:model": ScriptedLlm(script)})
+        lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
+
+    def nudge(bodies: dict[str, Any]) -> None:
+        key = next(k for k in bodies if k.startswith("features/"))
+        bodies[key]["features"]["margin"] += 0.01
+
+    await check_trace(lines)
+    with pytest.raises(BadTrace, match="features/"):
+        await check_trace(forged(lines, nudge))
+
+
 async def test_every_vote_of_a_jury_is_recorded(local_chain: LocalChain, tmp_path: Path) -> None:
     """Two judges see each pair in both orders, and the trace and the public keys hold each vote."""
     address = await model_round(local_chain)
@@ -251,6 +271,31 @@ async def test_an_outage_is_no_verdict_about_anybody(local_chain: LocalChain, tm
         done = await judged(app, address, {"scripted:model": ScriptedLlm(script)})
     assert done.walk.ranking is not None
     assert done.walk.ranking.results == 20
+
+
+@dataclass
+class Dropping:
+    """A provider that loses some games, always the same ones."""
+
+    name: str = "scripted:model"
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        if prompt.purpose == "comparison" and int(keccak_hex(prompt.user.encode())[2:6], 16) % 9 == 0:
+            raise Temporary("The line was cut.")
+        return await ScriptedLlm(script).complete(prompt)
+
+
+async def test_a_finished_walk_keeps_its_unanswered_games(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A game nobody answered stays undecided on every later walk, also when the model could answer it then."""
+    address = await model_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        first = await judged(app, address, {"scripted:model": Dropping()})
+        well = ScriptedLlm(script)
+        second = await judged(app, address, {"scripted:model": well})
+        lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
+    assert 0 < len(first.walk.unanswered) < 10
+    assert well.seen == []
+    assert second.digest == first.digest == (await check_trace(lines)).digest
 
 
 async def test_the_next_model_reads_where_the_first_is_down(local_chain: LocalChain, tmp_path: Path) -> None:

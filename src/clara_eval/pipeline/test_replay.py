@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,18 @@ from typing import Any
 
 import pytest
 
+from clara_eval.adapters.fetch import UriFetch
 from clara_eval.demo.lifecycle import write_trace
-from clara_eval.errors import BadTrace
+from clara_eval.demo.round import data_uri, entry, post_round
+from clara_eval.errors import BadSubmission, BadTrace
+from clara_eval.pipeline.inline import inline_bytes
+from clara_eval.pipeline.plan import unwatched
+from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.sources import Received, TraceSources
 from clara_eval.pipeline.test_evaluate import closed_round, opened, run
-from clara_eval.testing.local_chain import LocalChain
+from clara_eval.pipeline.walk import walk
+from clara_eval.testing.local_chain import HOUR, Handed, LocalChain
 from clara_eval.trace.document import TraceWriter, read_entries, render
 
 Entries = dict[str, Any]
@@ -93,9 +101,15 @@ def _misshapen_solution(bodies: Entries) -> None:
     bodies[next(k for k in bodies if k.startswith("solution/"))] = None
 
 
+def _endless_agent(bodies: Entries) -> None:
+    for submission in bodies["challenge"]["submissions"]:
+        submission["agent_id"] = 2**300
+
+
 @pytest.mark.parametrize(
     ("change", "entry"),
     [
+        (_endless_agent, "evidence"),
         (_other_header, "header"),
         (_misshapen_solution, "evidence"),
         (_swap_winner, "winners"),
@@ -135,3 +149,109 @@ async def test_other_facts_than_the_chains_are_refused(local_chain: LocalChain, 
     async with opened(local_chain, tmp_path) as app:
         with pytest.raises(BadTrace, match="other facts"):
             await check_trace(lines, app.chain)
+
+
+class Blind(TraceSources):
+    """Believes whatever the evidence says, as a forger's own program would."""
+
+    async def metadata(self, challenge: Any) -> bytes:
+        return base64.b64decode(self.entries["metadata"]["content"])
+
+    async def received(self, submission: Any, language: str | None) -> Received:
+        return Received(**self.entries[f"solution/{submission.submitter}"]["received"])
+
+
+async def rewalked(lines: list[str], change: Callable[[Entries], None]) -> list[str]:
+    """A trace whose evidence is replaced and everything after it computed anew: sound in itself."""
+    bodies = {entry.key: entry.body for entry in read_entries(lines)}
+    change(bodies)
+    challenge, plan = CHALLENGE.validate_python(bodies["challenge"]), PLAN.validate_python(bodies["plan"])
+    walked = await walk(challenge, plan, Blind(bodies), unwatched)
+    writer = TraceWriter()
+    changed = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
+    return "".join(render(changed, writer.digest)).splitlines(keepends=True)
+
+
+def _best(bodies: Entries) -> Any:
+    return bodies[f"solution/{bodies['placed'][0]['account']}"]["received"]
+
+
+def _lose_the_best(bodies: Entries) -> None:
+    _best(bodies).update(content=None, media_type="", immutable=False, code="not_found", reason="Nothing is there.")
+
+
+def _call_the_best_malformed(bodies: Entries) -> None:
+    _best(bodies).update(content=None, media_type="", immutable=False, code="bad_data_uri", reason="Malformed.")
+
+
+def _call_the_best_too_large(bodies: Entries) -> None:
+    _best(bodies).update(content=None, media_type="", immutable=False, code="too_large", reason="Too large.")
+
+
+def _spoil_the_best(bodies: Entries) -> None:
+    _best(bodies)["content"] = base64.b64encode(entry("unfinished").encode() + b"# more").decode()
+
+
+def _other_problem(bodies: Entries) -> None:
+    metadata = json.loads(base64.b64decode(bodies["metadata"]["content"]))
+    told = json.dumps({**metadata, "title": "Something else"}).encode()
+    bodies["metadata"]["content"] = base64.b64encode(told).decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "entry_name"),
+    [
+        (_lose_the_best, "solution/"),
+        (_call_the_best_malformed, "solution/"),
+        (_call_the_best_too_large, "solution/"),
+        (_spoil_the_best, "solution/"),
+        (_other_problem, "metadata"),
+    ],
+)
+async def test_what_a_data_uri_holds_cannot_be_replaced(
+    local_chain: LocalChain, tmp_path: Path, change: Callable[[Entries], None], entry_name: str
+) -> None:
+    """An evaluator that posts a trace over other content than the chain holds is caught, though all else is sound."""
+    address = await post_round(local_chain)
+    names = ("deque_window", "ring_buffer", "sliding_log", "unfinished")
+    handed = [Handed(local_chain.agents[n], data_uri(entry(name).encode()), None) for n, name in enumerate(names)]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        await run(app, address, dry_run=True)
+        lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
+    await check_trace(lines)
+    with pytest.raises(BadTrace) as caught:
+        await check_trace(await rewalked(lines, change))
+    assert entry_name in caught.value.entry
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "data:text/plain;base64,YWJj",
+        "data:application/json;charset=utf-8; BASE64 ,eyJhIjogMX0=",
+        "data:;base64,YWJj%0A",
+        "data:;base64,YW%4Aj",
+        "data:;base64,YWJj!",
+        "data:;base64,a",
+        "data:;base64,\u00e9",
+        "data:;base64,\ud800%20",
+        "data:;base64",
+        "DATA:,a%20plain%2Dtext",
+        "data:text/plain,gr%C3%BC%C3%9Fe gr\u00fc\u00dfe",
+        "data:,100%",
+        "data:,first#second",
+        "data:,line\nline",
+        "data:,\ud800",
+        "data:,",
+        "data:" + "x" * 300 + ",a",
+    ],
+)
+async def test_a_data_uri_is_checked_as_it_was_read(uri: str) -> None:
+    """What the reading of submissions accepts has the same bytes here, and what it refuses has none."""
+    try:
+        content = (await UriFetch().fetch(uri)).content
+    except BadSubmission:
+        content = None
+    assert inline_bytes(uri) == content

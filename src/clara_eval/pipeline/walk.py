@@ -80,7 +80,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
-    likeness = find_likeness(accepted, template=metadata.problem_statement)
+    likeness = await asyncio.to_thread(find_likeness, accepted, template=metadata.problem_statement)
     rejected = _rejected(pieces, likeness.clusters)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
     features = await _read(challenge, metadata, schema, reader, ranked, watch)

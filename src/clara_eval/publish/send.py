@@ -339,7 +339,10 @@ class _Passage:
         attempt = max(row.attempt for row in rows) + 1
         await self._log.save_transaction(replace(raised, attempt=attempt))
         rows = await self._log.transactions(raised.run, raised.intention)
-        return next(row for row in rows if row.attempt == attempt)
+        kept = [row for row in rows if row.attempt == attempt]
+        if not kept:
+            raise Temporary("The dearer transaction could not be recorded; it was not sent.")
+        return kept[0]
 
     async def _clear_the_way(self, nonce: int, *, is_stuck: bool) -> None:
         """Recorded transactions with smaller nonces have to land first, or ours never will."""

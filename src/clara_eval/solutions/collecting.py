@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
@@ -124,7 +125,8 @@ def _check_substance(text: str, limits: Limits) -> None:
     words = len(_TOKEN.findall(text))
     if letters < limits.min_letters or words < limits.min_words:
         raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
-    tokens = estimate_tokens(text)
+    # What a model is shown is in NFKC, where one character may have become eighteen.
+    tokens = max(estimate_tokens(text), estimate_tokens(unicodedata.normalize("NFKC", text)))
     if tokens > limits.max_tokens:
         raise BadSubmission(
             f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"

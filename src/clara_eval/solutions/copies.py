@@ -30,6 +30,12 @@ MIN_SHINGLES = 60
 ABSTRACT_WIDTH = 8
 MIN_ABSTRACT_SHINGLES = 80
 
+_AT_ONCE = 4_000_000
+"""Shared shingles counted in one go, so that memory does not follow how alike the entries are."""
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+_NONE: Hashes = np.empty(0, dtype=np.uint64)
+
 CopyKind = Literal["exact", "normalised", "near"]
 
 
@@ -49,8 +55,12 @@ class Cluster:
 
     @property
     def contested(self) -> bool:
-        """A "copy" was resubmitted, which moved its time: it may be the older work. A person should look."""
-        return any(copy.solution.submission.version > 1 for copy in self.copies)
+        """A "copy" may be the older work: it was resubmitted, which moved its time, or came in the very same second."""
+        first = self.original.submission.submitted_at
+        return any(
+            copy.solution.submission.version > 1 or copy.solution.submission.submitted_at == first
+            for copy in self.copies
+        )
 
     def rejected(self) -> tuple[Rejected, ...]:
         return tuple(Rejected(copy.solution.submission, "copy", self._reason(copy)) for copy in self.copies)
@@ -101,7 +111,7 @@ def _families(ordered: Sequence[Solution], prints: Sequence[_Print]) -> dict[Add
     for earlier, later in _same([solution.submission.agent_id for solution in ordered]):
         join(earlier, later)
     for sets, least in _by_kind(prints):
-        for later, likeness in _likeness(sets, least):
+        for later, likeness in likenesses(sets, least):
             for earlier in np.flatnonzero(likeness >= ALIKE).tolist():
                 join(earlier, later)
     sizes = Counter(head)
@@ -152,8 +162,8 @@ class _Print:
 
     content: str
     stream: str
-    plain: frozenset[str]
-    abstract: frozenset[str]
+    plain: Hashes
+    abstract: Hashes
 
     @classmethod
     def of(cls, solution: Solution, given: _Given) -> _Print:
@@ -162,8 +172,8 @@ class _Print:
             content=solution.content_sha256,
             # A text of comments only has no tokens, and must not equal every other such text.
             stream=_digest("\x1f".join(stream.tokens)) if stream.tokens else solution.content_sha256,
-            plain=frozenset(shingles(stream, WIDTH) - given.plain),
-            abstract=frozenset(abstract_shingles(stream, ABSTRACT_WIDTH) - given.abstract),
+            plain=_hashes(shingles(stream, WIDTH) - given.plain),
+            abstract=_hashes(abstract_shingles(stream, ABSTRACT_WIDTH) - given.abstract),
         )
 
 
@@ -183,7 +193,7 @@ def _links(prints: Sequence[_Print]) -> dict[int, _Link]:
     return links
 
 
-def _by_kind(prints: Sequence[_Print]) -> tuple[tuple[list[frozenset[str]], int], ...]:
+def _by_kind(prints: Sequence[_Print]) -> tuple[tuple[list[Hashes], int], ...]:
     """Shingles as written and with names forgotten, each with how many it takes to say anything."""
     return (
         ([one.plain for one in prints], MIN_SHINGLES),
@@ -200,29 +210,26 @@ def _same(keys: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
             first[key] = number
 
 
-def _near(sets: Sequence[frozenset[str]], least: int, known: Container[int]) -> list[tuple[int, _Link]]:
+def _near(sets: Sequence[Hashes], least: int, known: Container[int]) -> list[tuple[int, _Link]]:
     """Each set with the earliest one it resembles."""
     found = []
-    for later, likeness in _likeness(sets, least, known):
+    for later, likeness in likenesses(sets, least, known):
         alike = np.flatnonzero(likeness >= NEAR)
         if len(alike):
             found.append((later, _Link(int(alike[0]), "near", float(likeness[alike[0]]))))
     return found
 
 
-def _likeness(
-    sets: Sequence[frozenset[str]], least: int, known: Container[int] = ()
+def likenesses(
+    sets: Sequence[Hashes], least: int, known: Container[int] = ()
 ) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
     """Each set with its Jaccard index to every earlier one; those too small or already known resemble nothing.
 
     Shared shingles are counted through an inverted index: all pairs exactly, at the cost of what they share.
     """
-    counted = [
-        one if len(one) >= least and number not in known else frozenset[str]() for number, one in enumerate(sets)
-    ]
+    counted = [one if len(one) >= least and n not in known else one[:0] for n, one in enumerate(sets)]
     sizes = np.array([len(one) for one in counted], dtype=np.int64)
-    hashes = np.frombuffer(b"".join(_short(shingle) for one in counted for shingle in one), dtype="<u8")
-    _, shingle, spread = np.unique(hashes, return_inverse=True, return_counts=True)
+    _, shingle, spread = np.unique(np.concatenate([*counted, _NONE]), return_inverse=True, return_counts=True)
     by_shingle = np.argsort(shingle, kind="stable")
     owners = np.repeat(np.arange(len(sets)), sizes)[by_shingle]
     place = np.empty_like(by_shingle)
@@ -231,10 +238,23 @@ def _likeness(
     ends = np.cumsum(sizes)
     for later in np.flatnonzero(sizes).tolist():
         mine = slice(ends[later] - sizes[later], ends[later])
-        before = place[mine] - start[mine]  # owners of the same shingle that come earlier
-        jumps = np.repeat(start[mine] - (np.cumsum(before) - before), before)
-        shared = np.bincount(owners[jumps + np.arange(len(jumps))], minlength=later)
+        shared = _shared(owners, start[mine], place[mine] - start[mine], later)
         yield later, shared / (sizes[:later] + sizes[later] - shared)
+
+
+def _shared(owners: Ints, start: Ints, before: Ints, later: int) -> Ints:
+    """How many shingles each earlier set has in common: from `start` on, `before` owners of each came earlier."""
+    shared = np.zeros(later, dtype=np.int64)
+    for part in np.array_split(np.arange(len(before)), 1 + int(before.sum()) // _AT_ONCE):
+        ahead = before[part]
+        jumps = np.repeat(start[part] - (np.cumsum(ahead) - ahead), ahead)
+        shared += np.bincount(owners[jumps + np.arange(len(jumps))], minlength=later)
+    return shared
+
+
+def _hashes(parts: Iterable[str]) -> Hashes:
+    """Eight bytes a shingle: a round of the largest entries has to fit into memory."""
+    return np.unique(np.frombuffer(b"".join(map(_short, parts)), dtype="<u8"))
 
 
 def _short(text: str) -> bytes:

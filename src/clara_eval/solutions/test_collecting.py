@@ -196,3 +196,12 @@ async def test_any_bytes_get_a_verdict(content: bytes) -> None:
         assert outcome.text.encode() == content
     else:
         assert outcome.code in REJECTIONS
+
+
+async def test_the_token_limit_holds_for_what_a_model_is_shown() -> None:
+    """A character that becomes eighteen in the prompt counts as those eighteen."""
+    text = "some words before it: " + "\ufdfa" * 20_000
+    assert estimate_tokens(text) < Limits().max_tokens
+    found = await verdict(text.encode())
+    assert isinstance(found, Rejected)
+    assert found.code == "too_large"

@@ -6,12 +6,14 @@ import random
 import re
 from collections.abc import Sequence
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Submission
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.solutions import Cluster, Solution, find_likeness
+from clara_eval.solutions import Cluster, Solution, copies, find_likeness
 from clara_eval.solutions.copies import CopyKind
 from clara_eval.solutions.tokens import token_stream
 
@@ -221,8 +223,9 @@ def test_what_the_poster_gave_is_not_copied() -> None:
 
 
 def test_a_resubmitted_copy_is_contested() -> None:
-    """Resubmission moves the time: the later one may be the older work, so the cluster says that a person should look."""
+    """Resubmission moves the time, and a second is no order: whoever counts as the copy may be first, so a person looks."""
     assert not find_copies([solution(PYTHON, 1), solution(PYTHON, 2)])[0].contested
+    assert find_copies([solution(PYTHON, 1, who=7), solution(PYTHON, 1, who=8)])[0].contested
     assert find_copies([solution(PYTHON, 1), solution(PYTHON, 2, version=2)])[0].contested
 
 
@@ -285,6 +288,22 @@ def test_the_order_of_arrival_in_memory_does_not_matter(texts: list[str], rng: r
     members = [one.original for one in clusters] + [copy.solution for one in clusters for copy in one.copies]
     assert len({one.submission.submitter for one in members}) == len(members)
     assert len(entries) - sum(len(one.copies) for one in clusters) == len({token_stream(text).tokens for text in texts})
+
+
+@pytest.mark.parametrize("at_once", [3, 10**6])
+@given(st.lists(st.frozensets(st.integers(0, 12)), max_size=8), st.sets(st.integers(0, 7)))
+def test_likeness_is_the_jaccard_index_of_every_pair(at_once: int, sets: list[frozenset[int]], known: set[int]) -> None:
+    """However it is cut into pieces, counting through the index equals comparing every pair of sets."""
+    hashed = [np.array(sorted(one), dtype=np.uint64) for one in sets]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copies, "_AT_ONCE", at_once)
+        found = {later: likeness.tolist() for later, likeness in copies.likenesses(hashed, 2, known)}
+    counted = [one if len(one) >= 2 and n not in known else frozenset[int]() for n, one in enumerate(sets)]
+    assert found == {
+        later: [len(mine & other) / len(mine | other) for other in counted[:later]]
+        for later, mine in enumerate(counted)
+        if mine
+    }
 
 
 @given(st.text(max_size=300))

@@ -1,7 +1,7 @@
 """The trace in the store: the specification's key holds its digest and size, the text lies in parts beside it.
 
 Parts of about one megabyte keep memory flat while a trace is written, served or verified. The key itself is written
-last, so a half-written trace is never taken for a whole one.
+last, and emptied first where another trace stands, so a half-written trace is never taken for a whole one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Archived:
 
 async def save_trace(keys: Keys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> Archived:
     """Write the pieces of `document.render`; the same trace written twice is the same."""
+    before = await archived_trace(keys, chain_id, address)
+    if before is not None and before.digest != digest:
+        await keys.put(chain_id, trace_key(address), "")
     buffer: list[str] = []
     size = parts = 0
     for piece in pieces:

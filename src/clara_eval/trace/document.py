@@ -91,6 +91,8 @@ def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
     for number, raw in numbered:
         line = raw.removesuffix("\n")
         if line.startswith("]"):
+            if open_ended and seq:
+                raise BadTrace("A comma follows the last entry.", entry=f"#{seq - 1}")
             _check_ending(line, previous, numbered)
             return
         if not open_ended:

@@ -57,6 +57,13 @@ def test_a_cut_or_reordered_document_is_refused() -> None:
         list(read_entries([lines[0], lines[2], lines[1], *lines[3:]]))
 
 
+def test_a_comma_after_the_last_entry_is_refused() -> None:
+    """A document that is no JSON any more is not called whole."""
+    with pytest.raises(BadTrace, match="comma") as caught:
+        list(read_entries(document(BODIES).replace("}\n]", "},\n]").splitlines(keepends=True)))
+    assert caught.value.entry == "#2"
+
+
 def test_a_stranger_can_check_a_line_with_sha256sum() -> None:
     """The hash of a line is that of its entry bytes, by a tool that knows nothing of us."""
     line = document(BODIES).splitlines()[2].removesuffix(",")

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import CannotPublish, Unscorable
 
+MIN_SUBMISSIONS = 2
+"""The contract's own: with fewer, `advanceToScoring` cancels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Winner:
@@ -43,6 +46,11 @@ def prizes(prize_pool: int, payout_bps: Sequence[int]) -> list[int]:
 
 def check_scorable(challenge: Challenge) -> None:
     """Say early that no result can ever be posted."""
+    if challenge.submission_count < MIN_SUBMISSIONS:
+        raise Unscorable(
+            f"{challenge.submission_count} submitters: below {MIN_SUBMISSIONS} the contract cancels the challenge.",
+            remedy="Anybody may call advanceToScoring(), which refunds the poster.",
+        )
     if challenge.submission_count < challenge.winner_count:
         raise Unscorable(
             f"{challenge.submission_count} submitters for {challenge.winner_count} winners: "

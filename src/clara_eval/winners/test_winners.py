@@ -88,3 +88,9 @@ def test_a_stranger_or_a_repeated_account_is_never_paid() -> None:
         choose_winners(two, [Placed(account(0), 1), Placed(account(0), 1)])
     with pytest.raises(Unscorable):
         choose_winners(replace(two, submissions=two.submissions[:1]), [Placed(account(0), 1)])
+
+
+def test_a_single_submission_is_unscorable() -> None:
+    """The contract cancels a challenge with one submission, even if one winner would do."""
+    with pytest.raises(Unscorable, match="cancels"):
+        check_scorable(challenge(1, (10_000,)))

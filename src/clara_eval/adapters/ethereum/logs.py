@@ -76,7 +76,7 @@ class Logs:
         """None when a range was refused; the span is smaller then."""
         last = ranges[-1][1]
         calls = [Call("eth_getLogs", (_query(wanted, *part),)) for part in ranges]
-        *found, block = await self._rpc.ask_many([*calls, Call("eth_getBlockByNumber", (hex(last), False))])
+        *found, block = await self._rpc.ask_one_node([*calls, Call("eth_getBlockByNumber", (hex(last), False))])
         refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
         if refused:
             self._shrink(refused[0])

@@ -57,9 +57,8 @@ class EthereumChain:
         """The newest block of the node that is ahead; that node is asked first from now on."""
         if len(self.rpc.nodes) == 1:
             return _block(await self.rpc.ask("eth_getBlockByNumber", "latest", False))
-        heads = [
-            (node, _block(raw)) for node, raw in await self.rpc.ask_every_node("eth_getBlockByNumber", "latest", False)
-        ]
+        told = await self.rpc.ask_every_node("eth_getBlockByNumber", "latest", False)
+        heads = [(node, block) for node, raw in told if (block := _block_or_none(raw)) is not None]
         if not heads:
             raise Temporary("No node tells the newest block.", remedy="Check CLARA_RPC_URL.")
         return self._choose(heads)
@@ -89,13 +88,12 @@ class EthereumChain:
         number, known = (
             (block.number, block.hash) if isinstance(block, Block) else (block.block_number, block.block_hash)
         )
-        raw = await self.rpc.ask_maybe("eth_getBlockByNumber", hex(number), False)
-        return raw is not None and _block(raw).hash == known
+        return (await self._block_by_number(number)).hash == known
 
     async def _block_by_number(self, number: int) -> Block:
         raw = await self.rpc.ask_maybe("eth_getBlockByNumber", hex(number), False)
         if raw is None:
-            raise Temporary(f"No node has block {number}.")
+            raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
         return _block(raw)
 
     async def first_block_at(self, moment: int, last: Block) -> int:
@@ -349,6 +347,13 @@ def _block(raw: Any) -> Block:
         return Block(number=quantity(raw["number"]), hash=str(raw["hash"]), timestamp=quantity(raw["timestamp"]))
     except (KeyError, TypeError):
         raise Temporary("A node answered with something that is no block.") from None
+
+
+def _block_or_none(raw: Any) -> Block | None:
+    try:
+        return _block(raw)
+    except Temporary:
+        return None
 
 
 def _value(address: Address, name: str, answer: Any, kind: str | None = None) -> Any:

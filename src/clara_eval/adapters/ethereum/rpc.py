@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import aiohttp
 
@@ -64,9 +64,7 @@ class Node:
         self.url = url
         self.batch_size = batch_size
         self.is_checked = False
-        self._secrets = [
-            piece for piece in (*parts.path.split("/"), parts.query, parts.username, parts.password) if piece
-        ]
+        self._secrets = _secrets(parts)
 
     def __repr__(self) -> str:
         return f"Node({self.host})"
@@ -141,8 +139,7 @@ class Node:
 
     def _redacted(self, text: str) -> str:
         for secret in self._secrets:
-            if len(secret) >= 6:
-                text = text.replace(secret, "…")
+            text = text.replace(secret, "…")
         return text
 
     async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
@@ -179,6 +176,14 @@ def _parts(url: str) -> tuple[SplitResult, str]:
             remedy="Write http://host:port; several with commas between them.",
         )
     return parts, f"{host}:{port}" if port else host
+
+
+def _secrets(parts: SplitResult) -> list[str]:
+    """Whatever of a URL may be a key, as written and as meant, longest first."""
+    values = [value for _, value in parse_qsl(parts.query)]
+    pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
+    found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
+    return sorted(found, key=len, reverse=True)
 
 
 async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
@@ -264,6 +269,10 @@ class Rpc:
         pieces = await together(piece(start) for start in range(0, len(calls), size))
         return [result for part in pieces for result in part]
 
+    async def ask_one_node(self, calls: Sequence[Call]) -> list[Any]:
+        """Results and refusals that are all of one node: what it lacks, another answers together with the rest."""
+        return await self._settle(calls, is_whole=True)
+
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
         """What each node that answers has to say."""
 
@@ -281,7 +290,7 @@ class Rpc:
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)
 
-    async def _settle(self, calls: Sequence[Call]) -> list[Any]:
+    async def _settle(self, calls: Sequence[Call], *, is_whole: bool = False) -> list[Any]:
         results: list[Any] = [None] * len(calls)
         waiting = list(range(len(calls)))
         reasons: list[str] = []
@@ -301,9 +310,11 @@ class Rpc:
                 waiting = [number for number in waiting if _ask_elsewhere(results[number])]
                 if not waiting:
                     return results
+                waiting = list(range(len(calls))) if is_whole else waiting
             waiting = [number for number in waiting if results[number] is None or _is_busy(results[number])]
             if not waiting:
                 return results
+            waiting = list(range(len(calls))) if is_whole else waiting
         refused = [str(results[number]) for number in waiting if results[number] is not None]
         raise self._all_failed(list(dict.fromkeys([*reasons, *refused])))
 

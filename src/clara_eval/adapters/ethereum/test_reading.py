@@ -482,3 +482,23 @@ async def test_who_posted_is_told(local_chain: LocalChain, who: PostedBy) -> Non
         assert await chain.has_claimed(address, [best.address]) == {best.address: False}
         await local_chain.send(best, contract, "claimPrize")
         assert await chain.has_claimed(address, [best.address]) == {best.address: True}
+
+
+async def test_events_of_a_node_that_is_behind_are_not_used(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A node that lacks the last block of a range knows too few events: the next one answers for the whole range."""
+    address = await local_chain.post_challenge()
+    found: list[NewChallenge] = []
+
+    async def keep(new: NewChallenge) -> None:
+        found.append(new)
+
+    def lags(call: dict[str, Any]) -> dict[str, Any] | None:
+        if call["method"] == "eth_getLogs":
+            return {"result": []}
+        is_asked = call["method"] == "eth_getBlockByNumber" and call["params"][0] != "latest"
+        return {"result": None} if is_asked else None
+
+    async with FaultyNode(local_chain.rpc_url) as behind, reader([behind.url, local_chain.rpc_url]) as chain:
+        behind.instead = lags
+        await find_challenges(chain, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
+    assert address in [new.address for new in found]

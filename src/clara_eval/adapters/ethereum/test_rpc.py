@@ -100,6 +100,24 @@ async def test_a_node_that_echoes_the_key_does_not_leak_it(local_chain: LocalCha
                 await rpc.ask("eth_gasPrice")
 
 
+@pytest.mark.parametrize("place", ["?apikey={}", "?net=base&key={}", "/v2/{}", "/v2/s3cr3t%2Dapi%2Dkey"])
+async def test_a_key_is_not_told_wherever_it_stands(local_chain: LocalChain, place: str) -> None:
+    """A key in the query, or escaped in the path, is cut out of what a node says as well."""
+    async with FaultyNode(local_chain.rpc_url) as bad:
+        bad.instead = refuses("eth_gasPrice", -32000, f"project {SECRET} has no access")
+        async with client(bad.url + "/" * place.startswith("?") + place.format(SECRET)) as rpc:
+            with pytest.raises(NodeRefusal, match="project … has no access"):
+                await rpc.ask("eth_gasPrice")
+
+
+async def test_a_garbled_head_makes_room_for_the_next_node(local_chain: LocalChain) -> None:
+    """A node that tells no block when asked for the newest does not silence the others."""
+    async with FaultyNode(local_chain.rpc_url) as bad, client(bad.url, local_chain.rpc_url) as rpc:
+        bad.instead = answers("eth_getBlockByNumber", {"number": "soon"})
+        head = await EthereumChain(rpc, NETWORKS["local"]).head()
+    assert head.number == await local_chain.web3.eth.block_number
+
+
 async def test_no_node_listening_is_temporary() -> None:
     """A port where nobody listens is a node that is down."""
     async with client("http://127.0.0.1:9/" + SECRET) as rpc:

@@ -19,7 +19,8 @@ from clara_eval.errors import BadSubmission
 Exempt = frozenset[tuple[str, int]]
 _LONGEST_URL = 2_048
 _HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.){1,20}[a-z0-9-]{2,63}")
-# Public by the registry, but they carry an IPv4 address inside, or lead through a translator.
+# Public by the registry, but they carry an IPv4 address inside, or lead through a translator; and three blocks that are
+# not public, though not every Python version says so: the old site-local one, protocol assignments, documentation.
 _CARRIERS = tuple(
     ipaddress.ip_network(block)
     for block in (
@@ -30,6 +31,9 @@ _CARRIERS = tuple(
         "::/96",
         "::ffff:0:0/96",
         "192.88.99.0/24",
+        "fec0::/10",
+        "192.0.0.0/24",
+        "3fff::/20",
     )
 )
 

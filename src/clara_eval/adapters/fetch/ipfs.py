@@ -41,6 +41,7 @@ def parse_ipfs_uri(uri: str) -> IpfsPath:
     if len(uri) > 1_024 or re.search(r"[\x00-\x20\x7f?#\\]", rest):
         raise BadSubmission("The ipfs: URI is too long, or holds characters that are not read.", code="bad_uri")
     try:
+        rest.encode()  # half a surrogate pair is no text
         path = tuple(unquote(part, errors="strict") for part in parts if part)
         cid = parse_cid(text)
     except ValueError as bad:

@@ -276,6 +276,7 @@ def test_public_addresses_are_public() -> None:
     """Ordinary public addresses pass; anything else, also nonsense, does not."""
     assert all(map(is_public, ("8.8.8.8", "93.184.215.14", "2606:4700:4700::1111")))
     assert not any(map(is_public, ("10.0.0.1", "nonsense", "", "fe80::1%eth0", "2606:4700::1%1", "0.0.0.0")))
+    assert not any(map(is_public, ("fec0::1", "192.0.0.192", "3fff::1")))
     assert check_url("https://example.com/solution.sol").host == "example.com"
     assert check_url("https://bücher.example/x").raw_host == "xn--bcher-kva.example"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.adapters.fetch import UriFetch, Web
-from clara_eval.adapters.fetch.cid import RAW, parse_cid, read_cid
+from clara_eval.adapters.fetch.cid import RAW, Cid, parse_cid, read_cid
 from clara_eval.adapters.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri
 from clara_eval.adapters.fetch.unixfs import read_car, read_file
 from clara_eval.errors import BadSubmission, ConfigError
@@ -265,3 +266,31 @@ def test_nodes_of_any_bytes_never_crash(noise: bytes) -> None:
     cid = parse_cid(base58(v0_cid(noise)))
     with contextlib.suppress(ValueError, BadSubmission):
         assert isinstance(read_file({cid: noise}, cid, (), 1_000), bytes)
+
+
+class _Counted(dict[Cid, bytes]):
+    """Blocks that count how often each is taken."""
+
+    def __init__(self, blocks: dict[Cid, bytes]) -> None:
+        super().__init__(blocks)
+        self.taken: Counter[Cid] = Counter()
+
+    def __getitem__(self, cid: Cid) -> bytes:
+        self.taken[cid] += 1
+        return super().__getitem__(cid)
+
+
+def test_a_block_named_many_times_is_read_once() -> None:
+    """A tree of one large block a thousand times costs one reading of it, and still gives it a thousand times."""
+    leaf = unixfs(2, b"ab") + field(1, field(1, 2) + field(2, b"ab") + field(4, 1) * 500)
+    root = unixfs(2, links=[("", v0_cid(leaf))] * 1000)
+    blocks = _Counted(read_car(car((v0_cid(root), root), (v0_cid(leaf), leaf))))
+    assert read_file(blocks, read_cid(v0_cid(root))[0], (), 4096) == b"ab" * 1000
+    assert set(blocks.taken.values()) == {1}
+
+
+def test_half_a_surrogate_pair_in_an_ipfs_path_is_a_verdict() -> None:
+    """A path that is no text is refused as malformed, not asked for."""
+    with pytest.raises(BadSubmission) as refused:
+        parse_ipfs_uri(f"ipfs://{base32(raw_cid(CONTENT))}/\ud800")
+    assert refused.value.code == "bad_uri"

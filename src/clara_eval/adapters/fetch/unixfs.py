@@ -69,10 +69,12 @@ def _enter(blocks: Blocks, cid: Cid, name: str) -> Cid:
 
 def _chunks(blocks: Blocks, root: Cid) -> Iterator[bytes]:
     waiting = [root]
+    known: dict[Cid, _Node] = {}  # a tree may name one large block thousands of times: it is read once
     for _ in range(_MOST_NODES):
         if not waiting:
             return
-        node = _node(blocks, waiting.pop())
+        cid = waiting.pop()
+        node = known[cid] = known.get(cid) or _node(blocks, cid)
         if node.kind not in {_RAW, _FILE}:
             raise BadSubmission("The CID names a directory or link, not a file.", code="unreadable")
         yield node.data

@@ -17,7 +17,7 @@ from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from httpx2 import Response
 
 from clara_eval.adapters.llm.failures import Endpoint, explain
-from clara_eval.errors import Temporary
+from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Stop
 
 _STOPS: dict[str | None, Stop] = {
@@ -25,6 +25,8 @@ _STOPS: dict[str | None, Stop] = {
     "model_context_window_exceeded": "max_tokens",
     "refusal": "refusal",
 }
+MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What reading something that is not a message can raise."""
 
 
 class AnthropicLlm:
@@ -53,8 +55,8 @@ class AnthropicLlm:
             raise explain(bad, self.endpoint) from None
         try:
             return self.answer(json.loads(response.content))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise Temporary(f"{self._name} answered with something that is not a message.") from None
+        except MISSHAPEN:
+            raise Unanswered(f"{self._name} answered with something that is not a message.") from None
 
     async def close(self) -> None:
         await self.client.close()

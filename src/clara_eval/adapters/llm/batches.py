@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import anthropic
+from aiohttp import ClientError
+from httpx2 import HTTPError
 
-from clara_eval.adapters.llm.anthropic import AnthropicLlm
+from clara_eval.adapters.llm.anthropic import MISSHAPEN, AnthropicLlm
 from clara_eval.adapters.llm.failures import explain
-from clara_eval.errors import BadAnswer, Temporary
+from clara_eval.errors import Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
@@ -81,28 +83,41 @@ class MessageBatches:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = time.time
 
-    async def fill(self, prompts: Sequence[Prompt]) -> None:
-        """Answer as many of these as batches can."""
+    async def fill(self, prompts: Sequence[Prompt], *, only_earlier: bool = False) -> None:
+        """Answer as many of these as batches can; `only_earlier` goes on with what was submitted and adds nothing."""
+        journalled = await self._journalled()
+        if only_earlier and all(plan.done for plan in journalled):
+            return
         wanted = {request_hash(self.llm.name, prompt): prompt for prompt in prompts}
+        # A plan about none of these is of another stage, which will ask for it.
+        earlier = [plan for plan in journalled if not plan.done and not wanted.keys().isdisjoint(plan.requests)]
         known = await self.store.answers(list(wanted))
         missing = {request: prompt for request, prompt in wanted.items() if request not in known}
         deadline = self.now() + self.seconds
-        earlier = [plan for plan in await self._journalled() if not plan.done]
-        for plan in earlier:
-            for request in plan.requests:
-                missing.pop(request, None)
-        fresh = [await self._plan(chunk) for chunk in _chunks(missing)]
-        for plan in [*earlier, *fresh]:
-            await self._carry_out(plan, wanted, deadline)
+        plans = [await self._found_again(plan) for plan in earlier]
+        planned = {request for plan in plans for request in plan.requests}
+        if only_earlier:
+            plans = [plan for plan in plans if plan.batch_id is not None]
+        else:
+            open_ones = {request: prompt for request, prompt in missing.items() if request not in planned}
+            plans += [await self._plan(chunk, len(journalled)) for chunk in _chunks(open_ones)]
+        for plan in plans:
+            await self._carry_out(plan, missing, deadline)
 
-    async def _carry_out(self, plan: _Planned, wanted: dict[str, Prompt], deadline: float) -> None:
-        asked = {request: wanted[request] for request in plan.requests if request in wanted}
-        amounts = await self.purse.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
-        reserved = dict(zip(asked, amounts, strict=True))
+    async def _found_again(self, plan: _Planned) -> _Planned:
+        """A plan of an earlier process, with its batch if that was created just before it ended."""
+        if plan.batch_id is not None:
+            return plan
+        batch_id = await self._created_before(plan, len(plan.requests))
+        return plan if batch_id is None else replace(plan, batch_id=await self._keep_id(plan, batch_id))
+
+    async def _carry_out(self, plan: _Planned, missing: dict[str, Prompt], deadline: float) -> None:
+        asked = {request: missing[request] for request in plan.requests if request in missing}
+        reserved = await self._set_aside(plan, asked)
         give_back = self.purse.release
         try:
-            batch_id = plan.batch_id or await self._submit(plan, asked)
-            if batch_id is not None:
+            if reserved:
+                batch_id = plan.batch_id or await self._submit(plan, asked)
                 # From here to the last answer the provider may charge for what we have not seen.
                 give_back = self.purse.unsure
                 await self._until_ended(batch_id, deadline)
@@ -113,25 +128,35 @@ class MessageBatches:
                 give_back(amount, asked[request].purpose)
         await self.store.add_entry(self._journal, f"done/{plan.name}", "1")
 
-    async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str | None:
-        """Create it, or find the one that was created just before a crash or a lost answer; None if all is moot."""
-        if not asked:
-            return None
-        batch_id = await self._created_before(plan)
+    async def _set_aside(self, plan: _Planned, asked: dict[str, Prompt]) -> dict[str, int]:
+        """The worst case of each item; nothing if it does not fit as a whole: asked one by one it may."""
+        try:
+            amounts = await self.purse.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
+        except Deferred:
+            # What is submitted is owed already: it is collected whatever is left in the purse.
+            return {} if plan.batch_id is None else dict.fromkeys(asked, 0)
+        return dict(zip(asked, amounts, strict=True))
+
+    async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
+        """Create it, or find the one that was created where only the answer was lost.
+
+        Before that nothing is looked for: a batch of its size at the provider belongs to another run or judge.
+        """
+        batch_id: str | None = None
         for number in range(1, self.tries + 1):
             if batch_id is not None:
                 break
             try:
                 batch_id = await self._create(asked)
             except Unanswered:
-                batch_id = await self._created_before(plan)
+                batch_id = await self._created_before(plan, len(asked))
             except Temporary as bad:
                 if number == self.tries:
                     raise
                 await self.sleep(max(bad.retry_after_seconds or 0.0, 2.0**number))
         if batch_id is None:
             raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
-        return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
+        return await self._keep_id(plan, batch_id)
 
     async def _create(self, asked: dict[str, Prompt]) -> str:
         requests: Any = [
@@ -140,15 +165,15 @@ class MessageBatches:
         created = await self._said(self.llm.client.messages.batches.create(requests=requests))
         return str(created.id)
 
-    async def _created_before(self, plan: _Planned) -> str | None:
-        """A batch of the same size, created since this one was planned, that nobody has claimed."""
+    async def _created_before(self, plan: _Planned, items: int) -> str | None:
+        """A batch of so many items, created since this one was planned, that nobody has claimed."""
         claimed = {other.batch_id for other in await self._journalled()}
         page = await self._said(self.llm.client.messages.batches.list(limit=50))
         for batch in page.data:
             counts = batch.request_counts
             size = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
             is_new = batch.created_at.timestamp() >= plan.planned_at - CLOCK_SKEW_SECONDS
-            if size == len(plan.requests) and is_new and batch.id not in claimed:
+            if size == items and is_new and batch.id not in claimed:
                 return str(batch.id)
         return None
 
@@ -158,6 +183,7 @@ class MessageBatches:
         while True:
             try:
                 batch = await self._said(self.llm.client.messages.batches.retrieve(batch_id))
+                failures = 0
                 if batch.processing_status == "ended":
                     return
                 if self.now() >= deadline and not cancelled:
@@ -173,18 +199,32 @@ class MessageBatches:
 
     async def _collect(self, batch_id: str, asked: dict[str, Prompt], reserved: dict[str, int]) -> None:
         by_id = {_custom_id(request): request for request in asked}
-        async for item in await self._said(self.llm.client.messages.batches.results(batch_id)):
+        async for item in self._results(batch_id):
             request = by_id.get(item.custom_id)
-            if request is None or item.result.type != "succeeded":
+            if request not in reserved or item.result.type != "succeeded":
                 continue
-            try:
-                answer = self.llm.answer(item.result.message.model_dump(mode="json"))
-            except (KeyError, TypeError, ValueError):
-                raise BadAnswer(f"The batch {batch_id} holds something that is not a message.") from None
             purpose = asked[request].purpose
+            try:
+                answer = self.llm.answer(item.result.message.model_dump(mode="json", warnings=False))
+            except MISSHAPEN:
+                # Charged and of no use: this one is asked for again, and the others are not held up.
+                self.purse.unsure(reserved.pop(request), purpose)
+                continue
             cost = None if self.card is None else self.card.cost(answer, batch=True)
             await self.store.save_answer(PaidAnswer(request, self.run, self.llm.name, purpose, answer, cost))
             self.purse.settle(reserved.pop(request), purpose, answer, cost)
+
+    async def _results(self, batch_id: str) -> AsyncIterator[Any]:
+        """Every item of an ended batch; a stream that breaks off is an outage."""
+        stream = aiter(await self._said(self.llm.client.messages.batches.results(batch_id)))
+        while True:
+            try:
+                item = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except (HTTPError, ClientError, anthropic.AnthropicError, ValueError) as bad:
+                raise Unanswered(f"The results of the batch {batch_id} broke off: {type(bad).__name__}.") from None
+            yield item
 
     async def _said(self, call: Any) -> Any:
         try:
@@ -199,8 +239,12 @@ class MessageBatches:
         """Beside the run's own journal: a run that starts anew must still find the batches it paid for."""
         return f"{self.run}:batches:{self.llm.name}"
 
-    async def _plan(self, chunk: tuple[str, ...]) -> _Planned:
-        name = sha256_hex("".join(chunk).encode())[2:34]
+    async def _keep_id(self, plan: _Planned, batch_id: str) -> str:
+        return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
+
+    async def _plan(self, chunk: tuple[str, ...], earlier: int) -> _Planned:
+        """A new plan; it is no earlier one with the same requests, whose batch ended without answering them."""
+        name = sha256_hex("".join((*chunk, str(earlier))).encode())[2:34]
         plan = _Planned(name, chunk, self.now())
         await self.store.add_entry(self._journal, f"plan/{name}", plain_json([list(chunk), plan.planned_at]))
         return plan

@@ -21,7 +21,16 @@ from clara_eval.judge.outages import RateLimited, Unanswered
 
 LONGEST_WAIT_SECONDS = 3600.0
 _TOO_LONG = ("context_length", "context length", "too long", "too large", "context window", "maximum context")
-_REFUSED = ("content_filter", "content_policy", "content management policy", "safety system")
+_REFUSED = (
+    "content_filter",
+    "content filter",
+    "content_policy",
+    "content management policy",
+    "safety system",
+    "invalid_prompt",
+    "prompt was flagged",
+    "input was flagged",
+)
 _NO_CREDIT = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota")
 
 
@@ -55,6 +64,8 @@ def explain_status(status: int, message: str, headers: Mapping[str, str], endpoi
         return RateLimited(f"{who} limits the rate ({status}): {text}", retry_after_seconds=retry_after(headers))
     if status in (408, 409, 425) or status >= 500:
         return Temporary(f"{who} is not well ({status}): {text}", retry_after_seconds=retry_after(headers))
+    if status in (400, 403) and any(word in lowered for word in _REFUSED):
+        return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
     if status in (401, 403):
         # The provider's words are left out: they quote parts of the key.
         return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {endpoint.key_name}.")
@@ -85,13 +96,13 @@ def said(bad: Exception) -> str:
     body = getattr(bad, "body", None)
     detail = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(detail, dict):
-        return str(body)[:300] if isinstance(body, str) else ""
+        return body if isinstance(body, str) else ""
     return said_in(detail)
 
 
 def said_in(detail: Mapping[str, Any]) -> str:
     parts = [str(detail[key]) for key in ("type", "code", "param", "message") if detail.get(key) not in (None, "")]
-    return ", ".join(parts)[:400]
+    return ", ".join(parts)
 
 
 def _never_sent(bad: Exception) -> bool:

@@ -19,6 +19,7 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from clara_eval.adapters.llm.failures import Endpoint, explain, explain_status, said, said_in
 from clara_eval.errors import ClaraError, Temporary
+from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Stop
 
 SEED = 20_270_101
@@ -116,8 +117,9 @@ class OpenAiLlm:
             said_text = refusal or text or ""
             model = str(body.get("model") or self._model)
             return Answer(str(said_text), model, stop, *_tokens(body.get("usage"), prompt, said_text))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            raise Temporary(f"{self._name} answered with something that is not a chat completion.") from None
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError):
+            # It came with a 200, so it may be charged.
+            raise Unanswered(f"{self._name} answered with something that is not a chat completion.") from None
 
     def _hidden_error(self, detail: dict[str, Any]) -> ClaraError:
         """Some gateways answer 200 with an error inside."""
@@ -136,7 +138,11 @@ def _with_schema(prompt: Prompt) -> str:
 
 def _tokens(usage: dict[str, Any] | None, prompt: Prompt, text: str) -> tuple[int, int, int]:
     """Input, output and cached tokens; an endpoint that counts nothing is counted by size, never as free."""
-    if not usage:
-        return (len(prompt.system) + len(prompt.user)) // 3 + 1, len(text) // 3 + 1, 0
-    details = usage.get("prompt_tokens_details") or {}
-    return int(usage["prompt_tokens"]), int(usage["completion_tokens"]), int(details.get("cached_tokens") or 0)
+    counted = usage or {}
+    sent, came = counted.get("prompt_tokens"), counted.get("completion_tokens")
+    details = counted.get("prompt_tokens_details") or {}
+    return (
+        (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent),
+        len(text) // 3 + 1 if came is None else int(came),
+        int(details.get("cached_tokens") or 0),
+    )

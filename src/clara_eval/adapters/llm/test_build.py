@@ -59,6 +59,12 @@ async def test_endpoint_keys_in_another_form_are_refused_without_showing_them() 
     assert "very" not in str(refused.value)
 
 
+async def test_a_model_answers_under_its_judges_name() -> None:
+    """Requests are hashed with the model's name and looked for with the judge's: a slash makes no difference."""
+    for name in ("openai:m@http://127.0.0.1:1/v1/", "openai:m@http://127.0.0.1:1/v1"):
+        assert build_llm(name, Settings.from_env({})).name == parse_judge(name).text == "openai:m@http://127.0.0.1:1/v1"
+
+
 async def test_an_endpoint_of_ones_own_needs_no_key() -> None:
     """An address of one's own works without a key; rules have no model."""
     name = "openai:qwen@http://127.0.0.1:1/v1"

@@ -11,6 +11,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from clara_eval.adapters.llm.anthropic import AnthropicLlm
 from clara_eval.adapters.llm.failures import retry_after
@@ -165,6 +166,9 @@ async def test_many_callers_meet_one_refusal_together() -> None:
         (404, "model not found", ConfigError),
         (400, "prompt is too long: 300000 tokens > 200000 maximum", BadAnswer),
         (413, "request too large", BadAnswer),
+        (400, "Output blocked by content filtering policy", BadAnswer),
+        (400, "Invalid prompt: your prompt was flagged as potentially violating our usage policy.", BadAnswer),
+        (403, "The chosen model requires moderation and your input was flagged", BadAnswer),
         (400, "Your credit balance is too low", ConfigError),
         (429, "You exceeded your current quota: insufficient_quota", ConfigError),
         (400, "something is wrong with this field", ConfigError),
@@ -230,9 +234,9 @@ async def test_nobody_listens(open_llm: Any) -> None:
 
 @BOTH
 async def test_garbage_is_an_outage(open_llm: Any) -> None:
-    """A 200 whose body is not the documented shape is an outage of the gateway, never an answer."""
+    """A 200 whose body is not the documented shape is an outage that may have been charged, never an answer."""
     async with open_llm(lambda _: Fault("garbage")) as (llm, _):
-        with pytest.raises(Temporary, match="not a"):
+        with pytest.raises(Unanswered, match="not a"):
             await llm.complete(PROMPT)
 
 
@@ -245,22 +249,76 @@ async def test_stops(open_llm: Any, kind: Any, stop: str) -> None:
     assert (answer.stop, answer.text) == (stop, '{"winner": ')
 
 
-async def test_an_error_inside_a_200_is_an_error() -> None:
-    """A gateway that wraps an upstream error into a 200 is read by the error's own code."""
-    from aiohttp import web
+@asynccontextmanager
+async def _saying(text: str, content_type: str = "application/json", status: int = 200) -> AsyncIterator[str]:
+    """A server that answers everything with this; gives its address."""
 
-    async def wrapped(_request: web.Request) -> web.Response:
-        return web.json_response({"error": {"code": 429, "message": "upstream is busy"}})
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=text, content_type=content_type, status=status)
 
     app = web.Application()
-    app.router.add_post("/v1/chat/completions", wrapped)
+    app.router.add_post("/v1/chat/completions", answer)
+    app.router.add_post("/v1/messages", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    llm = OpenAiLlm("m", api_key=KEY, base_url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
     try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_error_inside_a_200_is_an_error() -> None:
+    """A gateway that wraps an upstream error into a 200 is read by the error's own code."""
+    async with _saying('{"error": {"code": 429, "message": "upstream is busy"}}') as root:
+        llm = OpenAiLlm("m", api_key=KEY, base_url=f"{root}/v1")
         with pytest.raises(RateLimited, match="upstream is busy"):
             await llm.complete(PROMPT)
-    finally:
         await llm.close()
-        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ("null", (8, 4)),
+        ("{}", (8, 4)),
+        ('{"prompt_tokens": 7, "total_tokens": 7}', (7, 4)),
+        ('{"prompt_tokens": 7, "completion_tokens": null}', (7, 4)),
+        ('{"prompt_tokens": 7, "completion_tokens": 3}', (7, 3)),
+    ],
+)
+async def test_what_an_endpoint_does_not_count_is_counted_by_size(usage: str, tokens: tuple[int, int]) -> None:
+    """An answer whose usage is missing in whole or in part is an answer, and not a free one."""
+    choices = '[{"message": {"content": "0123456789"}, "finish_reason": "stop"}]'
+    async with _saying(f'{{"choices": {choices}, "usage": {usage}}}') as root:
+        llm = OpenAiLlm("m", api_key=KEY, base_url=f"{root}/v1")
+        answer = await llm.complete(PROMPT)
+        await llm.close()
+    assert (answer.text, answer.input_tokens, answer.output_tokens) == ("0123456789", *tokens)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", '"many"', "[1]"])
+async def test_a_count_that_is_no_number_is_an_outage(number: str) -> None:
+    """Counts that cannot be read are no crash, with either provider."""
+    completion = f'{{"choices": [{{"message": {{"content": "x"}}}}], "usage": {{"prompt_tokens": {number}}}}}'
+    message = f'{{"content": [], "model": "m", "usage": {{"input_tokens": {number}, "output_tokens": 1}}}}'
+    async with _saying(completion) as root:
+        llm = OpenAiLlm("m", api_key=KEY, base_url=f"{root}/v1")
+        with pytest.raises(Unanswered):
+            await llm.complete(PROMPT)
+        await llm.close()
+    async with _saying(message) as root:
+        claude = AnthropicLlm("m", api_key=KEY, base_url=root)
+        with pytest.raises(Unanswered):
+            await claude.complete(PROMPT)
+        await claude.close()
+
+
+async def test_a_key_is_hidden_before_a_long_message_is_cut() -> None:
+    """A page that quotes the key where the message is cut shows no part of it."""
+    async with _saying("x" * 290 + KEY, "text/plain", 500) as root:
+        llm = OpenAiLlm("m", api_key=KEY, base_url=f"{root}/v1")
+        with pytest.raises(Temporary, match="500") as caught:
+            await llm.complete(PROMPT)
+        await llm.close()
+    assert KEY[:6] not in str(caught.value)

@@ -1,0 +1,44 @@
+"""The status of an evaluation survives a store that stumbles."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.errors import Temporary
+from clara_eval.pipeline.status import StatusBoard, read_status
+
+
+@dataclass
+class Stumbling:
+    """The real store, whose first write is lost."""
+
+    inner: SqlStore
+    stumbles: int = 1
+
+    async def get(self, chain_id: int, key: str) -> str | None:
+        return await self.inner.get(chain_id, key)
+
+    async def put(self, chain_id: int, key: str, value: str) -> None:
+        if self.stumbles:
+            self.stumbles -= 1
+            raise Temporary("Postgres does not answer.")
+        await self.inner.put(chain_id, key, value)
+
+
+async def test_a_lost_line_of_progress_stops_nothing(tmp_path: Path) -> None:
+    """When progress cannot be written in passing, the next change of state is written all the same."""
+    store = await SqliteStore.open(tmp_path / "store.db")
+    try:
+        board = StatusBoard(Stumbling(store), 1, "0xa")
+        board("comparing", 1, 2)
+        await asyncio.sleep(0)
+        await board.say("publishing", 92)
+        status = await read_status(store, 1, "0xa")
+    finally:
+        await store.close()
+    assert status is not None
+    assert status["status"] == "publishing"
