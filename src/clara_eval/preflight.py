@@ -1,4 +1,4 @@
-"""Is everything ready? Asked by an operator before going live, and by the service at start and once a day.
+"""Is everything ready? Asked by an operator before going live: `clara-eval check`.
 
 Each check names what it looked at and what it found; none of them stops the others, and none shows a secret.
 """

@@ -38,12 +38,12 @@ def _address(value: object) -> object:
         raise ValueError(str(bad)) from None
 
 
-def _blank_is_none(value: object) -> object:
-    return None if value == "" else value
+def _none_is_no_bound(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() in {"", "none"} else value
 
 
 OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
-Usd = Annotated[float | None, BeforeValidator(_blank_is_none), Field(ge=0, le=1e12)]
+Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_none_is_no_bound)]
 """Finite, and in millionths still a number that every database holds."""
 
 

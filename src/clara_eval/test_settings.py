@@ -100,6 +100,12 @@ def test_a_budget_is_a_number_that_can_be_counted(value: str) -> None:
         Settings.from_env({"CLARA_BUDGET_PER_MONTH_USD": value})
 
 
+def test_a_cap_can_be_lifted() -> None:
+    """`none` is no bound; a blank setting is not set at all and keeps the default."""
+    settings = Settings.from_env({"CLARA_BUDGET_PER_MONTH_USD": "None", "CLARA_BUDGET_PER_CHALLENGE_USD": ""})
+    assert (settings.budget_per_month_usd, settings.budget_per_challenge_usd) == (None, 25.0)
+
+
 def test_a_local_network_needs_a_factory() -> None:
     """Base has a fixed factory; a local chain says where to get one."""
     assert Settings.from_env({"CLARA_NETWORK": "base"}).factory.startswith("0x4eaf")

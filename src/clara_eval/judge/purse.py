@@ -118,5 +118,5 @@ def _no_price(judge: str) -> ConfigError:
     return ConfigError(
         f"{judge} has no known price, so the budget cannot be kept.",
         remedy=f"Name it: CLARA_PRICES={judge}=INPUT/OUTPUT in dollars per million tokens (0/0 for your own machine), "
-        "or remove the CLARA_BUDGET_… caps.",
+        "or set the CLARA_BUDGET_… caps to none.",
     )
