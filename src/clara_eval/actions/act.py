@@ -40,18 +40,34 @@ async def act(
 ) -> dict[str, Any]:
     """Plan, and with a wallet and a yes, do it."""
     if desk.wallet is None:
-        return written(desk, await prepare(desk, make_plan), "unsigned")
+        plan = await prepare(desk, make_plan)
+        await _publish(desk, plan)
+        return written(desk, plan, "unsigned")
     if confirmed != "yes":
         plan = await prepare(desk, make_plan)
         return written(desk, plan, "declined" if confirmed == "no" else "needs_confirmation")
     async with desk.sending:
         plan = await prepare(desk, make_plan)
+        await _publish(desk, plan)
         sent = await carry_out(desk, plan, report)
         if plan.is_first_part:
             with telling(sent):
                 plan = await _second_part(desk, make_plan)
+                await _publish(desk, plan)
                 sent = sent + await carry_out(desk, plan, report)
     return written(desk, plan, "sent", sent)
+
+
+async def _publish(desk: Desk, plan: Plan) -> None:
+    """Content goes out when it is sure to be submitted: with a yes, or with transactions for another wallet to sign."""
+    if plan.publishes is None:
+        return
+    pinned = await desk.contents.pin(plan.publishes)
+    if pinned != plan.place:
+        raise Temporary(
+            f"The IPFS node first named {plan.place} for the content, and then {pinned}; nothing was sent.",
+            remedy="Check CLARA_IPFS_API, or remove it to store short content on chain.",
+        )
 
 
 async def _second_part(desk: Desk, make_plan: MakePlan) -> Plan:

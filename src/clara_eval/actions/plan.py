@@ -50,6 +50,10 @@ class Plan:
     warnings: tuple[str, ...] = ()
     next: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+    publishes: bytes | None = None
+    """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
+    place: str = ""
+    """The URI under which it then stands."""
     is_first_part: bool = False
     """Whether the same action has to be planned again after this, because it depends on the outcome."""
 

@@ -86,8 +86,12 @@ class Records(Protocol):
 class Contents(Protocol):
     """Where submitted content comes from and goes to."""
 
+    async def place_of(self, content: bytes) -> str | None:
+        """The ipfs: URI this content would have; nothing is published. None when no IPFS node is configured."""
+        ...
+
     async def pin(self, content: bytes) -> str | None:
-        """The ipfs: URI of the pinned content; None when no IPFS node is configured."""
+        """The ipfs: URI of the content, published and kept; None when no IPFS node is configured."""
         ...
 
     async def fetch(self, uri: str) -> bytes:

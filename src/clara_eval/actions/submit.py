@@ -52,6 +52,7 @@ class _Solution:
     uri: str
     content_hash: str
     warnings: tuple[str, ...] = ()
+    publishes: bytes | None = None
 
 
 async def plan_submit(desk: Desk, handing: Handing, sender: str | None = None) -> Plan:
@@ -78,6 +79,8 @@ async def plan_submit(desk: Desk, handing: Handing, sender: str | None = None) -
         summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
         challenge=challenge.address,
         warnings=solution.warnings,
+        publishes=solution.publishes,
+        place=solution.uri,
         next=f"The deadline is {show_moment(challenge.deadline)}; then follow challenge_eval_status.",
         details={
             "agentId": str(agent_id),
@@ -220,9 +223,9 @@ async def _solution(desk: Desk, handing: Handing) -> _Solution:
     if handing.solution_hash:
         raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Leave it away.")
     content = _read_file(desk, handing.file) if handing.file else handing.content.encode()
-    pinned = await desk.contents.pin(content) if desk.is_local else None
-    if pinned is not None:
-        return _Solution(pinned, keccak_hex(content))
+    place = await desk.contents.place_of(content) if desk.is_local else None
+    if place is not None:
+        return _Solution(place, keccak_hex(content), publishes=content)
     return _as_data_uri(content)
 
 

@@ -218,12 +218,13 @@ async def test_only_what_is_needed_is_approved_and_the_fee_is_paid_last(
 
 
 async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalChain, tmp_path: Path) -> None:
-    """With an IPFS node the content goes there and its CID on chain; the hash is that of the content itself."""
-    received: list[bytes] = []
+    """With an IPFS node the CID goes on chain with the hash of the content; it is published with the yes, not before."""
+    received: list[tuple[str, bytes]] = []
 
     async def add(request: web.Request) -> web.Response:
         form = await request.post()
-        received.append(form["file"].file.read())  # type: ignore[union-attr]
+        how = "asked" if request.query.get("only-hash") == "true" else "pinned"
+        received.append((how, form["file"].file.read()))  # type: ignore[union-attr]
         return web.json_response({"Name": "solution.txt", "Hash": "bafkreigh2akiscaildc", "Size": "5"})
 
     app = web.Application()
@@ -237,13 +238,22 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
     agent = local_chain.agents[0]
     agent_id = await local_chain.register(agent)
     try:
-        async with open_desk(agent_settings(local_chain, agent, tmp_path / "none.db", {"CLARA_IPFS_API": api})) as desk:
-            plan = await plan_submit(desk, Handing(challenge=address, content="x = 1", agent_id=agent_id))
         async with open_desk(agent_settings(local_chain, agent, tmp_path / "none.db")) as desk:
             on_chain = await plan_submit(desk, Handing(challenge=address, content="x = 1", agent_id=agent_id))
+        async with open_desk(agent_settings(local_chain, agent, tmp_path / "none.db", {"CLARA_IPFS_API": api})) as desk:
+            handing = Handing(challenge=address, content="x = 1", agent_id=agent_id)
+            plan = await plan_submit(desk, handing)
+            for said in ("unasked", "no"):
+                await act(desk, lambda: plan_submit(desk, handing), confirmed=said)
+            before = {how for how, _ in received}
+            await act(desk, lambda: plan_submit(desk, handing), confirmed="yes")
     finally:
         await runner.cleanup()
-    assert received == [b"x = 1"]
+    assert before == {"asked"}
+    assert received[-1] == ("pinned", b"x = 1")
+    assert [how for how, _ in received].count("pinned") == 1
+    submission = await local_chain.challenge(address).functions.getSubmission(to_checksum_address(agent.address)).call()
+    assert submission[1] == "ipfs://bafkreigh2akiscaildc"
     assert plan.details["solutionURI"] == "ipfs://bafkreigh2akiscaildc"
     assert on_chain.details["solutionURI"].startswith("data:text/plain;charset=utf-8;base64,")
     assert plan.details["solutionHash"] == on_chain.details["solutionHash"] == keccak_hex(b"x = 1")

@@ -24,13 +24,19 @@ class IpfsContents:
     async def fetch(self, uri: str) -> bytes:
         return (await self._fetch.fetch(uri)).content
 
+    async def place_of(self, content: bytes) -> str | None:
+        return await self._add(content, "only-hash=true&pin=false")
+
     async def pin(self, content: bytes) -> str | None:
+        return await self._add(content, "pin=true")
+
+    async def _add(self, content: bytes, how: str) -> str | None:
         """`ipfs://CID` of the content as one raw file."""
         if self._api is None:
             return None
         form = aiohttp.FormData()
         form.add_field("file", content, filename="solution.txt", content_type="application/octet-stream")
-        url = f"{self._api}/api/v0/add?pin=true&cid-version=1&raw-leaves=true"
+        url = f"{self._api}/api/v0/add?{how}&cid-version=1&raw-leaves=true"
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
@@ -40,7 +46,7 @@ class IpfsContents:
                 cid = answer["Hash"] if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError, RecursionError) as bad:
             raise Temporary(
-                f"The IPFS node did not pin the content ({type(bad).__name__}).",
+                f"The IPFS node did not take the content ({type(bad).__name__}).",
                 remedy="Check CLARA_IPFS_API, or remove it to store short content on chain.",
             ) from bad
         if not isinstance(cid, str) or not cid.isalnum():
