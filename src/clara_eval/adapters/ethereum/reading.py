@@ -238,8 +238,11 @@ class EthereumChain:
         except Undecodable:
             # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
             places = 6 if is_usdc else 0
-        name = coding.read_symbol(symbol) or ("USDC" if is_usdc else f"{address[:6]}…{address[-4:]}")
-        return Token(address, name, places)
+        called = coding.read_symbol(symbol)
+        # Whoever only calls himself the network's dollar is shown by his address.
+        is_posing = self._network.usdc is not None and not is_usdc and (called or "").strip().upper() in {"USD", "USDC"}
+        name = "USDC" if is_usdc and not called else called
+        return Token(address, f"{address[:6]}…{address[-4:]}" if not name or is_posing else name, places)
 
     # events
 

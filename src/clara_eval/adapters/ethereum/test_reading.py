@@ -257,6 +257,17 @@ async def test_a_token_without_a_name_is_shown_in_base_units(local_chain: LocalC
             assert (read.token.symbol, read.token.decimals) == (expected, 0)
 
 
+async def test_a_token_that_only_calls_itself_usdc_is_shown_by_its_address(local_chain: LocalChain) -> None:
+    """On a network with a dollar of its own nobody else is shown as one; the dollar itself is."""
+    address = await closed_round(local_chain)
+    token = local_chain.deployment.token
+    for dollar, shown in (("0x" + "9" * 40, f"{token[:6]}…{token[-4:]}"), (token, "USDC")):
+        there = replace(LOCAL, usdc=dollar)
+        chain = EthereumChain(Rpc([local_chain.rpc_url], chain_id=31337), there, first_block=0)
+        assert (await read_challenge(chain, address)).token.symbol == shown
+        await chain.close()
+
+
 async def test_a_round_read_late_does_not_read_the_blocks_since(local_chain: LocalChain) -> None:
     """Long after the deadline the events are looked for before the deadline only."""
     address = await closed_round(local_chain)
