@@ -80,12 +80,15 @@ def _parse_as(source: bytes, language: str) -> Parsed | None:
 
 
 def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
-    """The source with long runs of comment lines as blank lines, every byte at its place, and where they were."""
+    """The source with long runs of comment lines as blank lines, every byte at its place, and where they were.
+
+    A line with a triple quote ends a run: it may stand in a string and close it.
+    """
     blanked: list[tuple[int, int]] = []
     position = run_start = run = 0
     for line in [*source.split(b"\n"), b"end"]:
         bare = line.lstrip()
-        if bare and not bare.startswith(b"#"):
+        if bare and (not bare.startswith(b"#") or b'"""' in bare or b"'''" in bare):
             if run > _COMMENT_RUN:
                 blanked.append((run_start, position))
             run = 0

@@ -232,6 +232,14 @@ def test_hostile_nests_come_to_an_end(name: str) -> None:
     assert measure(text, language)["bytes"] == len(text)
 
 
+def test_lines_like_comments_in_a_string_do_not_swallow_its_end() -> None:
+    """A long string whose lines begin with # and whose last one closes it leaves the code after it readable."""
+    text = 'NOTES = """\n' + "# a heading\n" * 300 + '# the end"""\n\n\ndef one(x):\n    return x\n'
+    parsed = parse(text.encode(), "python")
+    assert parsed is not None
+    assert parsed.errors == 0
+
+
 @pytest.mark.parametrize("gap", ["", "\n"])
 def test_many_comment_lines_are_comments_and_cost_no_time(gap: str) -> None:
     """Thousands of comment lines in valid code are counted, and the code after them is still measured."""

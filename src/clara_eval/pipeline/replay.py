@@ -15,7 +15,7 @@ from typing import Any
 from eth_abi.exceptions import EncodingError
 
 from clara_eval.challenge.model import Challenge
-from clara_eval.errors import BadTrace, ClaraError
+from clara_eval.errors import BadInput, BadTrace, ClaraError
 from clara_eval.pipeline.evaluate import ChainOfRecord
 from clara_eval.pipeline.plan import Plan, unwatched
 from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
@@ -146,7 +146,13 @@ async def _check_chain(challenge: Challenge, walked: Walk, digest: str, chain: C
     posted = await chain.posted_by(challenge)
     if posted is None:
         raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")
-    said = read_calldata(posted.calldata)
+    try:
+        said = read_calldata(posted.calldata)
+    except BadInput as bad:
+        raise BadTrace(
+            f"The transaction {posted.tx_hash} does not call postScores itself, so it commits to no trace: {bad}",
+            entry="digest",
+        ) from bad
     if said.trace_digest != digest:
         shown = said.trace_digest or "none"
         raise BadTrace(
