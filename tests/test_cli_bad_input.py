@@ -225,7 +225,10 @@ def test_ctrl_c_leaves_no_traceback() -> None:
     assert process.stderr is not None
     assert "simulating" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, out, err.strip()) == (130, "", "")
 
 
