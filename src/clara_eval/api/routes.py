@@ -192,7 +192,7 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
 )
 async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, Any]:
     known = to_address(address)
-    await context.engine.decide(known, body.decision, body.reason)
+    await context.engine.decide(known, body.decision, body.reason, body.traceDigest)
     return {"challengeAddress": known, "decision": body.decision, "reason": body.reason}
 
 

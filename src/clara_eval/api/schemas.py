@@ -163,6 +163,8 @@ class ReviewRequest(_Request):
 
     decision: Literal["approve", "reject"]
     reason: Annotated[str, StringConstraints(max_length=500)] = ""
+    traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None  # noqa: N815
+    """The result that was looked at; another one is then not decided about."""
 
 
 class ReviewRecord(BaseModel):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Results that wait for a person.")
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
+Digest = Annotated[str | None, typer.Option(help="The trace digest that was looked at; another result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 
 
@@ -28,24 +29,24 @@ def list_waiting(*, json: JsonFlag = False) -> None:
     if not reviews:
         console(stderr=False).print("Nothing waits for a review.")
     for review in reviews:
-        console(stderr=False).print(f"{review.state:<9} {review.address}", soft_wrap=True)
+        console(stderr=False).print(f"{review.state:<9} {review.address}  trace {review.digest}", soft_wrap=True)
         for reason in review.reasons:
             console(stderr=False).print(f"          {safe(reason)}", soft_wrap=True)
 
 
 @app.command()
-def approve(address: AddressArgument, *, note: Note = "", json: JsonFlag = False) -> None:
+def approve(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
     """Let the service post exactly the result that was looked at."""
-    _decide(address, note, approve=True, json=json)
+    _decide(address, note, digest, approve=True, json=json)
 
 
 @app.command()
-def reject(address: AddressArgument, *, note: Note = "", json: JsonFlag = False) -> None:
+def reject(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
     """End the evaluation as failed; the poster may still post."""
-    _decide(address, note, approve=False, json=json)
+    _decide(address, note, digest, approve=False, json=json)
 
 
-def _decide(address: str, note: str, *, approve: bool, json: bool) -> None:
+def _decide(address: str, note: str, digest: str | None, *, approve: bool, json: bool) -> None:
     from clara_eval.challenge.model import to_address
 
     target = to_address(address)
@@ -53,7 +54,7 @@ def _decide(address: str, note: str, *, approve: bool, json: bool) -> None:
     async def settle(store: Any, chain_id: int) -> Review:
         from clara_eval.engine.reviews import settle_review
 
-        return await settle_review(store, chain_id, target, approve=approve, note=note)
+        return await settle_review(store, chain_id, target, approve=approve, note=note, digest=digest)
 
     review = run(_with_store(settle))
     if json:

@@ -137,10 +137,12 @@ class Engine:
         await save_summary(app.store, challenge, None)
         return challenge
 
-    async def decide(self, address: Address, decision: Literal["approve", "reject"], reason: str) -> None:
+    async def decide(
+        self, address: Address, decision: Literal["approve", "reject"], reason: str, digest: str | None = None
+    ) -> None:
         """Follow a person's decision at once."""
         approve = decision == "approve"
-        await settle_review(self.app.store, self.app.chain_id, address, approve=approve, note=reason)
+        await settle_review(self.app.store, self.app.chain_id, address, approve=approve, note=reason, digest=digest)
         if approve:
             await self._enqueue(await look_at_challenge(self.app.chain, address))
 

@@ -11,16 +11,18 @@ import time
 from clara_eval.challenge.model import Address
 from clara_eval.engine.attempts import read_attempts, save_attempts, say_status
 from clara_eval.engine.board import read_document
-from clara_eval.pipeline.review import Review, decide
+from clara_eval.pipeline.review import Review, ReviewState, decide
 from clara_eval.trace.names import status_key
 from clara_eval.trace.store import Store
 
 
-async def settle_review(store: Store, chain_id: int, address: Address, *, approve: bool, note: str) -> Review:
+async def settle_review(
+    store: Store, chain_id: int, address: Address, *, approve: bool, note: str, digest: str | None = None
+) -> Review:
     """Approve or reject what waits; BadInput or NotFound where nothing does."""
     now = time.time()
-    state = "approved" if approve else "rejected"
-    review = await decide(store, chain_id, address, "approved" if approve else "rejected", note=note, now=int(now))
+    state: ReviewState = "approved" if approve else "rejected"
+    review = await decide(store, chain_id, address, state, note=note, now=int(now), digest=digest)
     if approve:
         attempts = await read_attempts(store, chain_id, address)
         await save_attempts(store, chain_id, address, attempts.at_once())

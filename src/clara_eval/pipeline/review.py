@@ -60,13 +60,22 @@ async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
     return sorted(found, key=lambda review: (review.state != "waiting", review.requested_at, review.address))
 
 
-async def decide(keys: Keys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int) -> Review:
-    """Approve or reject what is waiting."""
+async def decide(
+    keys: Keys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int, digest: str | None = None
+) -> Review:
+    """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = await read_review(keys, chain_id, address)
     if review is None:
         raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
     if review.state != "waiting":
         raise BadInput(f"The review of {address} is already {review.state}.", value=review.state)
+    if digest is not None and digest.lower() != review.digest:
+        raise BadInput(
+            f"The result that waits is {review.digest}, not {digest[:80]}.",
+            path="traceDigest",
+            value=digest,
+            remedy="It changed since you looked: look at the trace again.",
+        )
     decided = replace(review, state=state, note=note, decided_at=now)
     await _write(keys, chain_id, decided)
     return decided

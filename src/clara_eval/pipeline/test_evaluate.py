@@ -16,6 +16,7 @@ from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
 from clara_eval.errors import (
+    BadInput,
     BadTrace,
     CannotPublish,
     ConfigError,
@@ -152,7 +153,9 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
         assert status["status"] == "review"
         assert "1,000.00" in status["reason"]
         assert await posts(local_chain, address) == 0
-        await decide(app.store, 31337, address, "approved", note="looked at", now=1)
+        with pytest.raises(BadInput, match="changed since you looked"):
+            await decide(app.store, 31337, address, "approved", note="", now=1, digest="0x" + "0" * 64)
+        await decide(app.store, 31337, address, "approved", note="looked at", now=1, digest=waiting.digest)
         done = await run(app, address)
         assert done.digest == waiting.digest
         assert await posts(local_chain, address) == 1

@@ -54,9 +54,11 @@ class ScriptedEngine:
         self.asked.append(address)
         return f"evaluate:{CHAIN}:{address}:1"
 
-    async def decide(self, address: Address, decision: Decision, reason: str) -> None:
+    async def decide(self, address: Address, decision: Decision, reason: str, digest: str | None = None) -> None:
         if address != REVIEWED:
             raise BadInput(f"Challenge {address} does not wait for a review.")
+        if digest is not None and digest != "0x" + "ab" * 32:
+            raise BadInput("Another result waits.")
         self.decided.append((address, decision, reason))
 
 
