@@ -17,8 +17,8 @@ from clara_eval.challenge.model import Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
 from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, Asker, Foreseeing, PaidAnswer, Prompt, request_hash
-from clara_eval.pipeline.inline import inline_bytes, is_inline
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
+from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.journal import Entries, Journal
 
 
@@ -191,14 +191,15 @@ class TraceSources:
 
     async def metadata(self, challenge: Challenge) -> bytes:
         content = base64.b64decode(self._body("metadata")["content"])
-        if is_inline(challenge.challenge_uri) and content != inline_bytes(challenge.challenge_uri):
+        held = _held(challenge.challenge_uri)
+        if is_data_uri(challenge.challenge_uri) and (held is None or content != held.content):
             raise BadTrace("The recorded metadata is not what the data: URI of the challenge holds.", entry="metadata")
         return content
 
     async def received(self, submission: Submission, language: str | None) -> Received:  # noqa: ARG002 - the port's shape
         key = f"solution/{submission.submitter}"
         received = _RECEIVED.validate_json(plain_json(self._body(key)["received"]))
-        if is_inline(submission.solution_uri) and not _is_held(received, inline_bytes(submission.solution_uri)):
+        if is_data_uri(submission.solution_uri) and not _can_have_come(received, _held(submission.solution_uri)):
             raise BadTrace(f"What {key} records is not what its data: URI holds.", entry=key)
         return received
 
@@ -214,13 +215,21 @@ class TraceSources:
         return self.entries[key]
 
 
-def _is_held(received: Received, held: bytes | None) -> bool:
-    """Whether this can have come for a URI that holds these bytes, or that is malformed (None)."""
+def _held(uri: str) -> Fetched | None:
+    """What a `data:` URI holds, however much it is; None where it is malformed."""
+    try:
+        return read_data_uri(uri, len(uri))
+    except BadSubmission:
+        return None
+
+
+def _can_have_come(received: Received, held: Fetched | None) -> bool:
+    """Whether this can be the record of a URI that holds this, or that is malformed (None)."""
     if received.content is not None:
-        return received.immutable and base64.b64decode(received.content) == held
+        return received.fetched() == held
     if held is None:
         return received.code in {"bad_data_uri", "too_large"}
-    return received.code == "too_large" and len(held) > Limits().max_bytes
+    return received.code == "too_large" and len(held.content) > Limits().max_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from clara_eval.adapters.fetch.data_uri import read_data_uri
 from clara_eval.adapters.fetch.ipfs import fetch_ipfs
 from clara_eval.adapters.fetch.web import FetchLimits, Web, refuse_status
 from clara_eval.errors import BadSubmission, ConfigError
+from clara_eval.solutions.data_uri import read_data_uri
 from clara_eval.solutions.model import Fetched
 
 __all__ = ["FetchLimits", "UriFetch", "Web"]

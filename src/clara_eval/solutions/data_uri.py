@@ -18,6 +18,10 @@ _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}
 _LONGEST_HEADER = 256
 
 
+def is_data_uri(uri: str) -> bool:
+    return uri[:5].lower() == "data:"
+
+
 def read_data_uri(uri: str, max_bytes: int) -> Fetched:
     header, comma, payload = uri[5:].partition(",")
     if not comma or len(header) > _LONGEST_HEADER:
