@@ -11,19 +11,21 @@ import asyncio
 import contextvars
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy
 from dbos import DBOS, DBOSConfig, Serializer
 from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
 
 from clara_eval.adapters.database import is_sqlite, sqlite_path
 from clara_eval.engine.options import APPLICATION, APPLICATION_VERSION, EngineOptions
+from clara_eval.errors import Temporary
 
 EVALUATIONS = "evaluations"
 CHUNKS = "chunks"
@@ -32,6 +34,17 @@ TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 _apart: set[asyncio.Task[Any]] = set()
 """Bodies of steps that run now, in this process."""
+
+
+T = TypeVar("T")
+
+
+async def answered(call: Awaitable[T]) -> T:
+    """What DBOS says; its database being away is an outage like any other, and no bug."""
+    try:
+        return await call
+    except SQLAlchemyError as bad:
+        raise Temporary(f"The queue's database does not answer ({type(bad).__name__}).") from bad
 
 
 class JsonSerializer(Serializer):

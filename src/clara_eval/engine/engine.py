@@ -28,7 +28,7 @@ from clara_eval.engine.attempt import Walker
 from clara_eval.engine.attempts import read_attempts, save_attempts, say_status, workflow_id
 from clara_eval.engine.board import read_document, save_summary
 from clara_eval.engine.due import Action, Memory, due
-from clara_eval.engine.durable import EVALUATIONS, TICKS, Workflow, launched, step_apart
+from clara_eval.engine.durable import EVALUATIONS, TICKS, Workflow, answered, launched, step_apart
 from clara_eval.engine.health import Pulse
 from clara_eval.engine.leases import worker_lease
 from clara_eval.engine.options import EngineOptions
@@ -149,7 +149,7 @@ class Engine:
     async def tick_now(self) -> None:
         """Queue a tick beside the regular ones."""
         with SetWorkflowID(f"tick:{self.worker}:{uuid.uuid4().hex[:8]}"):
-            await DBOS.enqueue_workflow_async(TICKS, self._workflows["tick"], None, None)
+            await answered(DBOS.enqueue_workflow_async(TICKS, self._workflows["tick"], None, None))
 
     # evaluations
 
@@ -161,7 +161,7 @@ class Engine:
         app, address = self.app, challenge.address
         attempts = await read_attempts(app.store, app.chain_id, address)
         name = workflow_id(app.chain_id, address, attempts.number)
-        known = await DBOS.get_workflow_status_async(name)
+        known = await answered(DBOS.get_workflow_status_async(name))
         if known is not None and known.status in ACTIVE:
             return name
         if known is not None:
@@ -171,8 +171,10 @@ class Engine:
             name = workflow_id(app.chain_id, address, attempts.number)
         priority = max(1, (challenge.scoring_deadline - _EPOCH) // 60)
         with SetWorkflowID(name), SetEnqueueOptions(priority=min(priority, 2**31 - 1)):
-            await DBOS.enqueue_workflow_async(
-                EVALUATIONS, self._workflows["evaluate_challenge"], address, attempts.number
+            await answered(
+                DBOS.enqueue_workflow_async(
+                    EVALUATIONS, self._workflows["evaluate_challenge"], address, attempts.number
+                )
             )
         _log.info("evaluation_queued", challenge=address, workflow=name)
         return name
@@ -206,12 +208,12 @@ class Engine:
         try:
             report = await self._ticker.tick()
             await save_report(self.app, report)
+            await self._take_over()
+            await self._clean()
         except Exception as bad:  # noqa: BLE001 - a tick that breaks is told like one that fails
             return await self._tick_failed(bad, time.monotonic() - started)
         self._ticked_well()
         show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
-        await self._take_over()
-        await self._clean()
         self.metrics.ticks.labels("good").inc()
         self.metrics.tick_seconds.observe(time.monotonic() - started)
         _log.info("tick_ended", started=report.started, problems=len(report.problems), block=report.head_block)
@@ -241,12 +243,12 @@ class Engine:
     async def _clean(self) -> None:
         """Finished workflows are forgotten after a while: their results are in the store."""
         before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - self.options.keep_days * 86400))
-        old = await DBOS.list_workflows_async(
+        old = await answered(DBOS.list_workflows_async(
             status=["SUCCESS", "ERROR", "CANCELLED"], completed_before=before, limit=500, load_input=False,
             load_output=False,
-        )  # fmt: skip
+        ))  # fmt: skip
         if old:
-            await DBOS.delete_workflows_async([found.workflow_id for found in old])
+            await answered(DBOS.delete_workflows_async([found.workflow_id for found in old]))
 
     # heartbeat
 

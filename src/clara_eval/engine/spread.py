@@ -15,10 +15,10 @@ from typing import Any
 import structlog
 from dbos import DBOS, SetWorkflowID
 
-from clara_eval.engine.durable import CHUNKS, Workflow
+from clara_eval.engine.durable import CHUNKS, Workflow, answered
 from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
-from clara_eval.errors import ClaraError, Deferred
+from clara_eval.errors import ClaraError, Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.port import Prompt, request_hash
 from clara_eval.judge.purse import Purse
@@ -99,14 +99,20 @@ class Spreader:
     async def _queue(self, chunk: Chunk, allowance: int | None) -> None:
         assert self.workflow is not None
         with SetWorkflowID(chunk.name):
-            await DBOS.enqueue_workflow_async(CHUNKS, self.workflow, chunk.to_wire(allowance))
+            await answered(DBOS.enqueue_workflow_async(CHUNKS, self.workflow, chunk.to_wire(allowance)))
 
     async def _is_active(self, name: str) -> bool:
-        known = await DBOS.get_workflow_status_async(name)
+        known = await answered(DBOS.get_workflow_status_async(name))
         return known is not None and known.status in ACTIVE
 
     async def _ended(self, name: str) -> None:
-        while await self._is_active(name):  # noqa: ASYNC110 - it may end in another process
+        """It may end in another process, and while the database is away nobody can tell: then it goes on."""
+        while True:
+            try:
+                if not await self._is_active(name):
+                    return
+            except Temporary as bad:
+                _log.warning("chunk_not_seen", chunk=name, problem=str(bad))
             await asyncio.sleep(min(1.0, self._options.poll_seconds))
 
     async def ask_chunk(self, wire: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import structlog
 from dbos import DBOS
 
+from clara_eval.engine.durable import answered
 from clara_eval.engine.leases import Leases, worker_lease
 
 _log = structlog.get_logger(__name__)
@@ -19,7 +20,7 @@ async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alo
 
     `is_alone`: this is the only process there can be, so every other worker is dead, whatever its lease says.
     """
-    pending = await DBOS.list_workflows_async(status="PENDING", load_input=False, load_output=False)
+    pending = await answered(DBOS.list_workflows_async(status="PENDING", load_input=False, load_output=False))
     owners = {found.executor_id for found in pending if found.executor_id and found.executor_id != worker}
     taken = 0
     for owner in sorted(owners):
@@ -32,9 +33,9 @@ async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alo
 
 
 async def _put_back(workflow_id: str, owner: str) -> int:
-    current = await DBOS.get_workflow_status_async(workflow_id)
+    current = await answered(DBOS.get_workflow_status_async(workflow_id))
     if current is None or current.status != "PENDING" or current.executor_id != owner:
         return 0
-    await DBOS.resume_workflow_async(workflow_id, queue_name=current.queue_name)
+    await answered(DBOS.resume_workflow_async(workflow_id, queue_name=current.queue_name))
     _log.warning("workflow_taken_over", workflow=workflow_id, dead_worker=owner)
     return 1

@@ -6,13 +6,17 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
+from dbos import DBOS, WorkflowStatus
+from sqlalchemy.exc import OperationalError
 
 from clara_eval.adapters.database import open_store
 from clara_eval.adapters.sql_store import SqlStore
-from clara_eval.engine.durable import launched, step_apart
+from clara_eval.engine.durable import answered, launched, step_apart
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.spread import Chunk, Spreader
+from clara_eval.errors import Temporary
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.prices import PriceCard
 from clara_eval.judge.purse import Purse
@@ -104,3 +108,33 @@ def test_a_chunk_is_named_by_its_content() -> None:
     others = {Chunk("k", RUN, prompts(3)).name, Chunk("j", "1:0xd", prompts(3)).name, Chunk("j", RUN, prompts(4)).name}
     assert base.name not in others
     assert len(others) == 3
+
+
+async def test_a_database_that_is_away_for_a_moment_is_waited_for(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nobody can tell how a chunk stands, it goes on: the evaluation neither breaks nor asks again."""
+    ask, asked = DBOS.get_workflow_status_async, 0
+
+    async def shaky(name: str) -> WorkflowStatus | None:
+        nonlocal asked
+        asked += 1
+        if asked in {3, 4}:
+            raise OperationalError("SELECT 1", {}, ConnectionError("the server is restarting"))
+        return await ask(name)
+
+    monkeypatch.setattr(DBOS, "get_workflow_status_async", shaky)
+    await shared.spreader.spread(shared.ahead(10, Purse(None)))
+    assert asked > 4
+    assert shared.endpoint.paid == 10
+
+
+async def test_the_queues_database_being_away_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a bug: the challenge is tried again."""
+
+    async def away(name: str) -> None:
+        raise OperationalError("SELECT 1", {}, ConnectionError(f"no server for {name}"))
+
+    monkeypatch.setattr(DBOS, "get_workflow_status_async", away)
+    with pytest.raises(Temporary, match="OperationalError"):
+        await answered(DBOS.get_workflow_status_async("x"))
