@@ -6,6 +6,7 @@ and flags, or one JSON document, and on request SVG plots. The same rows in any 
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,6 +75,7 @@ def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool
     from clara_eval.ranking import rank as rank_items
     from clara_eval.ranking.pairwise_csv import read_pairwise
 
+    gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
     games = read_pairwise(file)
     ranking = rank_items(
         games.items, games.results, seed=None, winner_count=len(payout), payout_bps=payout, literal=literal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from clara_eval.hashing import keccak_hex
 
@@ -25,9 +25,8 @@ class Game:
     judge: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One verdict: who of `first` (shown as A) and `second` (shown as B) was better."""
+class Result(NamedTuple):
+    """One verdict: who of `first` (shown as A) and `second` (shown as B) was better. A tuple, because of millions."""
 
     first: str
     second: str

@@ -7,19 +7,21 @@ item against itself is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from clara_eval.errors import BadInput
-from clara_eval.tournament.results import Result
+from clara_eval.tournament.results import Result, Winner
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-HALF_POINTS = {"first": 2, "tie": 1, "second": 0}  # of the item shown first; integers keep every sum exact
+HALF_POINTS: dict[Winner, int] = {"first": 2, "tie": 1, "second": 0}
+"""Of the item shown first; integers keep every sum exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,10 @@ def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bo
     index = {item: number for number, item in enumerate(items)}
     if len(index) != len(items):
         raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
-    judges = tuple(sorted({result.judge for result in results}))
+    columns = _Columns(*zip(*results, strict=True)) if results else _Columns((), (), (), ())
+    judges = tuple(sorted(set(columns.judge)))
     voices = {judge: number for number, judge in enumerate(judges)}
-    rows = _rows(index, voices, results)
+    rows = _rows(index, voices, columns)
     _refuse_self_play(rows, items)
     if not in_given_order:
         key = ((rows[0] * len(items) + rows[1]) * max(1, len(judges)) + rows[2]) * 3 + rows[3]
@@ -84,11 +87,20 @@ def connected_groups(met: npt.NDArray[np.bool_]) -> Ints:
     return group
 
 
-def _rows(index: Mapping[str, int], voices: Mapping[str, int], results: Sequence[Result]) -> Ints:
-    rows = np.empty((4, len(results)), dtype=np.int64)
+class _Columns(NamedTuple):
+    """The fields of all results, one column each."""
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    winner: tuple[Winner, ...]
+    judge: tuple[str, ...]
+
+
+def _rows(index: dict[str, int], voices: dict[str, int], columns: _Columns) -> Ints:
+    rows = np.empty((4, len(columns.first)), dtype=np.int64)
     try:
-        rows[0] = [index[result.first] for result in results]
-        rows[1] = [index[result.second] for result in results]
+        rows[0] = list(map(index.__getitem__, columns.first))
+        rows[1] = list(map(index.__getitem__, columns.second))
     except KeyError as unknown:
         raise BadInput(
             f"A result names {unknown.args[0]!r}, which is not among the items.",
@@ -96,8 +108,8 @@ def _rows(index: Mapping[str, int], voices: Mapping[str, int], results: Sequence
             value=unknown.args[0],
             remedy="Add it to the items or drop the result.",
         ) from None
-    rows[2] = [voices[result.judge] for result in results]
-    rows[3] = [HALF_POINTS[result.winner] for result in results]
+    rows[2] = list(map(voices.__getitem__, columns.judge))
+    rows[3] = list(map(HALF_POINTS.__getitem__, columns.winner))
     return rows
 
 
