@@ -178,4 +178,4 @@ def _tell(document: dict[str, Any], not_proven: tuple[str, ...]) -> None:
         screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
     for point in not_proven:
-        screen.print(f"  - {point}")
+        screen.print(f"  - {point}", soft_wrap=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
+from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import Address, short
 from clara_eval.demo.lifecycle import Told
 
 _BAR = 19
@@ -126,8 +130,10 @@ def _where(console: Console, told: Told) -> None:
         console.print(f"[bold]Pay line[/bold]   {pair}: {100 * margin.probability:.0f} % sure, {margin.word}")
     console.print(f"[bold]Trace[/bold]      {escape(str(told.trace_path))}", soft_wrap=True)
     console.print(f"[bold]Digest[/bold]     {evaluation.digest} (also in the posted transaction)", soft_wrap=True)
-    console.print("[bold]Check it[/bold]   clara-eval verify <the trace above>", soft_wrap=True)
+    console.print(f"[bold]Check it[/bold]   {escape(_program())} verify <the trace above>", soft_wrap=True)
 
 
-def short(address: str) -> str:
-    return f"{address[:6]}…{address[-4:]}"
+def _program() -> str:
+    """The program as it can be called from here: after `make demo` it is on nobody's path."""
+    called = Path(sys.argv[0])
+    return os.path.relpath(called) if called.name == "clara-eval" and not shutil.which(called.name) else "clara-eval"
