@@ -36,6 +36,11 @@ class Untrusted(TypedDict):
     truncated: bool
 
 
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: bytes in another encoding, from a shell or a file's name, cannot."""
+    return text.isascii() or text.encode("utf-8", errors="replace").decode() == text
+
+
 def escaped(text: str, *, keep_lines: bool = False) -> str:
     """The same text with everything that does not print as itself spelled out."""
     kept = {"\n"} if keep_lines else set()

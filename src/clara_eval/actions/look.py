@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 from clara_eval.actions.contract_calls import answer, look, view
 from clara_eval.actions.port import Desk
-from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Submission, Token, to_address
+from clara_eval.challenge.model import (
+    Address,
+    Block,
+    Challenge,
+    ChallengeStatus,
+    Submission,
+    Token,
+    poses_as_dollar,
+    short,
+    to_address,
+)
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.hashing import keccak_hex
 
@@ -73,8 +83,8 @@ async def token_at(desk: Desk, address: Address) -> Token:
 def _symbol(desk: Desk, address: Address, text: str) -> str:
     """What a token calls itself, short and plain; one that only claims to be the network's dollar gets its address."""
     shown = "".join(c for c in text if c.isascii() and c.isalnum())[:12]
-    if shown.upper() in {"USD", "USDC"} and desk.settings.usdc not in {None, address}:
-        return f"{address[:6]}…{address[-4:]}"
+    if poses_as_dollar(address, shown, desk.settings.usdc):
+        return short(address)
     return shown or "tokens"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clara_eval.actions.contract_calls import calldata
+from clara_eval.actions.fence import is_text
 from clara_eval.actions.port import CannotAct, Desk, Refused
 from clara_eval.challenge.model import Address, Token, to_address
 from clara_eval.contracts import ContractName
@@ -75,7 +76,7 @@ def sender_of(desk: Desk, sender: str | None) -> Address | None:
 
 def require_text(text: str, path: str) -> None:
     """Refuse what cannot be written as UTF-8: such bytes come from a shell in another encoding."""
-    if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
+    if not is_text(text):
         raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
 
 

@@ -22,9 +22,11 @@ T = TypeVar("T")
 
 def emit_json(document: Any) -> None:
     """The one document of `--json`."""
+    from clara_eval.actions.fence import is_text
+
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
-    if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
+    if not is_text(text):
         text = json.dumps(document, indent=2, allow_nan=False)  # a file name that is no text
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -17,7 +17,17 @@ from clara_eval.adapters.ethereum.logs import Filter, Logs
 from clara_eval.adapters.ethereum.meanings import Meaning
 from clara_eval.adapters.ethereum.rpc import Call, Node, NodeRefusal, Rpc, quantity
 from clara_eval.challenge.discover import NewChallenge, NewSubmission, Page
-from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint, Submission, Token
+from clara_eval.challenge.model import (
+    Address,
+    Block,
+    Challenge,
+    ChallengeStatus,
+    Checkpoint,
+    Submission,
+    Token,
+    poses_as_dollar,
+    short,
+)
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.networks import Network
 from clara_eval.publish.posted import Posted, PostedBy, Standing
@@ -238,11 +248,8 @@ class EthereumChain:
         except Undecodable:
             # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
             places = 6 if is_usdc else 0
-        called = coding.read_symbol(symbol)
-        # Whoever only calls himself the network's dollar is shown by his address.
-        is_posing = self._network.usdc is not None and not is_usdc and (called or "").strip().upper() in {"USD", "USDC"}
-        name = "USDC" if is_usdc and not called else called
-        return Token(address, f"{address[:6]}…{address[-4:]}" if not name or is_posing else name, places)
+        name = coding.read_symbol(symbol) or ("USDC" if is_usdc else short(address))
+        return Token(address, short(address) if poses_as_dollar(address, name, self._network.usdc) else name, places)
 
     # events
 
