@@ -206,12 +206,12 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
-    from clara_eval.adapters.llm.openai import OpenAiLlm
-    from clara_eval.adapters.sqlite import SqliteStore
     from clara_eval.judge.calls import JudgeLine, Patience
     from clara_eval.judge.prices import PriceCard
     from clara_eval.judge.purse import Purse
-    from clara_eval.tournament.play import hold
+    from clara_eval.llm.openai import OpenAiLlm
+    from clara_eval.store.sqlite import SqliteStore
+    from clara_eval.tournament.play import play_tournament
     from clara_eval.tournament.schedule import Field, Full
 
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
@@ -225,7 +225,7 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     judge = ModelJudge(line, CRITERIA, schema)
 
     async def run() -> Any:
-        played = await hold(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
+        played = await play_tournament(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
         assert all(comparison.winner for comparison in played)
         assert line.counts.answered == len(played) == purse.stages["comparison"].calls
         await llm.close()

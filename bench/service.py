@@ -22,8 +22,8 @@ from typing import Any
 import aiohttp
 
 from clara_eval.challenge.model import Address
+from clara_eval.devnet.local_chain import HOUR
 from clara_eval.testing.chaos import Plan, World, post_challenge, world
-from clara_eval.testing.local_chain import HOUR
 
 RATE = 200
 TARGET = 1.10

@@ -30,7 +30,7 @@ from clara_eval.testing.api_service import (
     summary,
 )
 from clara_eval.trace.document import read_entries
-from clara_eval.trace.names import index_key, scores_key, status_key
+from clara_eval.trace.store_keys import index_key, scores_key, status_key
 
 BASE = "/api/v1/challenges"
 BEARER = {"authorization": f"Bearer {ADMIN}"}

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from clara_eval import __version__
-from clara_eval.adapters.database import open_store
 from clara_eval.cli import app
 from clara_eval.errors import ClaraError
 from clara_eval.pipeline.record import RULES
+from clara_eval.store.open import open_store
 from clara_eval.trace.archive import save_trace
 
 ADDRESS = "0x" + "1" * 40

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
-FLOOR = ("errors", "together", "hashing", "wire", "networks", "settings", "contracts")
+FLOOR = ("errors", "gather", "hashing", "camel_json", "networks", "settings", "contracts")
 WALK = (
     "eval_config",
     "challenge",
@@ -23,21 +23,26 @@ WALK = (
     "winners",
     "publish",
     "trace",
-    "budget",
+    "money",
+    "records",
     "pipeline",
 )
 OUTSIDE = (
-    "actions",
+    "use_cases",
     "desk",
     "public",
-    "adapters",
+    "chain",
+    "fetch",
+    "llm",
+    "store",
     "app",
-    "seating",
+    "model_pool",
     "cli",
     "api",
     "mcp_server",
     "engine",
     "demo",
+    "devnet",
     "testing",
 )
 

@@ -11,12 +11,12 @@ import pytest
 from clara_eval.app import open_app
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import data_uri, entry
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.evaluate import evaluate
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.publish.send import Pace
-from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms
 
 CONFIG = json.dumps(
     {

@@ -17,16 +17,16 @@ from eth_utils.address import to_checksum_address
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
 
-from clara_eval.actions.submit import MUTABLE
-from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.desk import open_desk
+from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
 from clara_eval.hashing import keccak_hex, plain_json
 from clara_eval.mcp_server import build_server
 from clara_eval.mcp_server.asgi import create_asgi
 from clara_eval.settings import Settings
+from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
-from clara_eval.testing.local_chain import DAY, USDC, Handed, LocalChain, Terms
 from clara_eval.trace.store import Store
+from clara_eval.use_cases.submit import MUTABLE
 
 TOOLS = {
     "challenge_browse", "challenge_claim", "challenge_detail", "challenge_eval_status", "challenge_leaderboard",

@@ -18,11 +18,11 @@ import pytest
 import uvicorn
 from eth_utils.address import to_checksum_address
 
-from clara_eval.adapters.sqlite import SqliteStore
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.mcp_server.asgi import create_asgi
 from clara_eval.settings import Settings
+from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import RULES_CONFIG, agent_environment, agent_settings
-from clara_eval.testing.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.trace.store import Store
 
 ROOT = Path(__file__).parents[1]

@@ -13,12 +13,12 @@ from pydantic import SecretStr
 
 from clara_eval.app import open_app
 from clara_eval.desk import open_desk
+from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.mcp_server import build_server
 from clara_eval.pipeline.evaluate import evaluate
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_settings
-from clara_eval.testing.local_chain import DAY, HOUR, LocalChain
 
 
 @asynccontextmanager

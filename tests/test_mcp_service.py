@@ -15,12 +15,12 @@ import uvicorn
 from mcp import Client
 from pydantic import SecretStr
 
-from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.api.app import create_app
 from clara_eval.api.context import ApiContext
 from clara_eval.app import open_app
 from clara_eval.challenge.model import Address
 from clara_eval.desk import open_desk
+from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
 from clara_eval.engine.health import Pulse
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
@@ -29,9 +29,9 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.evaluate import evaluate
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
+from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_settings
 from clara_eval.testing.api_service import ScriptedEngine
-from clara_eval.testing.local_chain import DAY, Handed, LocalChain, Terms
 from clara_eval.trace.document import read_entries
 
 TITLE = "Sort numbers"

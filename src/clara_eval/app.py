@@ -10,23 +10,23 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from clara_eval.adapters.database import open_store
-from clara_eval.adapters.ethereum.reading import EthereumChain
-from clara_eval.adapters.ethereum.rpc import Rpc
-from clara_eval.adapters.ethereum.sending import EthereumSender
-from clara_eval.adapters.fetch import UriFetch
-from clara_eval.adapters.sql_store import SqlStore
-from clara_eval.adapters.wallet import open_wallet
+from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.sending import EthereumSender
+from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
+from clara_eval.fetch import UriFetch
 from clara_eval.judge.jury import parse_jury
+from clara_eval.model_pool import ModelPool
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.status import Status
 from clara_eval.publish.guard import SigningPolicy
 from clara_eval.publish.send import Pace, Road
-from clara_eval.seating import ModelBench
 from clara_eval.settings import Settings
+from clara_eval.store.open import open_store
+from clara_eval.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class App:
     chain: EthereumChain
     sender: EthereumSender
     ports: Ports
-    bench: ModelBench
+    bench: ModelPool
 
     @property
     def chain_id(self) -> int:
@@ -81,7 +81,7 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     factory = to_address(known) if known else None
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     sender = EthereumSender(chain, wallet, factory=factory, dry_address=dry_address)
-    bench = ModelBench(settings, store)
+    bench = ModelPool(settings, store)
     fetch = UriFetch(settings.ipfs_gateway)
     road = Road(sender, store, pace or Pace())
     try:

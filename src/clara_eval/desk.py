@@ -12,19 +12,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from clara_eval.actions.port import Desk, Quote
-from clara_eval.actions.signing import AgentPolicy
-from clara_eval.adapters.agent_node import AgentNode
-from clara_eval.adapters.contents import IpfsContents
-from clara_eval.adapters.ethereum.rpc import Rpc
-from clara_eval.adapters.records import ApiRecords, StoreRecords
-from clara_eval.adapters.wallet import Wallet
+from clara_eval.chain.agent_node import AgentNode
+from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.wallet import Wallet
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.eval_config import EvalConfig
+from clara_eval.fetch.contents import IpfsContents
 from clara_eval.publish.guard import SigningPolicy
 from clara_eval.settings import Settings
+from clara_eval.store.rows import ApiRecords, StoreRecords
 from clara_eval.trace.store import Store
+from clara_eval.use_cases.port import Desk, Quote
+from clara_eval.use_cases.signing import AgentPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ def evaluator_address(settings: Settings) -> Address | None:
 
 def _quote(settings: Settings) -> Quote:
     def of(config: EvalConfig, entries: int) -> int | None:
-        from clara_eval.actions.quote import quote
         from clara_eval.judge.jury import parse_jury
         from clara_eval.judge.prices import parse_prices, price_card
+        from clara_eval.use_cases.quote import quote
 
         given = parse_prices(settings.prices)
         jury = parse_jury(settings.judges)

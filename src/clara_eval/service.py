@@ -186,9 +186,9 @@ async def _api_running(api: FastAPI, listening: socket.socket) -> AsyncIterator[
 @asynccontextmanager
 async def demo_settings(settings: Settings) -> AsyncIterator[Settings]:
     """A local chain of its own with a finished round and a running one, and settings that point to it."""
-    from clara_eval.adapters.anvil import AnvilOptions
     from clara_eval.demo.round import post_round, submit_round
-    from clara_eval.testing.local_chain import HOUR, local_chain
+    from clara_eval.devnet.anvil import AnvilOptions
+    from clara_eval.devnet.local_chain import HOUR, local_chain
 
     with tempfile.TemporaryDirectory(prefix="clara-serve-") as place:
         async with local_chain(AnvilOptions(accounts=30)) as chain:

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import aiohttp
 
-from clara_eval.engine.board import read_document
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.options import EngineOptions
 from clara_eval.pipeline.evaluate import read_scores
 from clara_eval.publish.send import Pace
+from clara_eval.records.challenge_index import read_document
 from clara_eval.service import serving
 from clara_eval.settings import Settings
 from clara_eval.testing.chaos import Plan, World, world
 from clara_eval.testing.fake_endpoint import Fault
-from clara_eval.trace.names import status_key
+from clara_eval.trace.store_keys import status_key
 
 FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=5)
 

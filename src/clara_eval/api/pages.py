@@ -19,9 +19,9 @@ from clara_eval import __version__
 from clara_eval.api.problems import Refusal
 from clara_eval.api.reading import PLOTS, Reading
 from clara_eval.api.schemas import FINAL
-from clara_eval.budget.fees import dollars
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput
+from clara_eval.money.fees import dollars
 
 router = APIRouter(include_in_schema=False)
 _ROWS = 200

@@ -12,10 +12,10 @@ from typing import Any
 
 from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
-from clara_eval.engine.board import read_document, summaries
+from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.trace.archive import Archived, archived_trace
-from clara_eval.trace.names import features_key, index_key, plots_key, scores_key, status_key
 from clara_eval.trace.store import Store
+from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key, status_key
 
 WAITING: dict[str, Any] = {
     "status": "pending",

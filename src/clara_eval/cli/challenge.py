@@ -17,9 +17,9 @@ from clara_eval.cli.output import console, emit_json, run, safe
 from clara_eval.errors import BadInput, ConfigError
 
 if TYPE_CHECKING:
-    from clara_eval.actions.documents import BrowseResult, DetailResult, EvalStatusResult
-    from clara_eval.actions.plan import Plan
-    from clara_eval.actions.port import Desk
+    from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
+    from clara_eval.use_cases.plan import Plan
+    from clara_eval.use_cases.port import Desk
 
 app = typer.Typer(no_args_is_help=True, help="Post challenges, submit solutions, claim prizes, look and wait.")
 
@@ -53,8 +53,8 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     json: JsonFlag = False,
 ) -> None:
     """Post a challenge: shows plan, quote, fee and warnings; --send escrows the prize."""
-    from clara_eval.actions.post import plan_post
-    from clara_eval.actions.terms import Posting
+    from clara_eval.use_cases.post import plan_post
+    from clara_eval.use_cases.terms import Posting
 
     if evaluator not in {"clara", "self"}:
         raise BadInput(f"--evaluator {evaluator!r} is not known.", remedy="Use clara or self.")
@@ -92,7 +92,7 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
     json: JsonFlag = False,
 ) -> None:
     """Submit a solution, or replace your earlier one."""
-    from clara_eval.actions.submit import Handing, plan_submit
+    from clara_eval.use_cases.submit import Handing, plan_submit
 
     handing = Handing(
         challenge=address,
@@ -115,7 +115,7 @@ def claim(
     json: JsonFlag = False,
 ) -> None:
     """Claim your prize, or your share of an expired challenge."""
-    from clara_eval.actions.claim import plan_claim
+    from clara_eval.use_cases.claim import plan_claim
 
     _write(lambda desk: plan_claim(desk, address, sender or None), send=send, yes=yes, json=json)
 
@@ -130,7 +130,7 @@ def list_(
     json: JsonFlag = False,
 ) -> None:
     """List challenges, newest first."""
-    from clara_eval.actions.browse import STATUS, Filter, browse
+    from clara_eval.use_cases.browse import STATUS, Filter, browse
 
     if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
         raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
@@ -147,7 +147,7 @@ def list_(
 @app.command()
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """One challenge in full, with your own submission."""
-    from clara_eval.actions.browse import detail
+    from clara_eval.use_cases.browse import detail
 
     found = _read(lambda desk: detail(desk, address, sender or None))
     if json:
@@ -184,7 +184,7 @@ def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool
     if json:
         emit_json(found)
         return
-    from clara_eval.actions.wording import written
+    from clara_eval.use_cases.wording import written
 
     console(stderr=False).print(written(found), markup=False, soft_wrap=True)
 
@@ -192,7 +192,7 @@ def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool
 async def _act(
     desk: Desk, make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool
 ) -> dict[str, Any]:
-    from clara_eval.actions.act import act, prepare
+    from clara_eval.use_cases.act import act, prepare
 
     async def report(done: int, total: int, words: str) -> None:
         console().print(f"[{done}/{total}] {words}", markup=False)
@@ -217,8 +217,8 @@ def _asked(question: str) -> bool:
 async def _watch(desk: Desk, address: str, every: float) -> EvalStatusResult:
     import asyncio
 
-    from clara_eval.actions.results import eval_status, is_waiting
-    from clara_eval.actions.wording import status
+    from clara_eval.use_cases.results import eval_status, is_waiting
+    from clara_eval.use_cases.wording import status
 
     said = ""
     while True:
@@ -240,8 +240,8 @@ def _text(path: Path) -> str:
 
 
 def _show_list(found: BrowseResult) -> None:
-    from clara_eval.actions.fence import bare
-    from clara_eval.actions.times import show_wait
+    from clara_eval.use_cases.times import show_wait
+    from clara_eval.use_cases.untrusted import bare
 
     screen = console(stderr=False)
     for item in found["challenges"]:
@@ -258,8 +258,8 @@ def _show_list(found: BrowseResult) -> None:
 
 
 def _show_detail(found: DetailResult) -> None:
-    from clara_eval.actions.fence import bare
-    from clara_eval.actions.times import show_moment
+    from clara_eval.use_cases.times import show_moment
+    from clara_eval.use_cases.untrusted import bare
 
     item = found["challenge"]
     lines = [

@@ -16,8 +16,8 @@ from clara_eval.cli.output import emit_json
 from clara_eval.errors import BadInput, ConfigError, Temporary
 
 if TYPE_CHECKING:
-    from clara_eval.adapters.anvil import AnvilOptions
-    from clara_eval.testing.local_chain import DevAccount, LocalChain
+    from clara_eval.devnet.anvil import AnvilOptions
+    from clara_eval.devnet.local_chain import DevAccount, LocalChain
 
 app = typer.Typer(
     help="Run a local chain with every contract deployed; move its time.",
@@ -46,7 +46,7 @@ def devnet(
         return
     import asyncio
 
-    from clara_eval.adapters.anvil import AnvilOptions
+    from clara_eval.devnet.anvil import AnvilOptions
 
     options = AnvilOptions(port=port, accounts=agents + _FIXED_ACCOUNTS)
     asyncio.run(_run(options, block_time, json_output=json_output))
@@ -96,7 +96,7 @@ def _configured_node() -> str:
 
 
 async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int, int]:
-    from clara_eval.testing.dev_node import DevNode
+    from clara_eval.devnet.dev_node import DevNode
 
     node = await DevNode.connect(rpc_url)
     try:
@@ -113,8 +113,8 @@ async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bo
     import asyncio
     import signal
 
-    from clara_eval.adapters.anvil import Anvil
-    from clara_eval.testing.local_chain import LocalChain
+    from clara_eval.devnet.anvil import Anvil
+    from clara_eval.devnet.local_chain import LocalChain
 
     asked_to_end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

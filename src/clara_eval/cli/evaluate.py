@@ -104,8 +104,8 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
 
 
 async def _status(settings: Any, target: str) -> dict[str, Any] | None:
-    from clara_eval.adapters.database import open_store
     from clara_eval.pipeline.status import read_status
+    from clara_eval.store.open import open_store
 
     store = await open_store(settings.database_url)
     try:
@@ -116,8 +116,8 @@ async def _status(settings: Any, target: str) -> dict[str, Any] | None:
 
 def check(*, json: JsonFlag = False) -> None:
     """Look at settings, node, wallet, store and judges, and say what is ready and what is not."""
-    from clara_eval.preflight import preflight
     from clara_eval.settings import Settings
+    from clara_eval.use_cases.check import preflight
 
     findings = run(preflight(Settings.from_env()))
     if json:

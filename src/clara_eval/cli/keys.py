@@ -26,7 +26,7 @@ def new(
     """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
     from pydantic import SecretStr
 
-    from clara_eval.adapters.wallet import new_keystore
+    from clara_eval.chain.wallet import new_keystore
     from clara_eval.settings import Settings
 
     password = Settings.from_env().evaluator_password

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 def emit_json(document: Any) -> None:
     """The one document of `--json`."""
-    from clara_eval.actions.fence import is_text
+    from clara_eval.use_cases.untrusted import is_text
 
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
@@ -50,7 +50,7 @@ def tolerate_terminals() -> None:
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
     """End with a message and nothing else; it may quote a node, a file or a config."""
-    from clara_eval.actions.fence import escaped
+    from clara_eval.use_cases.untrusted import escaped
 
     sys.stderr.write(f"clara-eval: {escaped(message, keep_lines=True)}\n")
     raise SystemExit(code)
@@ -67,6 +67,6 @@ def safe(text: str, limit: int = 200) -> str:
     """A stranger's text on one line: control characters escaped, markup neutralised, length capped."""
     from rich.markup import escape
 
-    from clara_eval.actions.fence import escaped
+    from clara_eval.use_cases.untrusted import escaped
 
     return escape(escaped(text[:limit]) + ("…" if len(text) > limit else ""))

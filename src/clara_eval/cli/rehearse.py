@@ -111,10 +111,10 @@ async def _try_out(asker: Asker | None, schema: FeatureSchema, config: EvalConfi
 @asynccontextmanager
 async def _reader(judges: str) -> AsyncIterator[Asker | None]:
     """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
-    from clara_eval.budget.caps import micro_usd
     from clara_eval.judge.calls import JudgeLine, Patience
     from clara_eval.judge.jury import parse_jury
     from clara_eval.judge.purse import Purse
+    from clara_eval.money.caps import micro_usd
     from clara_eval.settings import Settings
 
     settings = Settings.from_env()
@@ -122,7 +122,7 @@ async def _reader(judges: str) -> AsyncIterator[Asker | None]:
     if not models:
         yield None
         return
-    from clara_eval.adapters.llm.build import build_llm
+    from clara_eval.llm.build import build_llm
 
     llm: Any = build_llm(models[0], settings)
     card = price_cards(settings, models[:1])[models[0].text]

@@ -65,8 +65,8 @@ def _decide(address: str, note: str, digest: str | None, *, approve: bool, json:
 
 
 async def _with_store(use: Any) -> Any:
-    from clara_eval.adapters.database import open_store
     from clara_eval.settings import Settings
+    from clara_eval.store.open import open_store
 
     settings = Settings.from_env()
     store = await open_store(settings.database_url)

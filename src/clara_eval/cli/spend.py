@@ -9,7 +9,7 @@ import typer
 from clara_eval.cli.output import console, emit_json, run
 
 if TYPE_CHECKING:
-    from clara_eval.budget.report import SpendLine, SpendReport
+    from clara_eval.money.report import SpendLine, SpendReport
 
 
 def spend(
@@ -18,7 +18,7 @@ def spend(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Report what was spent on models; reservations of running evaluations count and are shown apart."""
-    from clara_eval.budget.report import to_json
+    from clara_eval.money.report import to_json
     from clara_eval.settings import Settings
 
     report = run(_report(Settings.from_env(), _first_moment(since)))
@@ -30,8 +30,8 @@ def spend(
 
 
 async def _report(settings: Any, since: int) -> SpendReport:
-    from clara_eval.adapters.database import open_store
-    from clara_eval.budget.report import spend_report
+    from clara_eval.money.report import spend_report
+    from clara_eval.store.open import open_store
 
     store = await open_store(settings.database_url)
     try:
@@ -56,7 +56,7 @@ def _first_moment(since: str | None) -> int:
 def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Any:
     from rich.table import Table
 
-    from clara_eval.budget.report import usd
+    from clara_eval.money.report import usd
 
     table = Table(title, "USD", "of it reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
     for line in lines:

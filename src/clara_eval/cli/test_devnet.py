@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from web3 import AsyncHTTPProvider, AsyncWeb3
 
-from clara_eval.adapters.anvil import Anvil, AnvilOptions
 from clara_eval.cli.devnet import parse_duration
 from clara_eval.contracts import artifact
+from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.errors import BadInput
 
 Process = asyncio.subprocess.Process

@@ -34,8 +34,8 @@ def trace(
 
 async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     """Bytes as they are, on every terminal and system; no trace leaves no file."""
-    from clara_eval.adapters.database import open_store
     from clara_eval.errors import BadInput
+    from clara_eval.store.open import open_store
     from clara_eval.trace.archive import stream_trace
 
     store = await open_store(settings.database_url)
@@ -114,10 +114,10 @@ def _file_lines(path: Path) -> list[str] | None:
 
 
 async def _stored(source: str) -> list[str]:
-    from clara_eval.adapters.database import open_store
     from clara_eval.challenge.model import to_address
     from clara_eval.errors import NotFound
     from clara_eval.settings import Settings
+    from clara_eval.store.open import open_store
     from clara_eval.trace.archive import stream_trace
     from clara_eval.trace.document import trace_lines
 
@@ -134,8 +134,8 @@ async def _stored(source: str) -> list[str]:
 
 async def _chain_for(lines: list[str], rpc: str) -> Any:
     """A reader of the chain the trace speaks of, through the auditor's own node."""
-    from clara_eval.adapters.ethereum.reading import EthereumChain
-    from clara_eval.adapters.ethereum.rpc import Rpc
+    from clara_eval.chain.node import EthereumChain
+    from clara_eval.chain.rpc import Rpc
     from clara_eval.errors import BadTrace
     from clara_eval.networks import NETWORKS
     from clara_eval.trace.document import read_entries

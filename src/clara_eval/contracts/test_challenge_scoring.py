@@ -10,8 +10,8 @@ from eth_utils.address import to_checksum_address
 from web3.logs import DISCARD
 
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, ChallengeStatus
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.testing.expect import refuses
-from clara_eval.testing.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
 
 Entry = tuple[str, int, int, int]
 PRIZES = (600 * USDC, 300 * USDC, 100 * USDC)

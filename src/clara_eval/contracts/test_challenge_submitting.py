@@ -10,8 +10,8 @@ from hexbytes import HexBytes
 from web3.logs import DISCARD
 
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, ChallengeStatus
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, DevAccount, Handed, LocalChain, Terms
 from clara_eval.testing.expect import refuses
-from clara_eval.testing.local_chain import DAY, HOUR, USDC, DevAccount, Handed, LocalChain, Terms
 
 HASH = HexBytes("0x" + "ab" * 32)
 POOL_AND_BOND = 1050 * USDC

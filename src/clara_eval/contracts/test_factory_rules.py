@@ -9,8 +9,8 @@ import pytest
 from eth_utils.address import to_checksum_address
 
 from clara_eval.challenge.model import ZERO_ADDRESS, Address
+from clara_eval.devnet.local_chain import USDC, LocalChain, Terms, create
 from clara_eval.testing.expect import refuses
-from clara_eval.testing.local_chain import USDC, LocalChain, Terms, create
 
 
 async def test_the_factory_knows_its_parts(local_chain: LocalChain) -> None:

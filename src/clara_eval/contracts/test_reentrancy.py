@@ -15,7 +15,7 @@ from hexbytes import HexBytes
 from web3.contract import AsyncContract
 
 from clara_eval.challenge.model import Address, to_address
-from clara_eval.testing.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
 
 POOL, BOND = 1000 * USDC, 50 * USDC
 SPARE = 10_000 * USDC

@@ -5,8 +5,8 @@ from __future__ import annotations
 from eth_utils.address import to_checksum_address
 from web3.logs import DISCARD
 
+from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.testing.expect import refuses
-from clara_eval.testing.local_chain import LocalChain
 
 
 async def test_an_agent_is_a_token_with_its_uri(local_chain: LocalChain) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from clara_eval.adapters.anvil import AnvilOptions
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
 from clara_eval.demo.round import Round, post_round, submit_round
+from clara_eval.devnet.anvil import AnvilOptions
+from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.errors import ClaraError
 from clara_eval.pipeline.evaluate import Evaluation, evaluate
 from clara_eval.pipeline.replay import Checked, check_trace
@@ -25,7 +26,6 @@ from clara_eval.pipeline.status import Status
 from clara_eval.publish.keeper import finalize
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
-from clara_eval.testing.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.trace.archive import stream_trace
 
 FINALIZATION_DELAY = 12 * HOUR

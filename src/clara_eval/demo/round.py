@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from clara_eval.challenge.model import Address
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
-from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms
 
 TITLE = "Sliding-window rate limiter in Python"
 PROBLEM = (

@@ -20,27 +20,27 @@ from typing import Any, Literal
 import structlog
 from dbos import DBOS, ScheduleInput, SetEnqueueOptions, SetWorkflowID
 
-from clara_eval.adapters.database import is_sqlite, sqlite_path
 from clara_eval.app import App
 from clara_eval.challenge.model import Address, Challenge, to_address
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.engine.attempt import Walker
-from clara_eval.engine.attempts import read_attempts, save_attempts, say_status, workflow_id
-from clara_eval.engine.board import read_document, save_summary
+from clara_eval.engine.attempt_memory import read_attempts, save_attempts, say_status, workflow_id
+from clara_eval.engine.attempt_runner import Walker
+from clara_eval.engine.chunks import Spreader
+from clara_eval.engine.dbos_runtime import EVALUATIONS, TICKS, Workflow, answered, launched, step_apart
 from clara_eval.engine.due import Action, Memory, due
-from clara_eval.engine.durable import EVALUATIONS, TICKS, Workflow, answered, launched, step_apart
 from clara_eval.engine.health import Pulse
 from clara_eval.engine.leases import worker_lease
 from clara_eval.engine.options import EngineOptions
+from clara_eval.engine.process_lock import only_process
 from clara_eval.engine.reviews import settle_review
-from clara_eval.engine.single import only_process
-from clara_eval.engine.spread import Spreader
 from clara_eval.engine.takeover import take_over
 from clara_eval.engine.tick import Ticker, read_report, save_report, show_report
 from clara_eval.errors import ClaraError, ConfigError, NotFound, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
-from clara_eval.trace.names import index_key, status_key
+from clara_eval.records.challenge_index import read_document, save_summary
+from clara_eval.store.open import is_sqlite, sqlite_path
+from clara_eval.trace.store_keys import index_key, status_key
 
 _log = structlog.get_logger(__name__)
 Mode = Literal["all", "worker-only", "api-only"]

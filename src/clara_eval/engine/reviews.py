@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 
 from clara_eval.challenge.model import Address
-from clara_eval.engine.attempts import read_attempts, save_attempts, say_status
-from clara_eval.engine.board import read_document
+from clara_eval.engine.attempt_memory import read_attempts, save_attempts, say_status
 from clara_eval.pipeline.review import Review, ReviewState, decide
-from clara_eval.trace.names import status_key
+from clara_eval.records.challenge_index import read_document
 from clara_eval.trace.store import Store
+from clara_eval.trace.store_keys import status_key
 
 
 async def settle_review(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 from dbos import DBOS
 
-from clara_eval.engine.durable import answered
+from clara_eval.engine.dbos_runtime import answered
 from clara_eval.engine.leases import Leases, worker_lease
 
 _log = structlog.get_logger(__name__)

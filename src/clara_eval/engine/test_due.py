@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Token
-from clara_eval.engine.board import summary_of
 from clara_eval.engine.due import Action, Memory, due
 from clara_eval.engine.endings import ending_of, gravest
 from clara_eval.engine.health import Pulse
@@ -28,6 +27,7 @@ from clara_eval.errors import (
     Temporary,
     Unscorable,
 )
+from clara_eval.records.challenge_index import summary_of
 
 OURS = Address("0x" + "22" * 20)
 HOUR = 3600

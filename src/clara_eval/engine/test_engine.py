@@ -16,12 +16,12 @@ import pytest
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
-from clara_eval.engine.attempts import attempts_key, say_status
-from clara_eval.engine.board import read_document, summaries
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
+from clara_eval.engine.attempt_memory import attempts_key, say_status
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
-from clara_eval.engine.single import only_process
+from clara_eval.engine.process_lock import only_process
 from clara_eval.engine.tick import LAST_TICK, Ticker, read_report, save_report
 from clara_eval.errors import BadInput, ConfigError, NotFound, NotYet
 from clara_eval.eval_config import build_metadata, config_hash
@@ -29,9 +29,9 @@ from clara_eval.hashing import keccak_hex
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
 from clara_eval.publish.send import Pace
+from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.settings import Settings
-from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms
-from clara_eval.trace.names import scores_key, status_key
+from clara_eval.trace.store_keys import scores_key, status_key
 
 FAST = EngineOptions(
     tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1

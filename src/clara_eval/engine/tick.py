@@ -21,10 +21,9 @@ from clara_eval.app import App
 from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.engine.attempts import read_attempts
-from clara_eval.engine.board import read_document, save_summary, summaries
+from clara_eval.engine.attempt_memory import read_attempts
 from clara_eval.engine.due import Action, Due, Memory, due
-from clara_eval.engine.settle import record_closed, record_posted
+from clara_eval.engine.post_recorder import record_closed, record_posted
 from clara_eval.errors import ClaraError, ConfigError
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
@@ -32,7 +31,8 @@ from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.review import read_review
 from clara_eval.publish.keeper import finalize
-from clara_eval.trace.names import INDEX, index_key, status_key
+from clara_eval.records.challenge_index import read_document, save_summary, summaries
+from clara_eval.trace.store_keys import INDEX, index_key, status_key
 
 _log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"

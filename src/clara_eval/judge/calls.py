@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
-from clara_eval.judge.gate import Breaker, Gate
+from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.prices import PriceCard

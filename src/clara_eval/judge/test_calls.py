@@ -11,7 +11,7 @@ import pytest
 from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
-from clara_eval.judge.gate import Breaker, Gate
+from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.prices import FREE, PriceCard

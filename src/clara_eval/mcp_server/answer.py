@@ -14,9 +14,9 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent
 
-from clara_eval.actions.fence import escaped
-from clara_eval.actions.port import Desk
 from clara_eval.errors import ClaraError
+from clara_eval.use_cases.port import Desk
+from clara_eval.use_cases.untrusted import escaped
 
 ToolContext = Context[Desk, Any]
 MAX_ERROR_CHARS = 1200

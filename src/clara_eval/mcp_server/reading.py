@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from clara_eval.actions import browse as browsing
-from clara_eval.actions import results, wording
-from clara_eval.actions.documents import (
+from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
+from clara_eval.use_cases import browse as browsing
+from clara_eval.use_cases import results, wording
+from clara_eval.use_cases.documents import (
     BrowseResult,
     DetailResult,
     EvalStatusResult,
     LeaderboardResult,
     ScoreResult,
 )
-from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
 
 ADDRESS = "^0x[0-9a-fA-F]{40}$"
 # In the schema for the caller to see; a wrong one is refused by the action, in better words.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
-from clara_eval.actions.look import challenge_at
-from clara_eval.actions.port import Desk
 from clara_eval.errors import ClaraError, NotFound
 from clara_eval.eval_config.json_schema import eval_config_schema_text
 from clara_eval.mcp_server.answer import ToolContext, desk_of
+from clara_eval.use_cases.look import challenge_at
+from clara_eval.use_cases.port import Desk
 
 MAX_TRACE_BYTES = 8_000_000
 

@@ -15,10 +15,10 @@ from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 
 from clara_eval import __version__
-from clara_eval.actions.port import Desk
 from clara_eval.mcp_server import reading, resources, writing
 from clara_eval.mcp_server.schema import exact_tool
 from clara_eval.settings import Settings
+from clara_eval.use_cases.port import Desk
 
 INSTRUCTIONS = """Challenges with prizes on chain: post one, submit solutions, follow the evaluation, claim.
 

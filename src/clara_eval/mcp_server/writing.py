@@ -18,17 +18,17 @@ from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult,
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from clara_eval.actions import wording
-from clara_eval.actions.act import act, prepare
-from clara_eval.actions.claim import plan_claim
-from clara_eval.actions.documents import ClaimResult, PostResult, SubmitResult
-from clara_eval.actions.plan import Plan
-from clara_eval.actions.port import Desk
-from clara_eval.actions.post import plan_post
-from clara_eval.actions.submit import Handing, plan_submit
-from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
 from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress
+from clara_eval.use_cases import wording
+from clara_eval.use_cases.act import act, prepare
+from clara_eval.use_cases.claim import plan_claim
+from clara_eval.use_cases.documents import ClaimResult, PostResult, SubmitResult
+from clara_eval.use_cases.plan import Plan
+from clara_eval.use_cases.port import Desk
+from clara_eval.use_cases.post import plan_post
+from clara_eval.use_cases.submit import Handing, plan_submit
+from clara_eval.use_cases.terms import NO_HASH, Posting
 
 Confirm = Annotated[
     bool, Field(description="Only after the wallet's owner agreed to this very plan; used where the client cannot ask.")

@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from clara_eval.budget.caps import worth_micro_usd
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
 from clara_eval.errors import (
@@ -30,13 +29,14 @@ from clara_eval.errors import (
 )
 from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
+from clara_eval.money.caps import worth_micro_usd
 from clara_eval.networks import Network
-from clara_eval.pipeline.keys import plots_document, public_keys, scores_document
 from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.public_documents import plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
 from clara_eval.pipeline.sources import LiveSources, Seats, close_unanswered, journal_metadata, left_unanswered
-from clara_eval.pipeline.status import Status, StatusBoard
+from clara_eval.pipeline.status import Status, StatusWriter
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.publish.guard import check_call
@@ -48,8 +48,8 @@ from clara_eval.solutions import Fetch, Limits
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
-from clara_eval.trace.names import plots_key, scores_key
 from clara_eval.trace.store import Store
+from clara_eval.trace.store_keys import plots_key, scores_key
 from clara_eval.winners import check_scorable
 
 _SHARE_OF_WINDOW = 0.6
@@ -114,7 +114,7 @@ class Evaluation:
 
 async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluation:
     """Walk one challenge through every room and publish the result; the status tells how far it came."""
-    board = StatusBoard(ports.store, options.network.chain_id, address, listener=options.listener, now=options.now)
+    board = StatusWriter(ports.store, options.network.chain_id, address, listener=options.listener, now=options.now)
     await board.resume()
     try:
         return await _evaluate(address, ports, options, board)
@@ -123,7 +123,7 @@ async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluati
         raise
 
 
-async def _evaluate(address: Address, ports: Ports, options: Options, board: StatusBoard) -> Evaluation:
+async def _evaluate(address: Address, ports: Ports, options: Options, board: StatusWriter) -> Evaluation:
     journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
     challenge = await _pinned(address, ports, journal)
     _check_ours(challenge, options)
@@ -150,7 +150,7 @@ async def _evaluate(address: Address, ports: Ports, options: Options, board: Sta
     return Evaluation(challenge, walked, digest, receipt, review)
 
 
-async def _say_why(board: StatusBoard, bad: ClaraError) -> None:
+async def _say_why(board: StatusWriter, bad: ClaraError) -> None:
     """What an error means for whoever looks at the status; what happens next is the engine's."""
     if isinstance(bad, NotFound) or await board.stand():
         return
@@ -283,7 +283,7 @@ async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt:
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 
 
-async def _close(board: StatusBoard, receipt: Receipt) -> None:
+async def _close(board: StatusWriter, receipt: Receipt) -> None:
     posted_by = str(receipt.posted_by) if receipt.posted_by else None
     match receipt.outcome:
         case Outcome.CONFIRMED | Outcome.ALREADY_DONE:

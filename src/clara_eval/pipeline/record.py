@@ -14,12 +14,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from clara_eval import __version__
+from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Solution
-from clara_eval.wire import to_wire
 
 Entry = tuple[str, Any]
 CHALLENGE = TypeAdapter(Challenge)
@@ -56,11 +56,11 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     yield "unanswered", dict(sorted(walk.unanswered.items()))
     yield "schedule", {"name": walk.schedule, "reason": walk.schedule_reason, "games": len(walk.comparisons)}
     for number, comparison in enumerate(walk.comparisons):
-        yield f"comparison/{number:07}", to_wire(comparison)
-    yield "ranking", to_wire(walk.ranking) if walk.ranking else None
-    yield "placed", to_wire(walk.placed)
-    yield "remarks", to_wire(walk.remarks)
-    yield "winners", to_wire(walk.winners.entries)
+        yield f"comparison/{number:07}", to_camel_json(comparison)
+    yield "ranking", to_camel_json(walk.ranking) if walk.ranking else None
+    yield "placed", to_camel_json(walk.placed)
+    yield "remarks", to_camel_json(walk.remarks)
+    yield "winners", to_camel_json(walk.winners.entries)
     yield "calldata", "0x" + walk.calldata.hex()
 
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
-from clara_eval.trace.names import REVIEWS, review_key
+from clara_eval.trace.store_keys import REVIEWS, review_key
 
 ReviewState = Literal["waiting", "approved", "rejected"]
 

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import Temporary
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.plan import Stage
-from clara_eval.trace.names import status_key
-from clara_eval.wire import to_wire
+from clara_eval.trace.store_keys import status_key
 
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
@@ -55,7 +55,7 @@ class Status:
     stage: StageProgress | None = None
 
     def to_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = to_wire(self)
+        document: dict[str, Any] = to_camel_json(self)
         return document
 
 
@@ -66,7 +66,7 @@ async def read_status(keys: Keys, chain_id: int, address: str) -> dict[str, Any]
     return document
 
 
-class StatusBoard:
+class StatusWriter:
     """Writes the status of one evaluation. Being called is also how the walk is watched."""
 
     def __init__(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from clara_eval.adapters.sql_store import SqlStore
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.errors import (
     BadInput,
     BadTrace,
@@ -34,7 +34,7 @@ from clara_eval.pipeline.review import decide
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.walk import rank_round
 from clara_eval.publish.send import Outcome, Pace
-from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.tournament.play import Comparison
 from clara_eval.trace.journal import Journal
 
@@ -343,8 +343,8 @@ async def test_a_config_that_needs_a_model_says_so(local_chain: LocalChain, tmp_
     """With the rules as only judge, a config of claimed features is refused with the remedy."""
     import json
 
+    from clara_eval.devnet.local_chain import Terms
     from clara_eval.eval_config import build_metadata, config_hash
-    from clara_eval.testing.local_chain import Terms
 
     config = json.dumps({"version": 1, "features": ["novelty"], "criteria": CONFIG["criteria"]})
     metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=config)
@@ -359,7 +359,7 @@ async def test_a_config_that_needs_a_model_says_so(local_chain: LocalChain, tmp_
 
 async def test_a_config_with_another_hash_is_never_evaluated(local_chain: LocalChain, tmp_path: Path) -> None:
     """The metadata must hold the config that the chain committed to."""
-    from clara_eval.testing.local_chain import Terms
+    from clara_eval.devnet.local_chain import Terms
 
     good = await post_round(local_chain)
     uri = await local_chain.challenge(good).functions.challengeURI().call()

@@ -17,6 +17,7 @@ from clara_eval.app import App
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.errors import BadTrace, Temporary
 from clara_eval.eval_config import EvalConfig, build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
@@ -30,7 +31,6 @@ from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_replay import forged
-from clara_eval.testing.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, honest_reader
 
 CONFIG = {

@@ -12,6 +12,7 @@ import pytest
 
 from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry, post_round
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.errors import BadTrace
 from clara_eval.pipeline.plan import unwatched
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
@@ -19,7 +20,6 @@ from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.sources import Received, TraceSources
 from clara_eval.pipeline.test_evaluate import closed_round, opened, run
 from clara_eval.pipeline.walk import walk
-from clara_eval.testing.local_chain import HOUR, Handed, LocalChain
 from clara_eval.trace.document import TraceWriter, read_entries, render
 
 Entries = dict[str, Any]

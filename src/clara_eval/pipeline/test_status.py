@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from clara_eval.adapters.sql_store import SqlStore
-from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.errors import Temporary
-from clara_eval.pipeline.status import StatusBoard, read_status
+from clara_eval.pipeline.status import StatusWriter, read_status
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sqlite import SqliteStore
 
 
 @dataclass
@@ -33,7 +33,7 @@ async def test_a_lost_line_of_progress_stops_nothing(tmp_path: Path) -> None:
     """When progress cannot be written in passing, the next change of state is written all the same."""
     store = await SqliteStore.open(tmp_path / "store.db")
     try:
-        board = StatusBoard(Stumbling(store), 1, "0xa")
+        board = StatusWriter(Stumbling(store), 1, "0xa")
         board("comparing", 1, 2)
         await asyncio.sleep(0)
         await board.say("publishing", 92)

@@ -16,18 +16,18 @@ from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
 from clara_eval.features import Features, extract_features
 from clara_eval.features.extract import Reading, prompts_for
+from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, Foreseeing, PaidAnswer
-from clara_eval.pipeline.gate import remarks
-from clara_eval.pipeline.keeping import Keeping
+from clara_eval.pipeline.answer_recorder import AnswerRecorder
 from clara_eval.pipeline.plan import Plan, Watch
 from clara_eval.pipeline.remarks import Remark
+from clara_eval.pipeline.review_rules import remarks
 from clara_eval.pipeline.sources import Received, Sources, settle
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_likeness
-from clara_eval.together import together
-from clara_eval.tournament.play import Comparison, hold
+from clara_eval.tournament.play import Comparison, play_tournament
 from clara_eval.tournament.results import Result, canonical_order
 from clara_eval.tournament.schedule import choose_schedule
 from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
@@ -75,7 +75,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     check_scorable(challenge)
     metadata_bytes = await sources.metadata(challenge)
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
-    keeping = Keeping()
+    keeping = AnswerRecorder()
     reader = keeping.over(sources.reader(plan.models)) if plan.models else None
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
@@ -94,7 +94,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         payout_bps=challenge.payout_bps,
         name=plan.schedule,
     )
-    comparisons = await hold(
+    comparisons = await play_tournament(
         choice.schedule,
         judges,
         {account: facts.vector for account, facts in features.items()},
@@ -149,7 +149,7 @@ async def _collect(challenge: Challenge, metadata: Metadata, sources: Sources, w
         watch("collecting", done, total)
         return Piece(submission, received, await settle(received, submission, language))
 
-    return tuple(await together(one(submission) for submission in challenge.submissions))
+    return tuple(await gather_or_raise(one(submission) for submission in challenge.submissions))
 
 
 async def _read(
@@ -173,12 +173,12 @@ async def _read(
 
     if isinstance(reader, Foreseeing):
         await reader.foresee(prompts_for(schema, solutions, context))
-    found = await together(one(solution) for solution in solutions)
+    found = await gather_or_raise(one(solution) for solution in solutions)
     return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
 
 
 def _judges(
-    plan: Plan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: Keeping
+    plan: Plan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
 ) -> dict[str, Judge]:
     """The poster may ask for rules; otherwise the operator's jury sits."""
     if metadata.config.judge == "rules" or plan.judges == ("rules",):

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from clara_eval.devnet.local_chain import DevAccount, LocalChain
 from clara_eval.settings import Settings
-from clara_eval.testing.local_chain import DevAccount, LocalChain
 
 
 def _number(name: str, low: int, high: int, better: str) -> dict[str, object]:

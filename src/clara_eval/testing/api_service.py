@@ -15,8 +15,6 @@ from typing import Any
 import aiohttp
 import uvicorn
 
-from clara_eval.adapters.sql_store import SqlStore
-from clara_eval.adapters.sqlite import SqliteStore
 from clara_eval.api.app import create_app
 from clara_eval.api.context import ApiContext, Decision
 from clara_eval.api.limits import Rates
@@ -27,10 +25,12 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.ranking import rank
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.settings import Settings
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sqlite import SqliteStore
 from clara_eval.tournament.results import Result
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
-from clara_eval.trace.names import features_key, index_key, plots_key, scores_key, status_key
+from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key, status_key
 
 ADMIN = "admin-key-0123456789abcdef"
 CHAIN = 31337

@@ -23,20 +23,20 @@ from typing import Any
 
 from aiohttp import web
 
-from clara_eval.adapters.anvil import AnvilOptions
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
-from clara_eval.engine.board import read_document
+from clara_eval.devnet.anvil import AnvilOptions
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms, local_chain
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.records.challenge_index import read_document
 from clara_eval.settings import Settings
 from clara_eval.testing.fake_endpoint import FakeEndpoint
-from clara_eval.testing.local_chain import HOUR, USDC, Handed, LocalChain, Terms, local_chain
 from clara_eval.testing.scripted_judge import scripted_words
 from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.names import status_key
+from clara_eval.trace.store_keys import status_key
 
 JUST_ANSWERED_SECONDS = 0.5
 """An answer that left the endpoint this shortly before a kill may not have reached the store."""

@@ -18,8 +18,8 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from clara_eval.adapters.database import open_store
-from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.store.open import open_store
+from clara_eval.store.sql_store import SqlStore
 
 
 def fresh_place() -> Path:

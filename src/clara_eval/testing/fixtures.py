@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from clara_eval.adapters.anvil import Anvil, AnvilOptions
-from clara_eval.testing.local_chain import LocalChain
+from clara_eval.devnet.anvil import Anvil, AnvilOptions
+from clara_eval.devnet.local_chain import LocalChain
 
 TEST_ACCOUNTS = 130
 """Owner, poster, evaluator, and agents for a round of 120."""

@@ -21,7 +21,7 @@ from typing import Any, Self
 from aiohttp import web as server
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from clara_eval.adapters.fetch import FetchLimits, Web
+from clara_eval.fetch import FetchLimits, Web
 
 NAME = "solutions.example"
 GOOD = "def fee(volume):\n    return max(1, volume // 1000)\n"

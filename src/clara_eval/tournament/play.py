@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from clara_eval.errors import Temporary
+from clara_eval.gather import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, ModelJudge
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.together import together
 from clara_eval.tournament.results import Game, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
@@ -40,7 +40,7 @@ class Comparison:
         return Game(self.first, self.second, self.judge)
 
 
-async def hold(
+async def play_tournament(
     schedule: Schedule,
     judges: Mapping[str, Judge],
     vectors: Mapping[str, JudgeVector],
@@ -101,7 +101,7 @@ async def _play(
             count()
 
     waiting = iter(enumerate(batch))
-    await together(work(waiting) for _ in range(min(at_once, len(batch))))
+    await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > OUTAGE_SHARE * len(batch):
         raise Temporary(f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1]}")
     return [answer for answer in answers if answer is not None]

@@ -14,7 +14,7 @@ from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector, make_vector
 from clara_eval.judge.verdict import Verdict
 from clara_eval.testing.scripted_llm import MemoryAsker, ScriptedLlm, noisy_judge
-from clara_eval.tournament.play import Comparison, hold
+from clara_eval.tournament.play import Comparison, play_tournament
 from clara_eval.tournament.results import Game
 from clara_eval.tournament.schedule import Both, Field, Full
 
@@ -51,7 +51,7 @@ def both() -> Both:
 
 async def test_all_games_are_played_in_canonical_order() -> None:
     """Every pair in both orders, once, sorted."""
-    played = await hold(both(), {"rules": RulesJudge(SCHEMA)}, VECTORS)
+    played = await play_tournament(both(), {"rules": RulesJudge(SCHEMA)}, VECTORS)
     assert len(played) == len({game.game for game in played}) == 30
     assert list(played) == sorted(played, key=lambda c: (c.first, c.second, c.judge))
     assert all((c.winner == "first") == (c.first > c.second) for c in played)
@@ -59,22 +59,24 @@ async def test_all_games_are_played_in_canonical_order() -> None:
 
 async def test_arrival_does_not_matter() -> None:
     """Answers that arrive in different orders give the same comparisons, bit for bit."""
-    fast_first = await hold(both(), {"rules": Judge(by_rules, lambda n: n)}, VECTORS)
-    slow_first = await hold(both(), {"rules": Judge(by_rules, lambda n: 40 - n)}, VECTORS, at_once=7)
+    fast_first = await play_tournament(both(), {"rules": Judge(by_rules, lambda n: n)}, VECTORS)
+    slow_first = await play_tournament(both(), {"rules": Judge(by_rules, lambda n: 40 - n)}, VECTORS, at_once=7)
     assert fast_first == slow_first
 
 
 async def test_no_more_than_allowed_are_asked_at_once() -> None:
     """The bound holds, and it is used."""
     judge = Judge(by_rules, lambda _: 3)
-    await hold(both(), {"rules": judge}, VECTORS, at_once=4)
+    await play_tournament(both(), {"rules": judge}, VECTORS, at_once=4)
     assert judge.most == 4
 
 
 async def test_progress_is_told_for_every_game() -> None:
     """Done and known so far, one call a game."""
     told: list[tuple[int, int]] = []
-    await hold(both(), {"rules": RulesJudge(SCHEMA)}, VECTORS, on_game=lambda done, total: told.append((done, total)))
+    await play_tournament(
+        both(), {"rules": RulesJudge(SCHEMA)}, VECTORS, on_game=lambda done, total: told.append((done, total))
+    )
     assert [done for done, _ in told] == list(range(1, 31))
     assert told[-1] == (30, 30)
 
@@ -88,7 +90,7 @@ async def test_a_game_without_verdict_is_undecided_and_not_asked_again() -> None
         return by_rules(first, second)
 
     judge = Judge(sometimes, lambda _: 0)
-    played = await hold(both(), {"rules": judge}, VECTORS)
+    played = await play_tournament(both(), {"rules": judge}, VECTORS)
     undecided = [comparison for comparison in played if comparison.winner is None]
     assert judge.asked == len(played) == 30
     assert len(undecided) == 5
@@ -102,7 +104,7 @@ def unanswered(first: JudgeVector, second: JudgeVector) -> Decision:
 async def test_an_outage_stops_the_tournament_without_a_result() -> None:
     """A ranking from hardly any answers would be luck."""
     with pytest.raises(Temporary, match="15 of 15 games got no answer"):
-        await hold(both(), {"rules": Judge(unanswered, lambda _: 0)}, VECTORS)
+        await play_tournament(both(), {"rules": Judge(unanswered, lambda _: 0)}, VECTORS)
 
 
 async def test_a_few_unanswered_games_do_not_stop_it() -> None:
@@ -111,7 +113,7 @@ async def test_a_few_unanswered_games_do_not_stop_it() -> None:
     def flaky(first: JudgeVector, second: JudgeVector) -> Decision:
         return unanswered(first, second) if first == VECTORS["item0"] else by_rules(first, second)
 
-    played = await hold(both(), {"rules": Judge(flaky, lambda _: 0)}, VECTORS)
+    played = await play_tournament(both(), {"rules": Judge(flaky, lambda _: 0)}, VECTORS)
     assert sum(comparison.winner is None for comparison in played) == 5
 
 
@@ -122,13 +124,13 @@ async def test_a_full_purse_is_told_as_itself() -> None:
         raise Deferred("The cap is reached.")
 
     with pytest.raises(Deferred):
-        await hold(both(), {"rules": Judge(capped, lambda _: 1)}, VECTORS)
+        await play_tournament(both(), {"rules": Judge(capped, lambda _: 1)}, VECTORS)
 
 
 async def test_every_judge_of_a_jury_sees_every_game() -> None:
     """The comparisons name their judge."""
     jury = {name: Judge(by_rules, lambda _: 0) for name in ("one", "two")}
-    played = await hold(Full(Field(ITEMS, ("one", "two"))), jury, VECTORS)
+    played = await play_tournament(Full(Field(ITEMS, ("one", "two"))), jury, VECTORS)
     assert {comparison.judge for comparison in played} == {"one", "two"}
     assert [judge.asked for judge in jury.values()] == [15, 15]
 
@@ -136,9 +138,9 @@ async def test_every_judge_of_a_jury_sees_every_game() -> None:
 async def test_a_model_judge_plays_with_its_requests_recorded() -> None:
     """Each comparison names the requests behind it, and equal requests are made once."""
     asker = MemoryAsker(ScriptedLlm(noisy_judge(SCHEMA, seed=1), name="rules"))
-    played = await hold(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
+    played = await play_tournament(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
     assert {request for comparison in played for request in comparison.requests} == set(asker.book)
-    again = await hold(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
+    again = await play_tournament(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
     assert again == played
     assert played[0].game == Game("item0", "item1", "rules")
     assert by_rules(VECTORS["item0"], VECTORS["item1"]).verdict == Verdict("B", 0.606, "level 1 against 0")

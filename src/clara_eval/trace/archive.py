@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clara_eval.hashing import plain_json
-from clara_eval.trace.names import trace_key
+from clara_eval.trace.store_keys import trace_key
 
 _PART = 1_000_000
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clara_eval.adapters.sql_store import SqlStore
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.trace.archive import Archived, archived_trace, save_trace, stream_trace
 
 

@@ -1,1 +1,0 @@
-"""The outside: each module fulfils a Protocol that a room declares."""

@@ -1,0 +1,31 @@
+"""Our values as JSON for others: camelCase keys, lists, plain numbers and strings; amounts stay exact.
+
+One way out for every door, so that the API, the commands and the tools name the same thing the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def to_camel_json(value: Any) -> Any:
+    """Dataclasses become objects with camelCase keys; mappings keep their keys, which are data."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {camel(field.name): to_camel_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): to_camel_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return [to_camel_json(item) for item in items]
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    return value

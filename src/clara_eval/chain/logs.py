@@ -1,0 +1,125 @@
+"""Events of a block range, in pieces the node accepts.
+
+Comes in: a filter and a range. Goes out: groups of log entries, forwards or backwards, each with the hash of its last
+block. Must hold: a refused range is halved and asked again, never skipped; the size grows back slowly. A node that does
+not have the group's last block cannot vouch for the range, so its answer is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.chain.rpc import Call, NodeRefusal, Rpc
+from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.challenge.model import Address, Checkpoint
+from clara_eval.errors import Temporary
+
+FIRST_SPAN = 10_000
+LARGEST_SPAN = 50_000
+RANGES_AT_ONCE = 8
+GROWS_AFTER = 3
+"""Groups without a refusal before a larger span is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    addresses: tuple[Address, ...]
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The entries of one or several neighbouring ranges, oldest first; `upto` is the last block of them."""
+
+    entries: tuple[Any, ...]
+    first: int
+    upto: Checkpoint
+
+
+def split_range(first: int, last: int, span: int, *, backwards: bool = False) -> list[tuple[int, int]]:
+    """The next ranges of at most `span` blocks, at most RANGES_AT_ONCE of them, in the order to be asked."""
+    ranges: list[tuple[int, int]] = []
+    while first <= last and len(ranges) < RANGES_AT_ONCE:
+        if backwards:
+            ranges.append((max(first, last - span + 1), last))
+            last = ranges[-1][0] - 1
+        else:
+            ranges.append((first, min(last, first + span - 1)))
+            first = ranges[-1][1] + 1
+    return ranges
+
+
+class Logs:
+    """Remembers between calls how large a range the nodes accept."""
+
+    def __init__(self, rpc: Rpc, *, span: int = FIRST_SPAN) -> None:
+        self._rpc = rpc
+        self.span = span
+        self._calm = 0
+
+    async def groups(self, wanted: Filter, first: int, last: int, *, backwards: bool = False) -> AsyncIterator[Group]:
+        """Walk the range group by group; stop reading to stop asking."""
+        while first <= last:
+            ranges = split_range(first, last, self.span, backwards=backwards)
+            group = await self._ask(wanted, sorted(ranges))
+            if group is None:
+                continue
+            yield group
+            if backwards:
+                last = group.first - 1
+            else:
+                first = group.upto.block_number + 1
+
+    async def _ask(self, wanted: Filter, ranges: Sequence[tuple[int, int]]) -> Group | None:
+        """None when a range was refused; the span is smaller then."""
+        last = ranges[-1][1]
+        calls = [Call("eth_getLogs", (_query(wanted, *part),)) for part in ranges]
+        *found, block = await self._rpc.ask_one_node([*calls, Call("eth_getBlockByNumber", (hex(last), False))])
+        refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
+        if refused:
+            self._shrink(refused[0])
+            return None
+        if isinstance(block, NodeRefusal):
+            raise Temporary(f"No node has block {last} yet.", remedy="Try again shortly.")
+        self._grow()
+        entries = [entry for part in found for entry in _checked(part, wanted)]
+        return Group(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
+
+    def _shrink(self, refusal: NodeRefusal) -> None:
+        if refusal.meaning is not Meaning.RANGE_TOO_LARGE or self.span == 1:
+            raise refusal
+        self.span = max(1, self.span // 2)
+        self._calm = 0
+
+    def _grow(self) -> None:
+        self._calm += 1
+        if self._calm >= GROWS_AFTER:
+            self.span = min(LARGEST_SPAN, self.span + max(1, self.span // 4))
+            self._calm = 0
+
+
+def _query(wanted: Filter, first: int, last: int) -> dict[str, Any]:
+    return {
+        "address": list(wanted.addresses),
+        "topics": list(wanted.topics),
+        "fromBlock": hex(first),
+        "toBlock": hex(last),
+    }
+
+
+def _checked(entries: Any, wanted: Filter) -> list[Any]:
+    """Only entries that were asked for, in chain order; anything else means the node answers something else."""
+    if not isinstance(entries, list):
+        raise Temporary("A node answered eth_getLogs with something that is no list.")
+    for entry in entries:
+        is_asked = (
+            isinstance(entry, dict)
+            and str(entry.get("address", "")).lower() in wanted.addresses
+            and [str(word).lower() for word in entry.get("topics", [])[: len(wanted.topics)]] == list(wanted.topics)
+        )
+        if not is_asked:
+            raise Temporary("A node answered eth_getLogs with entries that were not asked for.")
+    kept = [entry for entry in entries if not entry.get("removed")]
+    return sorted(kept, key=lambda entry: (int(entry["blockNumber"], 16), int(entry["logIndex"], 16)))

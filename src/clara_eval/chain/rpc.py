@@ -1,0 +1,368 @@
+"""JSON-RPC over several nodes: batches, failover, and errors that say what happened without saying the URL.
+
+Comes in: calls. Goes out: for each call its result or the node's refusal, in the order asked. Every node is asked for
+its chain id before it is believed, and again after each failure: another chain is a ConfigError. A node that is dead,
+slow, busy, garbled or behind makes room for the next; when all fail it is Temporary. Keys that stand in a URL never
+appear in an error or a log: a node is named by its host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import aiohttp
+
+from clara_eval.chain.rpc_errors import Meaning, meaning_of
+from clara_eval.errors import ConfigError, Temporary
+from clara_eval.gather import gather_or_raise
+
+log = logging.getLogger(__name__)
+
+Sleep = Callable[[float], Awaitable[None]]
+
+NULL_MEANS_MISSING = frozenset(
+    {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
+)
+MAX_ANSWER_BYTES = 64_000_000
+SMALL_BATCH = 10
+"""What a node is offered after it refused a larger batch; after that, single calls."""
+SINGLES_AT_ONCE = 8
+PIECES_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    method: str
+    params: tuple[Any, ...] = ()
+
+
+class NodeRefusal(Temporary):
+    """A node understood the request and said no; `meaning` says why, `data` is a revert's data."""
+
+    def __init__(self, host: str, method: str, meaning: Meaning, message: str, data: object = None) -> None:
+        super().__init__(f"The node {host} refused {method} ({meaning}): {message[:300]}")
+        self.meaning = meaning
+        self.data = data
+
+
+class NodeDown(Temporary):
+    """This node gave no usable answer; the text says how, without its URL."""
+
+
+class Node:
+    """One endpoint, and what we have learnt about it."""
+
+    def __init__(self, url: str, *, batch_size: int) -> None:
+        parts, self.host = _parts(url)
+        self.url = url
+        self.batch_size = batch_size
+        self.is_checked = False
+        self._secrets = _secrets(parts)
+
+    def __repr__(self) -> str:
+        return f"Node({self.host})"
+
+    async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any]:
+        """Results and refusals, one per call; raises NodeDown."""
+        results: list[Any] = []
+        while len(results) < len(calls):
+            part = calls[len(results) : len(results) + self.batch_size]
+            if len(part) == 1 or self.batch_size == 1:
+                return [*results, *await self._singles(session, calls[len(results) :])]
+            answers = await self._batch(session, part)
+            if answers is None:
+                self.batch_size = SMALL_BATCH if len(part) > SMALL_BATCH else 1
+                log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
+            else:
+                results += answers
+        return results
+
+    async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any]:
+        gate = asyncio.Semaphore(SINGLES_AT_ONCE)
+
+        async def one(call: Call) -> Any:
+            async with gate:
+                return self._read(call, await self._post(session, _envelope(0, call)))
+
+        return await gather_or_raise(one(call) for call in calls)
+
+    async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any] | None:
+        """None when the node does not take this batch."""
+        try:
+            answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
+        except NodeDown:
+            # It may be the size that broke it: the next try is smaller.
+            self.batch_size = min(self.batch_size, SMALL_BATCH)
+            raise
+        if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
+            answer = answer[0]
+        if isinstance(answer, dict):
+            refusal = self._read(Call("batch"), answer)
+            if isinstance(refusal, NodeRefusal) and refusal.meaning is Meaning.BUSY:
+                raise NodeDown(refusal.message)
+            return None
+        if not isinstance(answer, list):
+            raise NodeDown("it answered a batch with something else")
+        by_id = {item.get("id"): item for item in answer if isinstance(item, dict)}
+        if set(by_id) != set(range(len(calls))):
+            raise NodeDown("its batch answer is incomplete")
+        return [self._read(call, by_id[number]) for number, call in enumerate(calls)]
+
+    def _read(self, call: Call, answer: Any) -> Any:
+        if not isinstance(answer, dict):
+            raise NodeDown("its answer is not a JSON-RPC object")
+        error = answer.get("error")
+        if error is not None:
+            return self._refusal(call, error)
+        if "result" not in answer:
+            raise NodeDown("its answer has neither result nor error")
+        if answer["result"] is None:
+            if call.method in NULL_MEANS_MISSING:
+                return NodeRefusal(self.host, call.method, Meaning.MISSING, "not found")
+            raise NodeDown(f"it answered {call.method} with null")
+        return answer["result"]
+
+    def _refusal(self, call: Call, error: Any) -> NodeRefusal:
+        fields = error if isinstance(error, dict) else {"message": str(error)}
+        code = fields.get("code", 0)
+        code = code if isinstance(code, int) else 0
+        message = self._redacted(str(fields.get("message", "")))
+        meaning = meaning_of(call.method, code, message, fields.get("data"))
+        return NodeRefusal(self.host, call.method, meaning, f"{message} [{code}]", fields.get("data"))
+
+    def _redacted(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return text
+
+    async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
+        # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
+        try:
+            async with session.post(self.url, json=body, allow_redirects=False) as response:
+                content = await _read_at_most(response, MAX_ANSWER_BYTES)
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
+            raise NodeDown(type(bad).__name__) from None
+        if status in {401, 403, 429} or status >= 500:
+            raise NodeDown(f"HTTP {status}")
+        if status == 413 and isinstance(body, list):
+            return {"error": {"code": -32600, "message": "batch too large"}}
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            raise NodeDown(f"HTTP {status} without JSON") from None
+        if status != 200 and not (isinstance(answer, dict) and "error" in answer):
+            raise NodeDown(f"HTTP {status}")
+        return answer
+
+
+def _parts(url: str) -> tuple[SplitResult, str]:
+    """The pieces of a node's URL, and how it is named where its key must not be shown."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # an open bracket, a port that is none
+        host = None
+    if not host or parts.scheme not in {"http", "https"}:
+        raise ConfigError(
+            "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
+            remedy="Write http://host:port; several with commas between them.",
+        )
+    return parts, f"{host}:{port}" if port else host
+
+
+def _secrets(parts: SplitResult) -> list[str]:
+    """Whatever of a URL may be a key, as written and as meant, longest first."""
+    values = [value for _, value in parse_qsl(parts.query)]
+    pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
+    found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
+    return sorted(found, key=len, reverse=True)
+
+
+async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(65536):
+        content += chunk
+        if len(content) > limit:
+            raise NodeDown("its answer is too long")
+    return bytes(content)
+
+
+def _envelope(number: int, call: Call) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
+
+
+class Rpc:
+    """All nodes of one network as one."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        chain_id: int,
+        timeout_seconds: float = 20.0,
+        rounds: int = 3,
+        batch_size: int = 50,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        if not urls:
+            raise ConfigError("CLARA_RPC_URL is empty.", remedy="Give the URL of a node.")
+        self.nodes = [Node(url, batch_size=batch_size) for url in urls]
+        self.chain_id = chain_id
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._rounds = rounds
+        self._sleep = sleep
+        self._session: aiohttp.ClientSession | None = None
+        self._first = 0
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def check_nodes(self) -> None:
+        """Ask every node for its chain id; a wrong one is a ConfigError, all dead is Temporary."""
+        states = await gather_or_raise(self._state(node) for node in self.nodes)
+        if all(state is not None for state in states):
+            raise self._all_failed([f"{node.host}: {state}" for node, state in zip(self.nodes, states, strict=True)])
+
+    async def _state(self, node: Node) -> str | None:
+        try:
+            await self._check(node)
+        except NodeDown as down:
+            return str(down)
+        return None
+
+    async def ask(self, method: str, *params: Any) -> Any:
+        """One result; a refusal is raised."""
+        result = (await self.ask_many([Call(method, params)]))[0]
+        if isinstance(result, NodeRefusal):
+            raise result
+        return result
+
+    async def ask_maybe(self, method: str, *params: Any) -> Any | None:
+        """One result, or None when no node has such a thing."""
+        result = (await self.ask_many([Call(method, params)]))[0]
+        if isinstance(result, NodeRefusal):
+            if result.meaning is Meaning.MISSING:
+                return None
+            raise result
+        return result
+
+    async def ask_many(self, calls: Sequence[Call]) -> list[Any]:
+        """Results and refusals in the order of the calls, in as few requests as the nodes allow."""
+        size = max(1, self.nodes[self._first].batch_size)
+        size = size if size > 1 else max(len(calls), 1)
+        gate = asyncio.Semaphore(PIECES_AT_ONCE)
+
+        async def piece(start: int) -> list[Any]:
+            async with gate:
+                return await self._settle(calls[start : start + size])
+
+        pieces = await gather_or_raise(piece(start) for start in range(0, len(calls), size))
+        return [result for part in pieces for result in part]
+
+    async def ask_one_node(self, calls: Sequence[Call]) -> list[Any]:
+        """Results and refusals that are all of one node: what it lacks, another answers together with the rest."""
+        return await self._settle(calls, is_whole=True)
+
+    async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
+        """What each node that answers has to say."""
+
+        async def one(node: Node) -> tuple[Node, Any] | None:
+            try:
+                await self._check(node)
+                answer = (await node.exchange(self._open(), [Call(method, params)]))[0]
+            except NodeDown as down:
+                self._failed(node, str(down))
+                return None
+            return None if isinstance(answer, NodeRefusal) else (node, answer)
+
+        return [found for found in await gather_or_raise(one(node) for node in self.nodes) if found is not None]
+
+    def prefer(self, node: Node) -> None:
+        self._first = self.nodes.index(node)
+
+    async def _settle(self, calls: Sequence[Call], *, is_whole: bool = False) -> list[Any]:
+        results: list[Any] = [None] * len(calls)
+        waiting = list(range(len(calls)))
+        reasons: list[str] = []
+        for turn in range(self._rounds):
+            if turn:
+                await self._sleep(0.5 * 2**turn)
+            for node in self._in_order():
+                try:
+                    await self._check(node)
+                    answers = await node.exchange(self._open(), [calls[number] for number in waiting])
+                except NodeDown as down:
+                    self._failed(node, str(down))
+                    reasons.append(f"{node.host}: {down}")
+                    continue
+                for number, answer in zip(waiting, answers, strict=True):
+                    results[number] = answer
+                waiting = [number for number in waiting if _ask_elsewhere(results[number])]
+                if not waiting:
+                    return results
+                waiting = list(range(len(calls))) if is_whole else waiting
+            waiting = [number for number in waiting if results[number] is None or _is_busy(results[number])]
+            if not waiting:
+                return results
+            waiting = list(range(len(calls))) if is_whole else waiting
+        refused = [str(results[number]) for number in waiting if results[number] is not None]
+        raise self._all_failed(list(dict.fromkeys([*reasons, *refused])))
+
+    def _in_order(self) -> list[Node]:
+        return self.nodes[self._first :] + self.nodes[: self._first]
+
+    async def _check(self, node: Node) -> None:
+        if node.is_checked:
+            return
+        answer = (await node.exchange(self._open(), [Call("eth_chainId")]))[0]
+        if isinstance(answer, NodeRefusal):
+            raise NodeDown(answer.message)
+        found = quantity(answer)
+        if found != self.chain_id:
+            raise ConfigError(
+                f"The node {node.host} is on chain {found}, but the network's chain id is {self.chain_id}.",
+                remedy="Set CLARA_RPC_URL to nodes of the network in CLARA_NETWORK.",
+            )
+        node.is_checked = True
+
+    def _failed(self, node: Node, reason: str) -> None:
+        log.info("node %s failed: %s", node.host, reason)
+        node.is_checked = False
+        if self.nodes[self._first] is node:
+            self._first = (self._first + 1) % len(self.nodes)
+
+    def _all_failed(self, reasons: Sequence[str]) -> Temporary:
+        return Temporary(
+            f"No node answers ({'; '.join(reasons[:6])}).", remedy="Check CLARA_RPC_URL, or add a second URL."
+        )
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout)
+        return self._session
+
+
+def _is_busy(result: Any) -> bool:
+    return isinstance(result, NodeRefusal) and result.meaning is Meaning.BUSY
+
+
+def _ask_elsewhere(result: Any) -> bool:
+    """Whether another node may answer better."""
+    return isinstance(result, NodeRefusal) and result.meaning in {Meaning.BUSY, Meaning.MISSING, Meaning.OTHER}
+
+
+def quantity(value: Any) -> int:
+    """A node's 0x number."""
+    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
+        return int(value, 16)
+    raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")

@@ -1,0 +1,218 @@
+"""The wallet's way to the chain: rehearse, sign, broadcast, and look what became of it.
+
+Fulfils `Sender` of the publish room. Without a wallet it rehearses from a given address and signs nothing. Before the
+first signature for a challenge the factory is asked whether it knows it; the wallet refuses every other address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.rpc import Call, NodeRefusal, quantity
+from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.wallet import Wallet
+from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
+from clara_eval.contracts.refusals import decode_refusal
+from clara_eval.errors import CannotPublish, ClaraError, NotYet, Temporary
+from clara_eval.publish.fees import Fees, first_fees, raised_fees
+from clara_eval.publish.send import ContractCall, Mined, Sent
+from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
+
+GAS_MARGIN = 50_000
+"""On top of a fifth more than the estimate: the state may change before the transaction is mined."""
+
+_SENT = {
+    Meaning.ALREADY_KNOWN: Sent.ACCEPTED,
+    Meaning.NONCE_TOO_LOW: Sent.NONCE_USED,
+    Meaning.NONCE_TOO_HIGH: Sent.ACCEPTED,
+    Meaning.REPLACEMENT_UNDERPRICED: Sent.UNDERPRICED,
+    Meaning.FEE_TOO_LOW: Sent.FEE_TOO_LOW,
+}
+_LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
+
+
+class EthereumSender:
+    """One wallet on one network, or one address in dry run."""
+
+    def __init__(
+        self,
+        chain: EthereumChain,
+        wallet: Wallet | None,
+        *,
+        factory: Address | None = None,
+        dry_address: Address | None = None,
+    ) -> None:
+        self._chain = chain
+        self._wallet = wallet
+        self._factory = factory
+        self._address = wallet.address if wallet else dry_address
+
+    @property
+    def address(self) -> Address:
+        return self._address or ZERO_ADDRESS
+
+    @property
+    def can_sign(self) -> bool:
+        return self._wallet is not None
+
+    def trust(self, challenge: Address) -> None:
+        """Sign for this challenge although the factory may not know it: a person named it."""
+        if self._wallet is not None:
+            self._wallet.policy.permit([challenge])
+
+    async def rehearse(self, call: ContractCall) -> None:
+        """The call with the real sender at the newest block; a refusal is told in the contract's own terms."""
+        head = await self._chain.head()
+        try:
+            await self._chain.rpc.ask("eth_call", await self._request(call, head), hex(head.number))
+        except NodeRefusal as refusal:
+            raise _in_our_terms(call, refusal) from None
+
+    async def next_nonce(self) -> int:
+        return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, "latest"))
+
+    async def is_nonce_gone(self, nonce: int) -> bool:
+        head = await self._chain.head()
+        deep = max(0, head.number - self._chain.confirmations + 1)
+        return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(deep))) > nonce
+
+    async def prepare(self, call: ContractCall, *, attempt: int, nonce: int) -> StoredTransaction:
+        wallet = self._signer()
+        await self._make_known(call.to, wallet)
+        try:
+            gas = quantity(
+                await self._chain.rpc.ask("eth_estimateGas", await self._request(call, await self._chain.head()))
+            )
+        except NodeRefusal as refusal:
+            raise _in_our_terms(call, refusal) from None
+        fees = first_fees(*await self._market(), wallet.policy.max_fee_per_gas)
+        tx = Unsigned(
+            chain_id=self._chain.chain_id,
+            nonce=nonce,
+            to=call.to,
+            data=call.data,
+            value=0,
+            gas=gas + gas // 5 + GAS_MARGIN,
+            max_fee_per_gas=fees.max_fee_per_gas,
+            max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
+        )
+        return _signed(wallet, tx, run=call.run, intention=call.intention, attempt=attempt)
+
+    async def bump(self, tx: StoredTransaction) -> StoredTransaction | None:
+        wallet, signed = self._signer(), read_signed(tx.raw)
+        before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
+        raised = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas)
+        if raised is None:
+            return None
+        await self._make_known(signed.to, wallet)
+        dearer = Unsigned(
+            chain_id=signed.chain_id,
+            nonce=signed.nonce,
+            to=signed.to,
+            data=signed.data,
+            value=0,
+            gas=signed.gas,
+            max_fee_per_gas=raised.max_fee_per_gas,
+            max_priority_fee_per_gas=raised.max_priority_fee_per_gas,
+        )
+        return _signed(wallet, dearer, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
+
+    async def broadcast(self, tx: StoredTransaction) -> Sent:
+        try:
+            answer = await self._chain.rpc.ask("eth_sendRawTransaction", tx.raw)
+        except NodeRefusal as refusal:
+            known = _SENT.get(refusal.meaning)
+            if known is not None:
+                return known
+            raise _in_our_terms(None, refusal) from None
+        if str(answer).lower() != tx.tx_hash:
+            raise Temporary(f"A node took {tx.tx_hash} but calls it {str(answer)[:66]}.")
+        return Sent.ACCEPTED
+
+    async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
+        rpc = self._chain.rpc
+        answers = await rpc.ask_many([Call("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
+        for answer in answers:
+            if isinstance(answer, NodeRefusal):
+                if answer.meaning is not Meaning.MISSING:
+                    raise answer
+                continue
+            mined = await self._mined(answer)
+            if mined is not None:
+                return mined
+        return None
+
+    async def _mined(self, receipt: Any) -> Mined | None:
+        """A receipt counts only while its block is in the chain."""
+        try:
+            number, block_hash = quantity(receipt["blockNumber"]), receipt["blockHash"]
+            has_succeeded, tx_hash = quantity(receipt["status"]) == 1, receipt["transactionHash"]
+        except (KeyError, TypeError):
+            raise Temporary("A node answered with something that is no receipt.") from None
+        head, block = (
+            await self._chain.head(),
+            await self._chain.rpc.ask_maybe("eth_getBlockByNumber", hex(number), False),
+        )
+        if block is None or block["hash"] != block_hash:
+            return None
+        depth = head.number - number + 1
+        return Mined(tx_hash, number, has_succeeded, is_final=depth >= self._chain.confirmations)
+
+    async def _market(self) -> tuple[int, int]:
+        """The base fee of the newest block and the tip the node suggests; nodes without a suggestion get the least."""
+        block, tip = await self._chain.rpc.ask_many(
+            [Call("eth_getBlockByNumber", ("latest", False)), Call("eth_maxPriorityFeePerGas")]
+        )
+        if isinstance(block, NodeRefusal):
+            raise block
+        base_fee = quantity(block.get("baseFeePerGas", "0x0"))
+        return base_fee, 0 if isinstance(tip, NodeRefusal) else quantity(tip)
+
+    async def _make_known(self, challenge: Address, wallet: Wallet) -> None:
+        """Tell the policy of a challenge, once the factory has vouched for it."""
+        if challenge in wallet.policy.challenges or self._factory is None:
+            return
+        if await self._chain.is_challenge_of(self._factory, challenge):
+            wallet.policy.permit([challenge])
+
+    def _signer(self) -> Wallet:
+        if self._wallet is None:
+            raise CannotPublish("There is no key to sign with.", remedy="Set CLARA_EVALUATOR_KEY.")
+        return self._wallet
+
+    async def _request(self, call: ContractCall, head: Block) -> dict[str, str]:
+        """Without any address of ours, a dry run rehearses as the evaluator the contract names."""
+        sender = self._address or await self._chain.evaluator(call.to, head)
+        return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
+
+
+def _signed(wallet: Wallet, tx: Unsigned, *, run: str, intention: str, attempt: int) -> StoredTransaction:
+    signed = wallet.sign(tx)
+    return StoredTransaction(
+        run=run,
+        intention=intention,
+        attempt=attempt,
+        sender=wallet.address,
+        nonce=tx.nonce,
+        tx_hash=signed.tx_hash,
+        raw=signed.raw,
+        max_fee_per_gas=tx.max_fee_per_gas,
+        max_priority_fee_per_gas=tx.max_priority_fee_per_gas,
+    )
+
+
+def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
+    """What the caller is to do about a node's no."""
+    what = call.intention if call else "The transaction"
+    if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
+        return CannotPublish(f"{what}: the wallet cannot pay the gas.", remedy="Send ETH to the evaluator's address.")
+    if refusal.meaning is not Meaning.REVERTED:
+        return refusal
+    reason = decode_refusal(refusal.data if isinstance(refusal.data, str) else None)
+    if reason is None:
+        return CannotPublish(f"{what} would be reverted: {refusal.message[:200]}.")
+    if reason.name in _LATER:
+        return NotYet(f"{what}: {reason.reason}", remedy=reason.remedy)
+    return CannotPublish(f"{what}: {reason.reason} ({reason.name})", remedy=reason.remedy)

@@ -1,0 +1,913 @@
+"""Posting on a real node with a real store: exactly once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from clara_eval.chain.abi import SCORES_POSTED
+from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.sending import EthereumSender
+from clara_eval.chain.wallet import Wallet
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import local_chain as fresh_chain
+from clara_eval.errors import CannotPublish, Disagrees, NotYet, Temporary, Unscorable
+from clara_eval.networks import NETWORKS
+from clara_eval.publish.calldata import read_calldata
+from clara_eval.publish.guard import SigningPolicy
+from clara_eval.publish.keeper import advance, finalize
+from clara_eval.publish.posted import PostedBy
+from clara_eval.publish.publish import publish
+from clara_eval.publish.send import Outcome, Pace, Receipt, Road
+from clara_eval.publish.transaction import StoredTransaction, read_signed
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sqlite import SqliteStore
+from clara_eval.testing.faulty_node import FaultyNode, refuses, status
+from clara_eval.winners import Placed, Winners, choose_winners
+
+DIGEST = "0x" + "d1" * 32
+
+
+class Clock:
+    """Time that passes only while somebody waits; `on_wait` is what the world does meanwhile."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.waits = 0
+        self.on_wait: Callable[[int], Awaitable[None]] | None = None
+
+    def now(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.waits += 1
+        if self.on_wait is not None:
+            await self.on_wait(self.waits)
+        await asyncio.sleep(0.003)
+
+    def pace(self, lease_seconds: float = 60) -> Pace:
+        return Pace(poll_seconds=10, now=self.now, sleep=self.sleep, lease_seconds=lease_seconds)
+
+
+@dataclass(slots=True)
+class World:
+    """One closed round, ready to be scored, and everything to score it with."""
+
+    local: LocalChain
+    chain: EthereumChain
+    sender: EthereumSender
+    store: SqlStore
+    clock: Clock
+    challenge: Challenge
+    winners: Winners
+
+    @property
+    def road(self) -> Road:
+        return Road(self.sender, self.store, self.clock.pace())
+
+    async def post(self, road: Road | None = None) -> Receipt:
+        return await publish(self.challenge, self.winners, DIGEST, road=road or self.road, results=self.chain)
+
+    async def posts(self) -> int:
+        """How many ScoresPosted events stand in the chain."""
+        wanted = {"address": self.challenge.address, "topics": [SCORES_POSTED], "fromBlock": "0x0", "toBlock": "latest"}
+        return len(await self.chain.rpc.ask("eth_getLogs", wanted))
+
+    async def attempts(self) -> list[StoredTransaction]:
+        return await self.store.transactions(self.challenge.run, "post_scores")
+
+    async def rpc(self, method: str, *params: Any) -> Any:
+        return await self.local.node.rpc(method, *params)
+
+
+async def instantly(_seconds: float) -> None:
+    """The nodes' own pauses are not part of the story."""
+
+
+def wallet_of(key: str, **policy: Any) -> Wallet:
+    return Wallet(SecretStr(key), SigningPolicy(chain_id=31337, **policy))
+
+
+async def closed(local: LocalChain, submitters: int = 4, terms: Terms | None = None) -> Address:
+    address = await local.post_challenge(terms)
+    await local.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in local.agents[:submitters]])
+    await local.move_time(DAY + 1)
+    return address
+
+
+def decide(challenge: Challenge) -> Winners:
+    placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
+    return choose_winners(challenge, placed)
+
+
+@asynccontextmanager
+async def world(
+    local: LocalChain, folder: Path, *, confirmations: int = 1, urls: Sequence[str] = (), **policy: Any
+) -> AsyncIterator[World]:
+    network = replace(NETWORKS["local"], confirmations=confirmations)
+    clock = Clock()
+    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, sleep=instantly)
+    chain = EthereumChain(rpc, network, first_block=0)
+    store = await SqliteStore.open(folder / "store.db")
+    address = await closed(local)
+    await local.send(local.owner, local.challenge(address), "advanceToScoring")
+    challenge = await look_at_challenge(chain, address)
+    sender = EthereumSender(chain, wallet_of(local.evaluator.key, **policy), factory=local.deployment.factory)
+    try:
+        yield World(local, chain, sender, store, clock, challenge, decide(challenge))
+    finally:
+        await local.node.rpc("evm_setAutomine", True)
+        await chain.close()
+        await store.close()
+
+
+async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The winners stand on the chain, the digest in the transaction, the signed bytes in the store."""
+    async with world(local_chain, tmp_path) as w:
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.EVALUATOR)
+        assert await w.chain.winners_on_chain(w.challenge.address, 3) == w.winners.entries
+        posted = await w.chain.posted_by(w.challenge)
+        assert posted is not None
+        assert posted.tx_hash == receipt.tx_hash
+        assert read_calldata(posted.calldata).trace_digest == DIGEST
+        assert read_calldata(posted.calldata).winners == w.winners
+        (attempt,) = await w.attempts()
+        assert attempt.tx_hash == receipt.tx_hash
+        assert (await w.post()).tx_hash == receipt.tx_hash
+        assert await w.posts() == 1
+
+
+async def test_advance_post_finalize_take_the_same_road(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The keeper's calls end confirmed, each with its own nonce, and repeat harmlessly."""
+    async with world(local_chain, tmp_path) as w:
+        address = await closed(local_chain)
+        challenge = await look_at_challenge(w.chain, address)
+        with pytest.raises(NotYet, match="still Open"):
+            await publish(challenge, decide(challenge), DIGEST, road=w.road, results=w.chain)
+        with pytest.raises(NotYet, match="No scores are posted"):
+            await finalize(challenge, road=w.road, results=w.chain)
+        assert (await advance(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        receipt = await publish(challenge, decide(challenge), DIGEST, road=w.road, results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        with pytest.raises(NotYet, match="12 hours"):
+            await finalize(challenge, road=w.road, results=w.chain)
+        await local_chain.move_time(DAY)
+        assert (await finalize(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await finalize(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await w.chain.standing(address)).status is ChallengeStatus.FINALIZED
+        rows = await w.store.pending_nonces(w.sender.address)
+        assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
+        assert len({row.nonce for row in rows}) == 3
+
+
+async def test_what_others_advanced_is_already_done(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When anybody else was faster, the keeper sends nothing and says so."""
+    async with world(local_chain, tmp_path) as w:
+        receipt = await advance(w.challenge, road=w.road, results=w.chain)
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.ALREADY_DONE, None)
+        assert await w.store.pending_nonces(w.sender.address) == []
+
+
+async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without a key everything is rehearsed and nothing is sent or recorded."""
+    async with world(local_chain, tmp_path) as w:
+        before = await w.rpc("eth_blockNumber")
+        for dry_address in (local_chain.evaluator.address, None):
+            dry = EthereumSender(w.chain, None, dry_address=dry_address)
+            receipt = await w.post(Road(dry, w.store, w.clock.pace()))
+            assert (receipt.outcome, receipt.tx_hash) == (Outcome.DRY_RUN, None)
+            assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
+        assert await w.rpc("eth_blockNumber") == before
+        assert await w.store.pending_nonces(local_chain.evaluator.address) == []
+        assert (await w.chain.standing(w.challenge.address)).score_posted_at == 0
+
+
+async def test_a_dry_run_of_a_stranger_says_not_evaluator(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The rehearsal uses the address that would send."""
+    async with world(local_chain, tmp_path) as w:
+        dry = EthereumSender(w.chain, None, dry_address=local_chain.agents[9].address)
+        with pytest.raises(CannotPublish, match="NotEvaluator"):
+            await w.post(Road(dry, w.store, w.clock.pace()))
+
+
+async def test_the_wrong_key_is_refused_before_anything_is_signed(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A key that is not the evaluator's gets the contract's reason and the remedy."""
+    async with world(local_chain, tmp_path) as w:
+        wrong = EthereumSender(w.chain, wallet_of(local_chain.agents[9].key), factory=local_chain.deployment.factory)
+        with pytest.raises(CannotPublish, match="Use the evaluator's key") as caught:
+            await w.post(Road(wrong, w.store, w.clock.pace()))
+        assert "NotEvaluator" in str(caught.value)
+        assert await w.attempts() == []
+
+
+async def test_a_challenge_the_factory_does_not_know_is_not_signed(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The wallet signs only for challenges of the factory, or for those a person named."""
+    async with world(local_chain, tmp_path) as w:
+        stranger = EthereumSender(w.chain, wallet_of(local_chain.evaluator.key), factory=None)
+        with pytest.raises(CannotPublish, match="not a known challenge"):
+            await w.post(Road(stranger, w.store, w.clock.pace()))
+        stranger.trust(w.challenge.address)
+        receipt = await w.post(Road(stranger, w.store, w.clock.pace()))
+        assert receipt.outcome is Outcome.CONFIRMED
+
+
+async def test_an_empty_wallet_is_named(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without ETH for gas the error says what to do."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("anvil_setBalance", local_chain.evaluator.address, "0x0")
+        with pytest.raises(CannotPublish, match="Send ETH"):
+            await w.post()
+
+
+async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A challenge with fewer submitters than winners is refused before the node is asked."""
+    async with world(local_chain, tmp_path) as w:
+        short = replace(w.challenge, submissions=w.challenge.submissions[:2])
+        with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
+            await publish(short, w.winners, DIGEST, road=w.road, results=w.chain)
+
+
+async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -> None:
+    """We stop, send nothing, and say whose result stands."""
+    async with world(local_chain, tmp_path) as w:
+        other = Winners(tuple(replace(winner, score=1) for winner in w.winners.entries))
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 1, e.prize_amount) for e in other.entries]
+        await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert "by the poster" in receipt.detail
+        assert await w.attempts() == []
+
+
+async def test_expired_first(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An expired challenge is refused by name, without any transaction."""
+    async with world(local_chain, tmp_path) as w:
+        await local_chain.move_time(8 * DAY)
+        await local_chain.send(local_chain.owner, local_chain.challenge(w.challenge.address), "expire")
+        with pytest.raises(CannotPublish, match="Expired"):
+            await w.post()
+        assert await w.attempts() == []
+
+
+async def test_a_lost_store_finds_its_own_post_on_the_chain(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With an empty store the same bytes on the chain are recognised as our post."""
+    async with world(local_chain, tmp_path) as w:
+        first = await w.post()
+        empty = await SqliteStore.open(tmp_path / "other.db")
+        again = await w.post(Road(w.sender, empty, w.clock.pace()))
+        await empty.close()
+        assert (again.outcome, again.tx_hash, again.posted_by) == (Outcome.CONFIRMED, first.tx_hash, PostedBy.EVALUATOR)
+        assert await w.posts() == 1
+
+
+async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Once a transaction is signed, other winners are never sent under the same intention."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        assert (await w.post()).outcome is Outcome.UNKNOWN
+        with pytest.raises(Disagrees, match="something else"):
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+
+
+# -- crashes
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Mortal:
+    """Lets every call of sender and store through, until its number comes up: then all of it is dead."""
+
+    def __init__(self, dies_at: int, *, after: bool) -> None:
+        self._left = dies_at
+        self._after = after
+        self.is_dead = False
+
+    def wrap(self, thing: Any) -> Any:
+        mortal = self
+
+        class Wrapped:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(thing, name)
+                return mortal.guard(found) if asyncio.iscoroutinefunction(found) else found
+
+        return Wrapped()
+
+    def guard(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def guarded(*args: Any, **named: Any) -> Any:
+            if self.is_dead:
+                raise Killed
+            self._left -= 1
+            self.is_dead = self._left == 0
+            if self.is_dead and not self._after:
+                raise Killed
+            result = await call(*args, **named)
+            if self.is_dead:
+                raise Killed
+            return result
+
+        return guarded
+
+
+def dies_before_sending(w: World) -> Any:
+    """The sender of a process that ends just before its first broadcast."""
+    mortal = Mortal(1, after=False)
+
+    class DiesBeforeSending:
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(w.sender, name)
+            return mortal.guard(found) if name == "broadcast" else found
+
+    return DiesBeforeSending()
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChain, tmp_path: Path, after: bool) -> None:
+    """However the process dies, before or after any step, the restart ends with one post and one nonce."""
+    async with world(local_chain, tmp_path) as w:
+        deaths = 0
+        for step in range(1, 100):
+            snapshot = await local_chain.snapshot()
+            store = await SqliteStore.open(tmp_path / f"{step}.db")
+            mortal = Mortal(step, after=after)
+            sender, log = mortal.wrap(w.sender), mortal.wrap(store)
+            pace = w.clock.pace(lease_seconds=0.02)
+            try:
+                await w.post(Road(sender, log, pace))
+            except Killed:
+                deaths += 1
+            receipt = await w.post(Road(w.sender, store, pace))
+            assert receipt.outcome is Outcome.CONFIRMED
+            assert await w.posts() == 1
+            assert len({tx.nonce for tx in await store.transactions(w.challenge.run, "post_scores")}) == 1
+            await store.close()
+            await local_chain.revert(snapshot)
+            if not mortal.is_dead:
+                break
+        assert deaths >= 12
+
+
+CHILD = """
+import asyncio, os, signal, sys
+from clara_eval.app import open_app
+from clara_eval.challenge.model import to_address
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.publish.publish import publish
+from clara_eval.publish.send import Road
+from clara_eval.settings import Settings
+from clara_eval.winners import Placed, choose_winners
+
+url, key, factory, address, database, digest, last_step = sys.argv[1:]
+names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
+
+
+class Dies:
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __getattr__(self, name):
+        found = getattr(self.thing, name)
+        if name != last_step:
+            return found
+
+        async def die(*args, **named):
+            await found(*args, **named)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return die
+
+
+async def main():
+    values = zip(names, (url, key, factory, f"sqlite:///{database}"))
+    async with open_app(Settings.model_validate(dict(values))) as app:
+        challenge = await look_at_challenge(app.chain, to_address(address))
+        placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
+        road = Road(Dies(app.sender), Dies(app.store))
+        await publish(challenge, choose_winners(challenge, placed), digest, road=road, results=app.chain)
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("last_step", ["prepare", "save_transaction", "broadcast"])
+async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path, last_step: str) -> None:
+    """A process that gets SIGKILL right after signing, recording or sending leaves a store that posts exactly once."""
+    async with world(local_chain, tmp_path) as w:
+        database = tmp_path / "killed.db"
+        local = local_chain
+        arguments = [local.rpc_url, local.evaluator.key, local.deployment.factory, w.challenge.address, str(database)]
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, *arguments, DIGEST, last_step)
+        assert await child.wait() == -signal.SIGKILL
+        store = await SqliteStore.open(database)
+        recorded = await store.transactions(w.challenge.run, "post_scores")
+        assert len(recorded) == (0 if last_step == "prepare" else 1)
+        later = SqlStore(store.driver, now=lambda: time.time() + 1000)  # the dead process's lease has run out
+        receipt = await w.post(Road(w.sender, later, w.clock.pace()))
+        await store.close()
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert not recorded or receipt.tx_hash == recorded[0].tx_hash
+        assert await w.posts() == 1
+
+
+async def test_the_posters_own_key_is_called_the_poster(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When the wallet is the poster's, the result is not called the evaluator's."""
+    async with world(local_chain, tmp_path) as w:
+        sender = EthereumSender(w.chain, wallet_of(local_chain.poster.key), factory=local_chain.deployment.factory)
+        receipt = await w.post(Road(sender, w.store, w.clock.pace()))
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.POSTER)
+
+
+# -- two at once
+
+
+async def test_two_publishers_on_one_key_post_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With one store the second waits for the first; both report the same transaction."""
+    async with world(local_chain, tmp_path) as w:
+        first, second = await asyncio.gather(w.post(), w.post())
+        assert first.tx_hash == second.tx_hash
+        assert (first.outcome, second.outcome) == (Outcome.CONFIRMED, Outcome.CONFIRMED)
+        assert await w.posts() == 1
+
+
+async def test_two_machines_on_one_key_post_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without a common store the nonce and the contract keep it to one post, and only one transaction is mined."""
+    async with world(local_chain, tmp_path) as w:
+        other = await SqliteStore.open(tmp_path / "other.db")
+        before = await w.sender.next_nonce()
+        receipts = await asyncio.gather(w.post(), w.post(Road(w.sender, other, w.clock.pace())))
+        await other.close()
+        assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
+        assert await w.posts() == 1
+        assert await w.sender.next_nonce() == before + 1
+
+
+async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Two challenges due together are both posted, with neighbouring nonces."""
+    async with world(local_chain, tmp_path) as w:
+        address = await closed(local_chain)
+        await local_chain.send(local_chain.owner, local_chain.challenge(address), "advanceToScoring")
+        second = await look_at_challenge(w.chain, address)
+        receipts = await asyncio.gather(w.post(), publish(second, decide(second), DIGEST, road=w.road, results=w.chain))
+        assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
+        rows = await w.store.pending_nonces(w.sender.address)
+        assert rows[0].nonce == rows[1].nonce + 1
+
+
+# -- stuck, dropped, replaced, reorganised
+
+
+async def test_a_stuck_transaction_is_replaced_with_more_money_only(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The replacement has the same nonce and calldata, an eighth more fee at least, and lands."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def mine_after_the_bump(_waits: int) -> None:
+            if len(await w.attempts()) >= 2:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine_after_the_bump
+        receipt = await w.post()
+        first, second = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, second.tx_hash)
+        assert (first.nonce, read_signed(first.raw).data) == (second.nonce, read_signed(second.raw).data)
+        assert second.max_fee_per_gas >= first.max_fee_per_gas * 9 // 8
+        assert second.max_priority_fee_per_gas >= first.max_priority_fee_per_gas * 9 // 8
+        assert await w.posts() == 1
+
+
+async def test_the_cheap_attempt_mines_after_the_bump(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When a miner takes the older attempt, that is success."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def mine_the_first(_waits: int) -> None:
+            rows = await w.attempts()
+            if len(rows) == 2:
+                await w.rpc("anvil_dropTransaction", rows[1].tx_hash)
+                await w.rpc("eth_sendRawTransaction", rows[0].raw)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine_the_first
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, (await w.attempts())[0].tx_hash)
+        assert await w.posts() == 1
+
+
+async def test_never_mined_is_unknown_and_goes_on_later(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A transaction that nobody mines ends as unknown with its hash; the next call finishes it."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        receipt = await w.post()
+        rows = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.UNKNOWN, rows[-1].tx_hash)
+        assert len({row.nonce for row in rows}) == 1
+        assert rows[-1].max_fee_per_gas <= 5 * rows[0].max_fee_per_gas
+        await w.rpc("anvil_mine", 1)
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def test_dropped_from_the_pool_is_sent_again(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When the node forgets our transaction, the same bytes go out again."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def drop_then_mine(waits: int) -> None:
+            if waits == 1:
+                await w.rpc("anvil_dropTransaction", (await w.attempts())[0].tx_hash)
+            if waits >= 3:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = drop_then_mine
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert len(await w.attempts()) == 1
+        assert await w.posts() == 1
+
+
+@pytest.mark.parametrize("depth", [1, 3, 10])
+async def test_a_reorg_that_drops_the_post_is_repaired(tmp_path: Path, depth: int) -> None:
+    """While we wait for confirmations the post vanishes: it is sent again, the same bytes, and stands once."""
+    # A node of its own: on one that went back to many snapshots, anvil was seen to lose the contracts in a reorg.
+    async with fresh_chain() as chain, world(chain, tmp_path, confirmations=depth + 2) as w:
+        has_reorged = False
+
+        async def reorg_then_mine(_waits: int) -> None:
+            nonlocal has_reorged
+            if has_reorged:
+                await w.rpc("anvil_mine", 1)
+            elif await w.posts() == 1:  # the node mines a moment after it has taken a transaction
+                await w.rpc("anvil_mine", depth - 1) if depth > 1 else None
+                await chain.reorg(depth)
+                assert await w.posts() == 0
+                has_reorged = True
+
+        w.clock.on_wait = reorg_then_mine
+        receipt = await w.post()
+        (attempt,) = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash, has_reorged) == (Outcome.CONFIRMED, attempt.tx_hash, True)
+        assert await w.posts() == 1
+
+
+async def test_a_reorg_after_the_end_is_repaired_by_the_next_call(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Asked again after its post was taken back, it posts the same bytes once more."""
+    async with world(local_chain, tmp_path) as w:
+        first = await w.post()
+        await local_chain.reorg(1)
+        assert await w.posts() == 0
+        again = await w.post()
+        assert (again.outcome, again.tx_hash) == (Outcome.CONFIRMED, first.tx_hash)
+        assert await w.posts() == 1
+
+
+async def test_the_base_fee_jumps(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A base fee ten times higher than when we signed only costs a replacement."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def dear_blocks(_waits: int) -> None:
+            attempts = await w.attempts()
+            if attempts:
+                await w.rpc("anvil_setNextBlockBaseFeePerGas", attempts[0].max_fee_per_gas * 4)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = dear_blocks
+        receipt = await w.post()
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert len(await w.attempts()) >= 2
+        assert await w.posts() == 1
+
+
+async def test_a_base_fee_above_the_cap_waits(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Above the cap nothing dearer is signed; when the fee falls the recorded bytes land."""
+    async with world(local_chain, tmp_path, max_fee_per_gas=3 * 10**9) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def too_dear(_waits: int) -> None:
+            await w.rpc("anvil_setNextBlockBaseFeePerGas", 200 * 10**9)
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = too_dear
+        assert (await w.post()).outcome is Outcome.UNKNOWN
+        assert all(row.max_fee_per_gas <= 3 * 10**9 for row in await w.attempts())
+        await w.rpc("anvil_setNextBlockBaseFeePerGas", 10**9)
+        await w.rpc("anvil_mine", 1)
+
+        async def cheap_again(_waits: int) -> None:
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = cheap_again
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def foreign_transaction(w: World) -> None:
+    """The evaluator's key, used by somebody else."""
+    await local_send(w, {"from": w.sender.address, "to": w.local.owner.address, "value": "0x1"})
+
+
+async def local_send(w: World, transaction: dict[str, str]) -> None:
+    tx_hash = await w.rpc("eth_sendTransaction", transaction)
+    await w.local.node.receipts([tx_hash])
+
+
+async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When a foreign transaction takes our recorded nonce, another nonce is taken and the post stands once."""
+    async with world(local_chain, tmp_path) as w:
+        with pytest.raises(Killed):
+            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+        await foreign_transaction(w)
+        receipt = await w.post()
+        lost, landed = await w.attempts()
+        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, landed.tx_hash)
+        assert landed.nonce == lost.nonce + 1
+        assert await w.posts() == 1
+
+
+async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A recorded but never sent transaction of another challenge does not block the wallet."""
+    async with world(local_chain, tmp_path) as w:
+        with pytest.raises(Killed):
+            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+        address = await closed(local_chain)
+        second = await look_at_challenge(w.chain, address)
+        receipt = await advance(second, road=w.road, results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+
+
+async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A transaction that the chain reverts ends as reverted; the next call uses a new nonce and succeeds."""
+    async with world(local_chain, tmp_path) as w:
+
+        class Starved:
+            """Signs with too little gas, as after a change of state between rehearsal and mining."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.sender, name)
+
+            async def prepare(self, call: Any, *, attempt: int, nonce: int) -> StoredTransaction:
+                from clara_eval.chain.sending import _signed
+
+                good = await w.sender.prepare(call, attempt=attempt, nonce=nonce)
+                poor = replace(read_signed(good.raw), gas=60_000)
+                return _signed(w.sender._signer(), poor, run=call.run, intention=call.intention, attempt=attempt)
+
+        starved: Any = Starved()
+        assert (await w.post(Road(starved, w.store, w.clock.pace()))).outcome is Outcome.REVERTED
+        assert await w.posts() == 0
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        first, second = await w.attempts()
+        assert second.nonce == first.nonce + 1
+        assert await w.posts() == 1
+
+
+async def test_after_a_dead_attempt_a_new_result_may_be_posted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Other winners are refused only while an older signature could still land."""
+    async with world(local_chain, tmp_path) as w:
+        with pytest.raises(Killed):
+            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+        with pytest.raises(Disagrees):
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+        await foreign_transaction(w)
+        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def test_the_poster_posts_while_ours_waits(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Ours is signed and sent when the poster's lands first: we stop and say whose result stands."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        data = local_chain.challenge(w.challenge.address).encode_abi("postScores", args=[rows])
+
+        async def poster_overtakes(waits: int) -> None:
+            if waits == 1:
+                await w.rpc("anvil_dropTransaction", (await w.attempts())[0].tx_hash)
+                await local_chain.node.post(local_chain.poster, w.challenge.address, data)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = poster_overtakes
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert await w.posts() == 1
+
+
+async def test_the_posters_post_in_the_same_block_reverts_ours(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Our transaction is mined behind the poster's and reverts: the outcome names the poster, not a bare revert."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        data = local_chain.challenge(w.challenge.address).encode_abi("postScores", args=[rows])
+
+        async def poster_pays_more(waits: int) -> None:
+            if waits == 1:
+                dear = {"maxFeePerGas": hex(90 * 10**9), "maxPriorityFeePerGas": hex(80 * 10**9), "gas": hex(900_000)}
+                sender = {"from": local_chain.poster.address, "to": w.challenge.address, "data": data}
+                await w.rpc("eth_sendTransaction", sender | dear)
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = poster_pays_more
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert await w.posts() == 1
+
+
+async def test_ours_lands_between_the_look_and_the_rehearsal(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A refusal that only says that our own post has just landed is not an error."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        assert (await w.post()).outcome is Outcome.UNKNOWN
+
+        class LandsMeanwhile:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.sender, name)
+
+            async def rehearse(self, call: Any) -> None:
+                await w.rpc("anvil_mine", 1)
+                await w.sender.rehearse(call)
+
+        meanwhile: Any = LandsMeanwhile()
+        assert (await w.post(Road(meanwhile, w.store, w.clock.pace()))).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After a change of key the new one signs its own transaction; the old bytes are only watched."""
+    async with world(local_chain, tmp_path) as w:
+        address = await closed(local_chain)
+        challenge = await look_at_challenge(w.chain, address)
+        with pytest.raises(Killed):
+            await advance(challenge, road=Road(dies_before_sending(w), w.store, w.clock.pace()), results=w.chain)
+        key = local_chain.agents[20].key
+        other = EthereumSender(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
+        receipt = await advance(challenge, road=Road(other, w.store, w.clock.pace()), results=w.chain)
+        assert receipt.outcome is Outcome.CONFIRMED
+        old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
+        assert (old.sender, new.sender) == (w.sender.address, other.address)
+        assert receipt.tx_hash == new.tx_hash
+
+
+async def test_a_rivals_post_counts_only_when_it_is_deep(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A poster's post that a reorg could still take back is waited for, and nothing of ours is sent meanwhile."""
+    async with world(local_chain, tmp_path, confirmations=4) as w:
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
+
+        async def mine(_waits: int) -> None:
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert (w.clock.waits, await w.attempts()) == (3, [])
+
+
+async def test_a_rivals_post_that_vanishes_is_ours_to_make(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When a reorg takes the poster's post back while we wait, we post."""
+    async with world(local_chain, tmp_path, confirmations=4) as w:
+        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
+
+        async def take_back_then_mine(waits: int) -> None:
+            await (local_chain.reorg(1) if waits == 1 else w.rpc("anvil_mine", 1))
+
+        w.clock.on_wait = take_back_then_mine
+        receipt = await w.post()
+        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.EVALUATOR)
+        assert await w.posts() == 1
+
+
+async def test_a_wallet_that_stays_busy_is_temporary(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While another process holds the wallet nothing is sent."""
+    async with world(local_chain, tmp_path) as w:
+        assert await w.store.take_lease(f"wallet:31337:{w.sender.address}", "another process", 600)
+        with pytest.raises(Temporary, match="busy with another transaction"):
+            await w.post()
+        assert await w.attempts() == []
+
+
+async def test_a_wallet_taken_over_stops_the_slower_one(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A process that slept through its lease does not go on beside the one that took over."""
+    async with world(local_chain, tmp_path) as w:
+        await w.rpc("evm_setAutomine", False)
+        name = f"wallet:31337:{w.sender.address}"
+
+        async def oversleep(waits: int) -> None:
+            if waits == 1:
+                await asyncio.sleep(0.06)
+                assert await w.store.take_lease(name, "another process", 600)
+
+        w.clock.on_wait = oversleep
+        with pytest.raises(Temporary, match="took over the wallet"):
+            await w.post(Road(w.sender, w.store, w.clock.pace(lease_seconds=0.05)))
+
+
+async def test_after_three_lost_nonces_a_person_looks(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An intention does not try for ever."""
+    async with world(local_chain, tmp_path) as w:
+
+        class Unlucky:
+            """Somebody else uses the key just before each broadcast."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.sender, name)
+
+            async def broadcast(self, tx: StoredTransaction) -> Any:
+                await foreign_transaction(w)
+                return await w.sender.broadcast(tx)
+
+        unlucky: Any = Unlucky()
+        with pytest.raises(CannotPublish, match="failed with 3 nonces"):
+            await w.post(Road(unlucky, w.store, w.clock.pace()))
+        assert await w.posts() == 0
+
+
+async def test_finalize_knows_what_cannot_be_finalized(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An expired challenge is refused by name; one that others finalized is done."""
+    async with world(local_chain, tmp_path) as w:
+        contract = local_chain.challenge(w.challenge.address)
+        snapshot = await local_chain.snapshot()
+        await local_chain.move_time(8 * DAY)
+        await local_chain.send(local_chain.owner, contract, "expire")
+        with pytest.raises(CannotPublish, match="Expired: nothing to finalize"):
+            await finalize(w.challenge, road=w.road, results=w.chain)
+        await local_chain.revert(snapshot)
+        await w.post()
+        await local_chain.move_time(DAY)
+        await local_chain.send(local_chain.owner, contract, "finalize")
+        assert (await finalize(w.challenge, road=w.road, results=w.chain)).outcome is Outcome.ALREADY_DONE
+
+
+# -- nodes that misbehave while we send
+
+
+async def test_a_second_node_takes_over_while_sending(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The first node takes the transaction and then dies: the second one confirms it."""
+    async with (
+        FaultyNode(local_chain.rpc_url) as node,
+        world(local_chain, tmp_path, urls=[node.url, local_chain.rpc_url]) as w,
+    ):
+        await w.rpc("evm_setAutomine", False)
+
+        async def die_then_mine(waits: int) -> None:
+            node.fault = status(500)
+            await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = die_then_mine
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert await w.posts() == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32000, "already known"),
+        (-32000, "nonce too low: next nonce 9, tx nonce 8"),
+        (-32000, "replacement transaction underpriced"),
+    ],
+)
+async def test_what_nodes_say_to_a_repeated_broadcast_is_no_failure(
+    local_chain: LocalChain, tmp_path: Path, code: int, message: str
+) -> None:
+    """Each of these answers leaves our transaction on its way, and it is found mined."""
+    async with FaultyNode(local_chain.rpc_url) as node, world(local_chain, tmp_path, urls=[node.url]) as w:
+        await w.rpc("evm_setAutomine", False)
+
+        async def answer_so(waits: int) -> None:
+            node.instead = refuses("eth_sendRawTransaction", code, message)
+            if waits == 3:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = answer_so
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert len({row.nonce for row in await w.attempts()}) == 1
+        assert await w.posts() == 1
+
+
+async def test_no_node_while_sending_is_temporary(local_chain: LocalChain, tmp_path: Path) -> None:
+    """When every node is gone the caller hears so, and the next call goes on."""
+    async with FaultyNode(local_chain.rpc_url) as node, world(local_chain, tmp_path, urls=[node.url]) as w:
+        node.fault = status(503)
+        with pytest.raises(Temporary, match="No node answers"):
+            await w.post()
+        node.fault = None
+        assert (await w.post()).outcome is Outcome.CONFIRMED

@@ -1,0 +1,64 @@
+"""The memory of attempts: which number the next one has, how many failed in a row, when it may begin.
+
+One small JSON row a challenge in the store. The number is part of the workflow's id, so that a retried challenge is a
+new workflow while the same attempt can never be started twice.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from clara_eval.challenge.model import Address
+from clara_eval.hashing import plain_json
+from clara_eval.trace.store_keys import status_key
+
+
+class Keys(Protocol):
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    number: int = 1
+    failures: int = 0
+    retry_at: int | None = None
+
+    def after(self, retry_at: int | None, *, failed: bool) -> Attempts:
+        """The memory once this attempt has ended."""
+        return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
+
+    def at_once(self) -> Attempts:
+        """Somebody asked for it: the next attempt waits for nothing."""
+        return replace(self, retry_at=None)
+
+
+def attempts_key(address: str) -> str:
+    return f"engine:attempts:{address}"
+
+
+def workflow_id(chain_id: int, address: Address, number: int) -> str:
+    return f"evaluate:{chain_id}:{address}:{number}"
+
+
+async def read_attempts(keys: Keys, chain_id: int, address: str) -> Attempts:
+    text = await keys.get(chain_id, attempts_key(address))
+    return Attempts(**json.loads(text)) if text else Attempts()
+
+
+async def save_attempts(keys: Keys, chain_id: int, address: str, attempts: Attempts) -> None:
+    await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))
+
+
+async def say_status(keys: Keys, chain_id: int, address: str, now: float, **changes: Any) -> None:
+    """Change fields of the evaluation's status, keeping the others; keys are those of the public document."""
+    text = await keys.get(chain_id, status_key(address))
+    document: dict[str, Any] = {
+        "status": "pending", "progress": 0, "startedAt": int(now), "reason": None, "retryAt": None, "stage": None,
+        "postedBy": None,
+    }  # fmt: skip
+    document.update(json.loads(text) if text else {})
+    document.update(changes, updatedAt=int(now))
+    await keys.put(chain_id, status_key(address), plain_json(document))

@@ -1,0 +1,91 @@
+"""Claude, through the official SDK on its aiohttp transport.
+
+A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
+of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. Ranges in the
+schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
+the batch mode, so both send the same request. The SDK's `post` takes the body as it is: see `openai.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import anthropic
+from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from httpx2 import Response
+
+from clara_eval.judge.outages import Unanswered
+from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.llm.failures import Endpoint, explain
+
+_STOPS: dict[str | None, Stop] = {
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "refusal": "refusal",
+}
+MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What reading something that is not a message can raise."""
+
+
+class AnthropicLlm:
+    """One Claude model. Opens connections on first use; `close` ends them."""
+
+    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
+        self.model = model
+        self._name = f"anthropic:{model}"
+        self.endpoint = Endpoint(self._name, "ANTHROPIC_API_KEY", api_key)
+        self.client = AsyncAnthropic(
+            api_key=api_key,
+            base_url=base_url or "https://api.anthropic.com",
+            max_retries=0,
+            timeout=call_seconds,
+            http_client=DefaultAioHttpClient(),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        try:
+            response = await self.client.post("/v1/messages", cast_to=Response, body=self.params(prompt))
+        except (anthropic.AnthropicError, anthropic.APIError) as bad:
+            raise explain(bad, self.endpoint) from None
+        try:
+            return self.answer(json.loads(response.content))
+        except MISSHAPEN:
+            raise Unanswered(f"{self._name} answered with something that is not a message.") from None
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    def params(self, prompt: Prompt) -> dict[str, Any]:
+        """The request body, for a single call and for an item of a batch alike."""
+        return {
+            "model": self.model,
+            "max_tokens": prompt.max_tokens,
+            "system": [{"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}}],
+            "messages": [{"role": "user", "content": prompt.user}],
+            "output_config": {"format": {"type": "json_schema", "schema": _schema(prompt.schema_json)}},
+        }
+
+    def answer(self, body: dict[str, Any]) -> Answer:
+        """Read a message; its input tokens are given in three parts that add up."""
+        usage = body["usage"]
+        cached, written = (int(usage.get(f"cache_{kind}_input_tokens") or 0) for kind in ("read", "creation"))
+        return Answer(
+            text="".join(block["text"] for block in body["content"] if block.get("type") == "text"),
+            model=str(body["model"]),
+            stop=_STOPS.get(body.get("stop_reason"), "end"),
+            input_tokens=int(usage["input_tokens"]) + cached + written,
+            output_tokens=int(usage["output_tokens"]),
+            cached_tokens=cached,
+            cache_write_tokens=written,
+        )
+
+
+@lru_cache(maxsize=64)
+def _schema(schema_json: str) -> dict[str, Any]:
+    return anthropic.transform_schema(json.loads(schema_json))

@@ -1,0 +1,96 @@
+"""The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
+
+Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
+which `a` was shown first; with a jury every vote is listed and the majority stands at the top.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from clara_eval.camel_json import to_camel_json
+from clara_eval.challenge.model import Address, Challenge
+from clara_eval.hashing import plain_json
+from clara_eval.pipeline.walk import Walk, results_of
+from clara_eval.publish.send import Outcome, Receipt
+from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
+from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.votes import votes_document
+from clara_eval.trace.store_keys import features_key, pairwise_key
+
+
+def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> list[tuple[str, str]]:
+    """Features and pairwise results, ready to be put."""
+    pairs = [
+        (features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at}))
+        for account, facts in sorted(walked.features.items())
+    ]
+    asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    for comparison in walked.comparisons:
+        asked[comparison.first, comparison.second].append(comparison)
+    for (first, second), votes in asked.items():
+        pairs.append((pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))))
+    return pairs
+
+
+def plots_document(walked: Walk, digest: str) -> dict[str, str]:
+    """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
+    if walked.ranking is None:
+        return {"traceDigest": digest}
+    matrix = win_matrix_svg(walked.ranking, results_of(walked.comparisons))
+    return {"traceDigest": digest, "ratings": ratings_svg(walked.ranking), "matrix": matrix}
+
+
+def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None) -> dict[str, Any]:
+    """The `scores` key: everybody's place, the money, and how far to trust it."""
+    ranking = walked.ranking
+    posted = receipt is not None and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE)
+    return {
+        "rankings": _rankings(challenge, walked),
+        "winners": [{**to_camel_json(w), "prizeAmount": str(w.prize_amount)} for w in walked.winners.entries],
+        "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
+        "consistency": to_camel_json(ranking.consistency) if ranking else None,
+        "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
+        "flags": to_camel_json(walked.remarks),
+        "token": to_camel_json(challenge.token),
+        "prizePool": str(challenge.prize_pool),
+        "traceDigest": digest,
+        "outcome": receipt.outcome.value if receipt else None,
+        "txHash": receipt.tx_hash if receipt else None,
+        "postedBy": (str(receipt.posted_by) if receipt.posted_by else "evaluator") if receipt and posted else None,
+        "blockNumber": receipt.block_number if receipt else None,
+    }
+
+
+def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
+    prizes = {w.account: str(w.prize_amount) for w in walked.winners.entries}
+    agents = {s.submitter: s.agent_id for s in challenge.submissions}
+    ranked = list(walked.ranking.standings) if walked.ranking else []
+    rows: list[dict[str, Any]] = [
+        {
+            "address": s.item,
+            "agentId": agents[Address(s.item)],
+            "rank": s.rank,
+            "score": s.score,
+            "elo": s.elo,
+            "low": s.low,
+            "high": s.high,
+            "pTop": s.p_top,
+            "wins": s.wins,
+            "losses": s.losses,
+            "ties": s.ties,
+            "prizeAmount": prizes.get(Address(s.item)),
+            "status": "ranked",
+            "reason": None,
+        }
+        for s in ranked
+    ]
+    for place, refused in enumerate(walked.rejected, start=len(rows) + 1):
+        account = refused.submission.submitter
+        rows.append(
+            {"address": account, "agentId": agents[account], "rank": place, "score": 0, "elo": None}
+            | dict.fromkeys(("low", "high", "pTop", "wins", "losses", "ties"))
+            | {"prizeAmount": prizes.get(account), "status": "rejected", "code": refused.code, "reason": refused.reason}
+        )
+    return rows

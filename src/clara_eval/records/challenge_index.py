@@ -1,0 +1,103 @@
+"""The board: what is known about every challenge, kept in the store for the doors to read.
+
+Comes in: a challenge as read from the chain. Goes out: one JSON summary a challenge under `challenge-index:{address}`,
+beside the specification's keys. Doors read the board and never wait for a node. A title is a stranger's text: it is
+cut, and whoever shows it escapes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
+
+from clara_eval.challenge.model import Address, Challenge
+from clara_eval.trace.store_keys import INDEX, index_key
+
+_MOST_TITLE = 200
+_MOST_STATEMENT = 4000
+_MOST_URI = 400_000
+
+
+class Keys(Protocol):
+    """What the board needs of the store."""
+
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+    async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
+
+
+def summary_of(challenge: Challenge, posted_by: str | None) -> dict[str, Any]:
+    """What the list and the pages show; amounts are strings, because they pass 2^53."""
+    title, statement = _words(challenge.challenge_uri)
+    return {
+        "address": challenge.address,
+        "chainId": challenge.chain_id,
+        "title": title,
+        "problemStatement": statement,
+        "poster": challenge.poster,
+        "evaluator": challenge.evaluator,
+        "token": {
+            "address": challenge.token.address,
+            "symbol": challenge.token.symbol[:20],
+            "decimals": challenge.token.decimals,
+        },
+        "prizePool": str(challenge.prize_pool),
+        "winnerCount": challenge.winner_count,
+        "payoutBps": list(challenge.payout_bps),
+        "deadline": challenge.deadline,
+        "scoringDeadline": challenge.scoring_deadline,
+        "submissionCount": challenge.submission_count,
+        "chainStatus": challenge.status.name.lower(),
+        "scorePostedAt": challenge.score_posted_at or None,
+        "postedBy": posted_by,
+        "block": challenge.block.number,
+    }
+
+
+async def save_summary(keys: Keys, challenge: Challenge, posted_by: str | None) -> None:
+    summary = summary_of(challenge, posted_by)
+    await keys.put(challenge.chain_id, index_key(challenge.address), json.dumps(summary))
+
+
+async def read_document(keys: Keys, chain_id: int, key: str) -> dict[str, Any] | None:
+    """The JSON object under a key, or None."""
+    text = await keys.get(chain_id, key)
+    if text is None:
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+async def summaries(keys: Keys, chain_id: int) -> dict[Address, dict[str, Any]]:
+    """Everything on the board, by address."""
+    rows = await keys.items(chain_id, INDEX)
+    return {Address(key.removeprefix(INDEX)): json.loads(value) for key, value in rows}
+
+
+def _words(challenge_uri: str) -> tuple[str, str]:
+    """Title and problem of metadata that stands in the URI itself; nothing is fetched for a list."""
+    try:
+        document = json.loads(_inline(challenge_uri))
+    except (ValueError, RecursionError):
+        return "", ""
+    if not isinstance(document, dict):
+        return "", ""
+    return _text(document.get("title"), _MOST_TITLE), _text(document.get("problemStatement"), _MOST_STATEMENT)
+
+
+def _inline(challenge_uri: str) -> bytes:
+    head, comma, body = challenge_uri.partition(",")
+    if not comma or not head.lower().startswith("data:") or len(body) > _MOST_URI:
+        return b"{}"
+    try:
+        return base64.b64decode(body) if head.lower().endswith(";base64") else unquote_to_bytes(body)
+    except (binascii.Error, ValueError):
+        return b"{}"
+
+
+def _text(value: object, limit: int) -> str:
+    """A text that any answer can carry: half of a surrogate pair, which JSON allows, cannot be encoded."""
+    return value[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""Outside: SQLite and Postgres behind one store."""

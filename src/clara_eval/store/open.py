@@ -1,0 +1,43 @@
+"""Which store a database URL means: `sqlite:///path` or `postgresql://…`."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from clara_eval.errors import ConfigError
+from clara_eval.store.sql_store import SqlStore
+
+
+def is_sqlite(url: str) -> bool:
+    return url.startswith("sqlite:")
+
+
+def sqlite_path(url: str) -> str:
+    """`sqlite:///relative.db` is relative, `sqlite:////absolute.db` or `sqlite:///` + `/…` absolute."""
+    return url.removeprefix("sqlite:").removeprefix("//").removeprefix("/") or "clara-eval.db"
+
+
+async def open_store(url: str) -> SqlStore:
+    """Open, migrate, and hand back the store of this URL."""
+    if is_sqlite(url):
+        from clara_eval.store.sqlite import SqliteStore
+
+        return await SqliteStore.open(sqlite_path(url))
+    if _scheme(url) in ("postgres", "postgresql"):
+        from clara_eval.store.postgres import PostgresStore
+
+        return await PostgresStore.open(url)
+    raise ConfigError(
+        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is no known database.",
+        remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
+    )
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        raise ConfigError(
+            "CLARA_DATABASE_URL cannot be read as a URL.",  # it is not shown: it may hold a password
+            remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
+        ) from None

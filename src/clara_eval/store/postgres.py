@@ -1,0 +1,128 @@
+"""Postgres as the store of several workers: the same statements over a pool of connections.
+
+The ledger's exclusive transaction takes one advisory lock, so caps hold to the cent whatever the number of workers.
+A lost connection is `Temporary`: the step is tried again, and first-write-wins makes the repeat harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from clara_eval.errors import ConfigError, Temporary
+from clara_eval.store.sql_store import MIGRATIONS, Driver, Migrations, Row, SqlStore, migrate
+
+_LEDGER_LOCK = 0x636C617261
+"""Any constant of our own: the advisory lock of the ledger and of migrations."""
+
+_BYTE_ORDER: Migrations = (
+    (
+        "0002_byte_order",
+        (
+            'ALTER TABLE entries ALTER COLUMN key TYPE TEXT COLLATE "C"',
+            'ALTER TABLE public_keys ALTER COLUMN key TYPE TEXT COLLATE "C"',
+        ),
+    ),
+)
+"""A server compares text by its own language, by default; there no key is found below its prefix."""
+
+Pool = AsyncConnectionPool[psycopg.AsyncConnection[Row]]
+
+
+class PostgresDriver:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        async with _outage_is_temporary(), self._pool.connection() as connection:
+            return await _fetch(connection, sql, values)
+
+    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        async with _outage_is_temporary(), self._pool.connection() as connection, connection.cursor() as cursor:
+            await cursor.executemany(_numbered(sql), rows)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[Driver]:
+        async with _outage_is_temporary(), self._pool.connection() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LEDGER_LOCK,))
+            yield _InTransaction(connection)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class _InTransaction:
+    """The driver inside one open transaction."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        self._connection = connection
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return await _fetch(self._connection, sql, values)
+
+    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        async with self._connection.cursor() as cursor:
+            await cursor.executemany(_numbered(sql), rows)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[Driver]:
+        async with self._connection.transaction():
+            yield self
+
+    async def close(self) -> None:
+        """The surrounding transaction owns the connection."""
+
+
+class PostgresStore:
+    @staticmethod
+    async def open(url: str, *, connections: int = 8) -> SqlStore:
+        pool: Pool = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections,
+            open=False,
+            kwargs={"autocommit": True},
+            check=AsyncConnectionPool.check_connection,
+        )
+        try:
+            await pool.open(wait=True, timeout=15)
+        except PoolTimeout:
+            await pool.close()
+            raise ConfigError(
+                "CLARA_DATABASE_URL: the Postgres server does not answer within 15 s.",
+                remedy="Is it running, and are host, user, password and database right?",
+            ) from None
+        driver = PostgresDriver(pool)
+        try:
+            await migrate(driver, serial="BIGSERIAL PRIMARY KEY", migrations=(*MIGRATIONS, *_BYTE_ORDER))
+        except psycopg.errors.InsufficientPrivilege as bad:
+            await pool.close()
+            raise ConfigError(
+                f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary}).",
+                remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.",
+            ) from None
+        except BaseException:
+            await pool.close()
+            raise
+        return SqlStore(driver)
+
+
+@asynccontextmanager
+async def _outage_is_temporary() -> AsyncIterator[None]:
+    try:
+        yield
+    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as bad:
+        raise Temporary(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
+
+
+async def _fetch(connection: psycopg.AsyncConnection[Row], sql: str, values: Sequence[Any]) -> list[Row]:
+    cursor = await connection.execute(_numbered(sql).encode(), values)
+    return await cursor.fetchall() if cursor.description else []
+
+
+def _numbered(sql: str) -> Any:
+    return sql.replace("?", "%s")

@@ -1,0 +1,193 @@
+"""What evaluations left behind, for the agents' tools: from the store, or from a running service.
+
+Both fulfil `actions.Records` and give the same documents. The store is opened at the first question, and an SQLite file
+that does not exist is not created: an agent without a service of its own simply has no records. A service's trace is
+read as a stream, and only what concerns one challenge's submitters is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from clara_eval.challenge.model import Address
+from clara_eval.errors import Temporary
+from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.votes import votes_document
+from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.store import Store
+from clara_eval.trace.store_keys import features_key, pairwise_key, scores_key, status_key
+
+MAX_TRACE_BYTES = 200_000_000
+_VOTE = ("first", "second", "judge", "winner", "confidence", "reason")
+
+
+class StoreRecords:
+    """The specification's keys in our own store."""
+
+    def __init__(self, database_url: str, chain_id: int, store: Store | None = None) -> None:
+        self._url = database_url
+        self._chain_id = chain_id
+        self._store = store
+        self._is_ours = store is None
+        self._opening = asyncio.Lock()
+
+    async def close(self) -> None:
+        if self._store is not None and self._is_ours:
+            await self._store.close()
+
+    async def status(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(status_key(address))
+
+    async def scores(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(scores_key(address))
+
+    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
+        return await self._document(features_key(address, submitter))
+
+    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
+        return await self._document(pairwise_key(address, first, second))
+
+    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
+        store = await self._open()
+        if store is None:
+            return None
+        pieces: list[str] = []
+        async for piece in stream_trace(store, self._chain_id, address):
+            pieces.append(piece)
+            if at_most is not None and sum(map(len, pieces)) > at_most:
+                break
+        return "".join(pieces) or None
+
+    def trace_place(self, address: Address) -> str:
+        return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
+
+    async def _document(self, key: str) -> dict[str, Any] | None:
+        store = await self._open()
+        text = await store.get(self._chain_id, key) if store else None
+        found = json.loads(text) if text else None
+        return found if isinstance(found, dict) else None
+
+    async def _open(self) -> Store | None:
+        from clara_eval.store.open import open_store
+
+        async with self._opening:  # two questions at once must not open two, of which one would never be closed
+            if self._store is None and _is_there(self._url):
+                self._store = await open_store(self._url)
+        return self._store
+
+
+def _is_there(url: str) -> bool:
+    from clara_eval.store.open import is_sqlite, sqlite_path
+
+    return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
+
+
+class ApiRecords:
+    """The same through the service's REST door."""
+
+    def __init__(self, api_url: str) -> None:
+        self._url = api_url.rstrip("/")
+        self._facts: tuple[Address, dict[str, dict[str, Any]]] | None = None
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def status(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(address, "eval-status")
+
+    async def scores(self, address: Address) -> dict[str, Any] | None:
+        return await self._document(address, "leaderboard")
+
+    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
+        return (await self._of_trace(address)).get(f"features/{submitter}")
+
+    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
+        return (await self._of_trace(address)).get(f"game/{first}/{second}")
+
+    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
+        content = await self._get(address, "eval-trace", MAX_TRACE_BYTES if at_most is None else at_most)
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError as bad:
+            raise self._garbled() from bad
+
+    def trace_place(self, address: Address) -> str:
+        return f"{self._url}/api/v1/challenges/{address}/eval-trace"
+
+    async def _document(self, address: Address, name: str) -> dict[str, Any] | None:
+        content = await self._get(address, name)
+        try:
+            found = json.loads(content) if content else None
+        except (ValueError, RecursionError) as bad:
+            raise self._garbled() from bad
+        return found if isinstance(found, dict) else None
+
+    async def _of_trace(self, address: Address) -> dict[str, dict[str, Any]]:
+        """Features and games of the last challenge asked for, by the names used above."""
+        if self._facts is None or self._facts[0] != address:
+            text = await self.trace(address)
+            if text is None:
+                return {}  # not kept: it may be there the next time
+            try:
+                self._facts = (address, facts_in(text))
+            except (ValueError, LookupError, TypeError, RecursionError) as bad:
+                raise self._garbled() from bad
+        return self._facts[1]
+
+    def _garbled(self) -> Temporary:
+        return Temporary(
+            f"The service at {self._url} answered with something else than its documents.",
+            remedy="Check CLARA_API_URL.",
+        )
+
+    async def _get(self, address: Address, name: str, at_most: int = MAX_TRACE_BYTES) -> bytes | None:
+        """The body; None where the service has nothing to show, Temporary where it does not answer."""
+        url = f"{self._url}/api/v1/challenges/{address}/{name}"
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+                session.get(url, allow_redirects=False) as response,
+            ):
+                if response.status in {403, 404}:
+                    return None
+                if response.status != 200:
+                    raise Temporary(f"The service at {self._url} answered HTTP {response.status}.")
+                return await _limited(response, at_most)
+        except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+            raise Temporary(
+                f"The service at {self._url} does not answer ({type(bad).__name__}).", remedy="Check CLARA_API_URL."
+            ) from bad
+
+
+async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(65536):
+        content += chunk
+        if len(content) > at_most:
+            raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.")
+    return bytes(content)
+
+
+def facts_in(trace: str) -> dict[str, dict[str, Any]]:
+    """Features and games of a trace, as the store's keys have them."""
+    found: dict[str, dict[str, Any]] = {}
+    votes: dict[str, list[Comparison]] = defaultdict(list)
+    for line in trace.splitlines():
+        if '"key":"features/' not in line and '"key":"comparison/' not in line:
+            continue
+        entry = json.loads(line.removesuffix(","))["entry"]
+        body = entry["body"]
+        if entry["key"].startswith("features/"):
+            found[entry["key"]] = body
+        elif isinstance(body, dict) and "first" in body:
+            told: dict[str, Any] = {
+                name: body.get(name) for name in ("first", "second", "judge", "winner", "confidence", "reason")
+            }
+            votes[f"game/{body['first']}/{body['second']}"].append(Comparison(**told, requests=()))
+    return found | {name: votes_document(all_votes) for name, all_votes in votes.items()}

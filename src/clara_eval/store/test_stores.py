@@ -1,0 +1,185 @@
+"""Both stores keep the same promises."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from clara_eval.challenge.model import Checkpoint
+from clara_eval.errors import ConfigError, Deferred, Temporary
+from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.store.open import open_store
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.trace.store import Caps, StoredTransaction
+
+RUN = "31337:0x" + "1" * 40
+NO_CAPS = Caps(None, None, None)
+
+
+def paid(request: str, run: str = RUN) -> PaidAnswer:
+    return PaidAnswer(request, run, "openai:x", "comparison", Answer("{}", "x", "end", 10, 2), 120)
+
+
+async def test_the_first_entry_wins(store: SqlStore) -> None:
+    """A second writer of an entry gets back what is already saved."""
+    assert await store.add_entry(RUN, "plan", "1") == "1"
+    assert await store.add_entry(RUN, "plan", "2") == "1"
+    assert await store.entry(RUN, "plan") == "1"
+    assert await store.entry(RUN, "nothing") is None
+
+
+async def test_entries_come_in_order_below_a_prefix(store: SqlStore) -> None:
+    """Entries below a prefix come back in order of key, those of other runs and prefixes do not."""
+    for key in ("a/2", "b/1", "a/1"):
+        await store.add_entry(RUN, key, key)
+    await store.add_entry("other", "a/3", "x")
+    assert await store.entries(RUN, "a/") == [("a/1", "a/1"), ("a/2", "a/2")]
+    await store.forget_run(RUN)
+    assert await store.entries(RUN, "") == []
+
+
+async def test_answers_are_kept_whole_and_once(store: SqlStore) -> None:
+    """A paid answer comes back as it was, also among more requests than one statement takes."""
+    first = paid("0x1")
+    await store.save_answer(first)
+    assert await store.save_answer(replace(first, answer=Answer("other", "x", "end", 1, 1))) == first
+    await store.save_answer(replace(paid("0x2"), cost_micro_usd=None))
+    many = [f"0x{n}" for n in range(1200)]
+    found = await store.answers(many)
+    assert found == {"0x1": first, "0x2": replace(paid("0x2"), cost_micro_usd=None)}
+    assert [p.request async for p in store.answers_of(RUN)] == ["0x1", "0x2"]
+
+
+async def test_public_keys_are_per_network(store: SqlStore) -> None:
+    """The same key on two chains holds two values, and the last write counts."""
+    await store.put(1, "challenges:0xa:scores", "old")
+    await store.put_many(1, [("challenges:0xa:scores", "new"), ("challenges:0xb:scores", "b")])
+    await store.put(2, "challenges:0xa:scores", "elsewhere")
+    assert await store.get(1, "challenges:0xa:scores") == "new"
+    assert await store.keys(1, "challenges:0x") == ["challenges:0xa:scores", "challenges:0xb:scores"]
+    assert await store.get(3, "challenges:0xa:scores") is None
+
+
+async def test_transactions_and_checkpoints_come_back(store: SqlStore) -> None:
+    """Signed transactions are listed by intention and by sender; a checkpoint is replaced."""
+    tx = StoredTransaction(RUN, "post_scores", 0, "0xs", 7, "0xh0", "0xraw", 10**12, 10**9)
+    await store.save_transaction(tx)
+    await store.save_transaction(replace(tx, attempt=1, tx_hash="0xh1"))
+    assert [t.attempt for t in await store.transactions(RUN, "post_scores")] == [0, 1]
+    assert (await store.pending_nonces("0xs"))[0].tx_hash == "0xh1"
+    await store.save_checkpoint("factory", Checkpoint(1, "0x1"))
+    await store.save_checkpoint("factory", Checkpoint(2, "0x2"))
+    assert await store.checkpoint("factory") == Checkpoint(2, "0x2")
+
+
+async def test_a_lease_has_one_holder_until_it_runs_out(store: SqlStore) -> None:
+    """A second holder waits; the first may renew; after its time anybody may take it."""
+    now = 1000.0
+    timed = SqlStore(store.driver, now=lambda: now)
+    assert await timed.take_lease("wallet", "one", 10)
+    assert not await timed.take_lease("wallet", "two", 10)
+    assert await timed.take_lease("wallet", "one", 10)
+    now = 1011.0
+    assert await timed.take_lease("wallet", "two", 10)
+    await timed.drop_lease("wallet", "one")
+    assert not await timed.take_lease("wallet", "one", 10)
+
+
+async def test_caps_hold_under_concurrency(store: SqlStore) -> None:
+    """Of many reservations made at once exactly as many pass as fit under the cap."""
+    caps = Caps(None, 100, None)
+    outcomes = await asyncio.gather(
+        *(store.reserve_spend(f"run{n}", "0xposter", "evaluation", 30, caps) for n in range(12)), return_exceptions=True
+    )
+    assert sum(isinstance(outcome, int) for outcome in outcomes) == 3
+    assert all(isinstance(outcome, (int, Deferred)) for outcome in outcomes)
+    assert sum(spend.reserved_micro_usd for spend in await store.spends()) == 90
+
+
+async def test_settling_frees_what_was_not_spent(store: SqlStore) -> None:
+    """After settling, only the real amount counts; reserving the same run again replaces its line."""
+    caps = Caps(per_challenge=100, per_poster_day=100, per_month=100)
+    spend = await store.reserve_spend("run1", "0xposter", "evaluation", 90, caps)
+    with pytest.raises(Deferred) as over:
+        await store.reserve_spend("run2", "0xposter", "evaluation", 20, caps)
+    assert over.value.retry_at is not None
+    await store.settle_spend(spend, 40)
+    await store.reserve_spend("run2", "0xposter", "evaluation", 60, caps)
+    assert await store.reserve_spend("run1", "0xposter", "evaluation", 40, caps) == spend
+    assert {s.run: s.settled_micro_usd for s in await store.spends()} == {"run1": None, "run2": None}
+
+
+async def test_a_store_is_opened_again_with_what_it_held(tmp_path: Path) -> None:
+    """Closing and opening loses nothing and migrates nothing twice."""
+    for _ in range(2):
+        again = await open_store(f"sqlite:///{tmp_path}/deep/er/store.db")
+        await again.add_entry(RUN, "k", "v")
+        await again.close()
+    assert (tmp_path / "deep/er/store.db").exists()
+
+
+async def test_a_wrong_database_url_is_explained() -> None:
+    """An unknown scheme and an unwritable place are errors of the setting, with a remedy."""
+    with pytest.raises(ConfigError, match="sqlite:///path"):
+        await open_store("mysql://host/db")
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        await open_store("sqlite:////proc/nowhere/store.db")
+    with pytest.raises(ConfigError, match="cannot be read as a URL") as caught:
+        await open_store("postgresql://me:hunter2@[host/db")
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_damaged_file_is_explained(tmp_path: Path) -> None:
+    """A store whose pages were overwritten says so, instead of ending as a bug."""
+    store = await open_store(f"sqlite:///{tmp_path}/store.db")
+    for number in range(200):
+        await store.add_entry(RUN, f"k{number}", "v" * 200)
+    await store.close()
+    path = tmp_path / "store.db"
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with pytest.raises((Temporary, ConfigError), match="SQLite"):
+        await (await open_store(f"sqlite:///{path}")).entries(RUN, "")
+
+
+async def test_a_file_held_by_another_program_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A locked store is a reason to try again, said in words."""
+    holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    holder.execute("PRAGMA journal_mode=WAL")
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr("clara_eval.store.sqlite.BUSY_SECONDS", 0)
+    try:
+        with pytest.raises(Temporary, match="locked"):
+            await open_store(f"sqlite:///{tmp_path}/store.db")
+    finally:
+        holder.close()
+
+
+async def test_postgres_finds_keys_in_every_language(postgres_url: str) -> None:
+    """Keys are compared by their bytes, whatever language the server's text has: else nothing is below a prefix."""
+    store = await open_store(postgres_url)
+    try:
+        found = await store.driver.fetch(
+            "SELECT table_name, collation_name FROM information_schema.columns WHERE column_name = 'key'"
+        )
+    finally:
+        await store.close()
+    assert sorted(found) == [("entries", "C"), ("public_keys", "C")]
+
+
+async def test_a_user_without_rights_is_told_what_to_grant(postgres_url: str) -> None:
+    """A Postgres user that may not create tables ends the start with the remedy."""
+    name = f"guest_{uuid4().hex}"
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as admin:
+        await admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'".encode())
+        try:
+            with pytest.raises(ConfigError, match="GRANT CREATE"):
+                await open_store(postgres_url.replace("//postgres:", f"//{name}:x", 1))
+        finally:
+            await admin.execute(f"DROP ROLE {name}".encode())

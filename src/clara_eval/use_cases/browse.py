@@ -1,0 +1,264 @@
+"""Which challenges there are, and one of them in full, as documents.
+
+Comes in: filters, or an address. Goes out: what the contracts say now, with the posters' words fenced. Metadata that is
+not inside the URI itself is fetched only for one challenge, never for a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote_to_bytes
+
+from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token
+from clara_eval.errors import BadInput, ClaraError
+from clara_eval.eval_config import BadEvalConfig, read_metadata
+from clara_eval.use_cases.amounts import show_amount
+from clara_eval.use_cases.claim import FINALIZATION_SECONDS
+from clara_eval.use_cases.contract_calls import look
+from clara_eval.use_cases.documents import (
+    BrowseResult,
+    ChainStatus,
+    ChallengeSummary,
+    DetailResult,
+    OwnSubmission,
+    PostedWinner,
+    TokenDocument,
+)
+from clara_eval.use_cases.look import addresses, challenge_at, challenges_at, submission_of, winners_of
+from clara_eval.use_cases.plan import sender_of
+from clara_eval.use_cases.port import Desk
+from clara_eval.use_cases.submit import COOLDOWN_SECONDS
+from clara_eval.use_cases.untrusted import TITLE_CHARS, fence
+
+MAX_PAGE = 50
+PAGES_SCANNED = 4
+"""A filter looks through at most this many pages of the newest challenges in one call."""
+MAX_SKILLS = 10
+METADATA_BYTES = 1_048_576
+KEPT_SECONDS = 10.0
+MOST_KEPT = 2000
+
+STATUS: dict[ChallengeStatus, ChainStatus] = {
+    ChallengeStatus.OPEN: "open",
+    ChallengeStatus.SCORING: "scoring",
+    ChallengeStatus.FINALIZED: "finalized",
+    ChallengeStatus.CANCELLED: "cancelled",
+    ChallengeStatus.EXPIRED: "expired",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Newest first; `offset` counts challenges before the filter."""
+
+    status: ChainStatus | Literal["any"] = "any"
+    skill: str = ""
+    evaluator: Literal["clara", "self", "any"] = "any"
+    offset: int = 0
+    limit: int = 20
+
+
+async def browse(desk: Desk, wanted: Filter) -> BrowseResult:
+    """One page of challenges that pass the filter."""
+    if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
+        raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
+    newest = (await addresses(desk))[::-1]
+    found: list[ChallengeSummary] = []
+    place, block = wanted.offset, 0
+    last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
+    while place < last and len(found) < wanted.limit:
+        page = await _page(desk, newest[place : place + min(wanted.limit, last - place)])
+        for challenge in page:
+            place, block = place + 1, challenge.block.number
+            words = inline_metadata(challenge.challenge_uri)
+            if _passes(desk, challenge, words, wanted):
+                found.append(summary(desk, challenge, words))
+            if len(found) == wanted.limit:
+                break
+    return BrowseResult(
+        network=desk.settings.network_name,
+        blockNumber=block,
+        total=len(newest),
+        challenges=found,
+        nextOffset=place if place < len(newest) else None,
+    )
+
+
+async def _page(desk: Desk, wanted: Sequence[Address]) -> list[Challenge]:
+    """As it stands now; for callers from elsewhere as it stood some seconds ago: they must not wear out a node."""
+    now = asyncio.get_running_loop().time()
+    kept = [] if desk.is_local else [desk.seen.get(address, (0.0, None)) for address in wanted]
+    if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
+        return [found for _, found in kept if found is not None]
+    page = await challenges_at(desk, wanted)
+    if not desk.is_local:
+        if len(desk.seen) > MOST_KEPT:
+            desk.seen.clear()
+        desk.seen.update({challenge.address: (now, challenge) for challenge in page})
+    return page
+
+
+def _passes(desk: Desk, challenge: Challenge, words: dict[str, Any], wanted: Filter) -> bool:
+    if wanted.status not in {"any", STATUS[challenge.status]}:
+        return False
+    if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
+        return False
+    if wanted.evaluator not in {"any", evaluator_kind(desk, challenge)}:
+        return False
+    return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
+
+
+async def detail(desk: Desk, address: str, sender: str | None = None) -> DetailResult:
+    """Everything about one challenge, and what the caller has submitted to it."""
+    challenge = await challenge_at(desk, address)
+    content, problem = await _metadata_bytes(desk, challenge)
+    words = _json_object(content)
+    config = words.get("evalConfig")
+    config_text = config if isinstance(config, str) or config is None else json.dumps(config)
+    posted = challenge.score_posted_at
+    return DetailResult(
+        network=desk.settings.network_name,
+        blockNumber=challenge.block.number,
+        now=challenge.block.timestamp,
+        challenge=summary(desk, challenge, words),
+        poster=challenge.poster,
+        evaluatorAddress=challenge.evaluator,
+        problemStatement=fence(_text(words, "problemStatement"), "poster"),
+        evalConfig=None if config_text is None else fence(config_text, "poster"),
+        evalConfigHash=challenge.eval_config_hash,
+        configProblem=problem or _config_problem(challenge, content),
+        scoringDeadline=challenge.scoring_deadline,
+        posterBond=str(challenge.poster_bond),
+        payoutBps=list(challenge.payout_bps),
+        scorePostedAt=posted or None,
+        claimableAt=posted + FINALIZATION_SECONDS if posted else None,
+        winners=await posted_winners(desk, challenge),
+        yours=await _yours(desk, challenge, sender),
+    )
+
+
+async def posted_winners(desk: Desk, challenge: Challenge) -> list[PostedWinner]:
+    return [
+        PostedWinner(
+            rank=rank,
+            address=winner.account,
+            agentId=str(winner.agent_id),
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            prize=show_amount(winner.prize_amount, challenge.token),
+        )
+        for rank, winner in enumerate(await winners_of(desk, challenge), start=1)
+    ]
+
+
+async def _yours(desk: Desk, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
+    account = sender_of(desk, sender)
+    found = await submission_of(desk, challenge, account) if account else None
+    if found is None or account is None:
+        return None
+    last = await look(desk, "Challenge", challenge.address, "lastSubmissionTime", account)
+    return OwnSubmission(
+        agentId=str(found.agent_id),
+        solutionHash=found.solution_hash,
+        submittedAt=found.submitted_at,
+        version=found.version,
+        mayResubmitAt=last + COOLDOWN_SECONDS,
+    )
+
+
+def summary(desk: Desk, challenge: Challenge, words: dict[str, Any]) -> ChallengeSummary:
+    left = challenge.deadline - challenge.block.timestamp
+    return ChallengeSummary(
+        address=challenge.address,
+        title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
+        skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
+        status=STATUS[challenge.status],
+        acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not _is_full(challenge),
+        evaluator=evaluator_kind(desk, challenge),
+        token=token_document(challenge.token),
+        prizePool=str(challenge.prize_pool),
+        prize=show_amount(challenge.prize_pool, challenge.token),
+        winnerCount=challenge.winner_count,
+        submissionCount=challenge.submission_count,
+        maxParticipants=challenge.max_participants,
+        deadline=challenge.deadline,
+        secondsLeft=max(0, left),
+        explorerUrl=desk.explorer("address", challenge.address),
+    )
+
+
+def _is_full(challenge: Challenge) -> bool:
+    return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
+
+
+def token_document(token: Token) -> TokenDocument:
+    return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
+
+
+def evaluator_kind(desk: Desk, challenge: Challenge) -> Literal["clara", "self", "other"]:
+    if challenge.evaluator in {ZERO_ADDRESS, challenge.poster}:
+        return "self"
+    return "clara" if challenge.evaluator == desk.evaluator else "other"
+
+
+def skills_in(words: dict[str, Any]) -> list[str]:
+    listed = words.get("skills")
+    return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
+
+
+def inline_metadata(uri: str) -> dict[str, Any]:
+    """What a `data:` URI holds; empty for every other URI and for what is not a JSON object."""
+    head, comma, body = uri.partition(",")
+    if not comma or not head.lower().startswith("data:") or len(body) > 2 * METADATA_BYTES:
+        return {}
+    try:
+        content = base64.b64decode(body, validate=True) if head.lower().endswith(";base64") else unquote_to_bytes(body)
+    except (binascii.Error, ValueError):
+        return {}
+    return _json_object(content)
+
+
+def _json_object(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(words: dict[str, Any], key: str) -> str:
+    value = words.get(key)
+    return value if isinstance(value, str) else ""
+
+
+async def _metadata_bytes(desk: Desk, challenge: Challenge) -> tuple[bytes, str | None]:
+    uri = challenge.challenge_uri
+    if not desk.is_local and not uri.lower().startswith("data:"):
+        return b"", "The metadata is not inside the challenge URI; this server does not fetch it."
+    try:
+        return await desk.contents.fetch(uri), None
+    except ClaraError as bad:
+        return b"", f"The metadata cannot be read ({type(bad).__name__})."
+
+
+def _config_problem(challenge: Challenge, content: bytes) -> str | None:
+    """The reason in our own words: an error's text may quote the poster."""
+    if evaluator_is_poster(challenge) and not _json_object(content).get("evalConfig"):
+        return None
+    try:
+        read_metadata(content, challenge.eval_config_hash)
+    except BadEvalConfig:
+        return "The eval config has errors (`clara-eval config validate` names them); it will not be evaluated."
+    except BadInput:
+        return "There is no eval config that the chain committed to; it will not be evaluated."
+    return None
+
+
+def evaluator_is_poster(challenge: Challenge) -> bool:
+    return challenge.evaluator in {ZERO_ADDRESS, challenge.poster}

@@ -1,0 +1,100 @@
+"""Is everything ready? Asked by an operator before going live: `clara-eval check`.
+
+Each check names what it looked at and what it found; none of them stops the others, and none shows a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from clara_eval.app import App, open_app
+from clara_eval.chain.abi import Undecodable, calldata, decoded
+from clara_eval.challenge.model import ZERO_ADDRESS
+from clara_eval.errors import ClaraError
+from clara_eval.judge.jury import parse_jury
+from clara_eval.settings import Settings
+
+LOW_BALANCE_WEI = 10**15
+"""About a hundred posts at Base's usual fee."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+
+
+async def preflight(settings: Settings) -> list[Finding]:
+    """Every check, in the order in which an operator would fix them."""
+    try:
+        async with open_app(settings) as app:
+            checks: list[tuple[str, Callable[[App], Awaitable[str]]]] = [
+                ("network", _network),
+                ("factory", _factory),
+                ("wallet", _wallet),
+                ("store", _store),
+                ("judges", _judges),
+            ]
+            return [await _try(name, look, app) for name, look in checks]
+    except ClaraError as bad:
+        return [Finding("settings", ok=False, detail=str(bad))]
+
+
+async def _try(name: str, look: Callable[[App], Awaitable[str]], app: App) -> Finding:
+    try:
+        return Finding(name, ok=True, detail=await look(app))
+    except ClaraError as bad:
+        return Finding(name, ok=False, detail=str(bad))
+
+
+async def _network(app: App) -> str:
+    await app.chain.rpc.check_nodes()
+    head = await app.chain.head()
+    return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
+
+
+async def _factory(app: App) -> str:
+    from clara_eval.challenge.model import to_address
+
+    factory = to_address(app.settings.factory)
+    code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
+    if code in ("0x", None):
+        raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
+    answer = await app.chain.view(factory, calldata("getChallengeCount()"), await app.chain.head())
+    try:
+        count = decoded(("uint256",), answer)[0]
+    except Undecodable:
+        raise ClaraError(
+            f"The contract at {factory} is no challenge factory: it does not answer getChallengeCount().",
+            remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.",
+        ) from None
+    return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
+
+
+async def _wallet(app: App) -> str:
+    address = app.sender.address
+    if address == ZERO_ADDRESS:
+        raise ClaraError("Neither key nor evaluator address is set.", remedy="Set CLARA_EVALUATOR_KEY, or the address.")
+    if not app.sender.can_sign:
+        return f"{address}, no key: dry run"
+    balance = int(await app.chain.rpc.ask("eth_getBalance", address, "latest"), 16)
+    if balance < LOW_BALANCE_WEI:
+        raise ClaraError(f"{address} holds {balance / 1e18:.6f} ETH.", remedy="Send it at least 0.001 ETH for gas.")
+    return f"{address}, {balance / 1e18:.4f} ETH"
+
+
+async def _store(app: App) -> str:
+    await app.store.entry("preflight", "nothing")
+    return app.settings.database_url.split("@")[-1].split("?")[0]
+
+
+async def _judges(app: App) -> str:
+    from clara_eval.llm.build import build_llm
+
+    jury = parse_jury(app.settings.judges)
+    for judge in jury:
+        if judge.provider != "rules":
+            build_llm(judge, app.settings)
+    return ", ".join(judge.text for judge in jury)

@@ -1,0 +1,122 @@
+"""Claiming: a winner's prize, or a submitter's share of an expired challenge.
+
+Comes in: a challenge. Goes out: a `Plan` with `claimPrize` or `claimExpiredRefund`, with `finalize` or `expire` before
+it when that is due and nobody has called it. Refuses, with the moment to come back at, what cannot be claimed yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.errors import BadInput, NotYet
+from clara_eval.use_cases.amounts import show_amount
+from clara_eval.use_cases.contract_calls import look
+from clara_eval.use_cases.look import challenge_at, submission_of, winners_of
+from clara_eval.use_cases.plan import Plan, Transaction, sender_of, transaction, with_gas
+from clara_eval.use_cases.port import CannotAct, Desk
+from clara_eval.use_cases.times import show_moment, show_wait
+
+FINALIZATION_SECONDS = 12 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What can be claimed, and what has to be called first."""
+
+    kind: str
+    amount: int
+    rank: int | None
+    first: str | None = None
+
+
+async def plan_claim(desk: Desk, address: str, sender: str | None = None) -> Plan:
+    """Everything checked, nothing sent."""
+    claimant = sender_of(desk, sender)
+    challenge = await challenge_at(desk, address)
+    if claimant is None:
+        raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
+    due = await _due(desk, challenge, claimant)
+    if await look(desk, "Challenge", challenge.address, "hasClaimed", claimant):
+        raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
+    shown = show_amount(due.amount, challenge.token)
+    return Plan(
+        action="challenge_claim",
+        sender=claimant,
+        transactions=await _transactions(desk, challenge, claimant, due, shown),
+        question=f"Claim {shown} from {challenge.address} on {desk.settings.network_name}? It costs gas.",
+        summary=f"{shown} go to {claimant} as {'prize' if due.kind == 'prize' else 'share of the expired challenge'}.",
+        challenge=challenge.address,
+        details={"kind": due.kind, "amount": str(due.amount), "amountShown": shown, "rank": due.rank},
+    )
+
+
+async def _due(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
+    match challenge.status:
+        case ChallengeStatus.FINALIZED:
+            return await _prize(desk, challenge, claimant)
+        case ChallengeStatus.EXPIRED:
+            return await _share(desk, challenge, claimant)
+        case ChallengeStatus.CANCELLED:
+            raise CannotAct(
+                f"The challenge {challenge.address} was cancelled: its prize went back to the poster.",
+                remedy="There is nothing to claim.",
+            )
+        case ChallengeStatus.OPEN:
+            until = "is open until" if challenge.block.timestamp <= challenge.deadline else "waits for scoring since"
+            raise NotYet(
+                f"The challenge {challenge.address} {until} {show_moment(challenge.deadline)}.",
+                remedy="Prizes can be claimed 12 hours after the scores are posted.",
+            )
+        case ChallengeStatus.SCORING:
+            return await _from_scoring(desk, challenge, claimant)
+
+
+async def _from_scoring(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
+    now = challenge.block.timestamp
+    if challenge.score_posted_at:
+        free_at = challenge.score_posted_at + FINALIZATION_SECONDS
+        found = await _prize(desk, challenge, claimant)
+        if now < free_at:
+            raise NotYet(
+                f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
+                remedy=f"Claim at {show_moment(free_at)}, in {show_wait(free_at - now)}.",
+            )
+        return _Due(found.kind, found.amount, found.rank, first="finalize")
+    if now > challenge.scoring_deadline:
+        found = await _share(desk, challenge, claimant)
+        return _Due(found.kind, found.amount, None, first="expire")
+    raise NotYet(
+        f"No scores are posted for {challenge.address} yet.",
+        remedy=f"If none come by {show_moment(challenge.scoring_deadline)}, every submitter can claim an equal share.",
+    )
+
+
+async def _prize(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
+    for rank, winner in enumerate(await winners_of(desk, challenge), start=1):
+        if winner.account == claimant and winner.prize_amount > 0:
+            return _Due("prize", winner.prize_amount, rank)
+    raise CannotAct(
+        f"{claimant} has no prize in {challenge.address}.", remedy="Claim with the wallet that won (NotAWinner)."
+    )
+
+
+async def _share(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
+    if await submission_of(desk, challenge, claimant) is None:
+        raise CannotAct(
+            f"{claimant} has not submitted to {challenge.address}.",
+            remedy="Claim with the wallet that submitted (NotASubmitter).",
+        )
+    return _Due("expired_refund", (challenge.prize_pool + challenge.poster_bond) // challenge.submission_count, None)
+
+
+async def _transactions(
+    desk: Desk, challenge: Challenge, claimant: Address, due: _Due, shown: str
+) -> tuple[Transaction, ...]:
+    name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
+    claim = transaction("Challenge", challenge.address, name, description=f"Claim {shown}")
+    if due.first is None:
+        return (await with_gas(desk, claimant, claim),)
+    words = {"finalize": "Finalize the challenge, which is due", "expire": "Expire the challenge, which is due"}
+    first = transaction("Challenge", challenge.address, due.first, description=words[due.first])
+    return (await with_gas(desk, claimant, first), claim)

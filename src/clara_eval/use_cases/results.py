@@ -1,0 +1,353 @@
+"""How an evaluation goes and how it ended, for the people and agents who wait for it.
+
+Comes in: an address, and what the evaluation left in its records. Goes out: status, leaderboard, and one submitter's
+score with the reasons. Before scores are posted on chain only status and progress are told: a free oracle invites
+probing. What the chain says about winners and prizes wins over what the records say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
+from clara_eval.errors import BadInput, NotFound, NotYet
+from clara_eval.use_cases.amounts import show_amount
+from clara_eval.use_cases.browse import STATUS, posted_winners, token_document
+from clara_eval.use_cases.claim import FINALIZATION_SECONDS
+from clara_eval.use_cases.documents import (
+    EvalStatus,
+    EvalStatusResult,
+    FeatureValue,
+    Game,
+    LeaderboardResult,
+    PostedWinner,
+    Progress,
+    ScoreResult,
+    Standing,
+)
+from clara_eval.use_cases.look import challenge_at, posted_by, submission_of
+from clara_eval.use_cases.plan import sender_of
+from clara_eval.use_cases.port import Desk
+from clara_eval.use_cases.times import show_moment, show_wait
+from clara_eval.use_cases.untrusted import SHORT_CHARS, Untrusted, fence
+
+RIVALS_SHOWN = 10
+MAX_FLAGS = 20
+MAX_STANDINGS = 200
+_WORKING = ("extracting", "comparing", "publishing")
+_STATUSES: tuple[EvalStatus, ...] = (
+    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
+)  # fmt: skip
+_MEANINGS: Mapping[str, str] = {
+    "none": "No evaluation is recorded here yet.",
+    "pending": "The evaluation waits for its turn.",
+    "extracting": "The submissions are being read.",
+    "comparing": "The submissions are being compared, pair by pair.",
+    "publishing": "The result is being posted on chain.",
+    "complete": "The evaluation is finished.",
+    "review": "A person has to approve the result before it is posted.",
+    "deferred": "A budget cap is reached; the evaluation waits.",
+    "failed": "The evaluation could not be done; the poster may post scores.",
+    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+}
+
+
+async def eval_status(desk: Desk, address: str) -> EvalStatusResult:
+    """Stage, progress, time left, and the reason if it waits or stopped."""
+    challenge = await challenge_at(desk, address)
+    found = await desk.records.status(challenge.address) or {}
+    status = _status(found, challenge)
+    # Why a result waits for a person names who stands near the money: that is not told before the post.
+    reason = None if status == "review" else found.get("reason")
+    return EvalStatusResult(
+        network=desk.settings.network_name,
+        address=challenge.address,
+        chainStatus=STATUS[challenge.status],
+        status=status,
+        progress=100 if status == "complete" else max(0, min(100, _whole(found.get("progress")) or 0)),
+        stage=_progress(found.get("stage")),
+        reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
+        startedAt=_whole(found.get("startedAt")),
+        updatedAt=_whole(found.get("updatedAt")),
+        retryAt=_whole(found.get("retryAt")),
+        scoringDeadline=challenge.scoring_deadline,
+        scorePostedAt=challenge.score_posted_at or None,
+        explanation=_explanation(challenge, status),
+    )
+
+
+def _status(found: Mapping[str, Any], challenge: Challenge) -> EvalStatus:
+    told = next((name for name in _STATUSES if name == found.get("status")), None)
+    if told is None:
+        return "complete" if challenge.score_posted_at else "none"
+    return told
+
+
+def _explanation(challenge: Challenge, status: EvalStatus) -> str:
+    now = challenge.block.timestamp
+    if challenge.status is ChallengeStatus.CANCELLED:
+        return "The challenge was cancelled and the prize went back to the poster."
+    if challenge.status is ChallengeStatus.EXPIRED:
+        return "No scores were posted in time: every submitter can claim an equal share with challenge_claim."
+    if challenge.status is ChallengeStatus.FINALIZED:
+        return "The result is final; winners can claim with challenge_claim."
+    if challenge.score_posted_at:
+        free_at = challenge.score_posted_at + FINALIZATION_SECONDS
+        return f"Scores are posted; prizes can be claimed from {show_moment(free_at)}."
+    if now < challenge.deadline:
+        return (
+            f"Submissions are accepted for another {show_wait(challenge.deadline - now)}; the evaluation starts then."
+        )
+    return f"{_MEANINGS[status]} Scores have to be posted by {show_moment(challenge.scoring_deadline)}."
+
+
+def _progress(stage: Any) -> Progress:
+    say: Mapping[str, Any] = stage if isinstance(stage, dict) else {}
+    name = say.get("name") or say.get("stage")
+    return Progress(
+        stage=name if isinstance(name, str) and name.isidentifier() else None,
+        done=_whole(say.get("done")),
+        total=_whole(say.get("total")),
+        calls=_whole(say.get("calls")),
+        costUsd=_number(say.get("costUsd")),
+        secondsLeft=_number(say.get("secondsLeft")),
+    )
+
+
+def is_waiting(status: EvalStatusResult) -> bool:
+    """Whether looking again soon may show something new."""
+    is_over = status["scorePostedAt"] is not None or status["chainStatus"] in {"finalized", "cancelled", "expired"}
+    return not is_over and status["status"] in {"none", "pending", *_WORKING}
+
+
+async def leaderboard(desk: Desk, address: str, *, limit: int = 50) -> LeaderboardResult:
+    """Everybody's place if the evaluation is recorded here, else the winners that the chain names."""
+    if not 1 <= limit <= MAX_STANDINGS:
+        raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
+    challenge = await challenge_at(desk, address)
+    _require_posted(challenge)
+    posted = await posted_winners(desk, challenge)
+    scores = await desk.records.scores(challenge.address)
+    standings = _standings(challenge, scores, posted)
+    return LeaderboardResult(
+        network=desk.settings.network_name,
+        address=challenge.address,
+        source="chain" if scores is None else "evaluation",
+        postedBy=await posted_by(desk, challenge),
+        token=token_document(challenge.token),
+        standings=standings[:limit],
+        total=len(standings),
+        traceDigest=_digest(scores),
+        trace=desk.records.trace_place(challenge.address),
+        flags=_flags(scores),
+    )
+
+
+async def score(desk: Desk, address: str, submitter: str | None = None) -> ScoreResult:
+    """One submitter's place and why; without a submitter, the local wallet's own."""
+    challenge = await challenge_at(desk, address)
+    account = to_address(submitter, what="submitter") if submitter else sender_of(desk, None)
+    if account is None:
+        raise BadInput("No submitter is given.", path="submitter", remedy="Give the address that submitted.")
+    if await submission_of(desk, challenge, account) is None:
+        raise NotFound(
+            f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
+        )
+    _require_posted(challenge)
+    posted = await posted_winners(desk, challenge)
+    scores = await desk.records.scores(challenge.address)
+    standings = _standings(challenge, scores, posted)
+    standing = next((item for item in standings if item["address"] == account), None)
+    if standing is None:
+        raise NotFound(
+            f"The place of {account} is not known here: the chain names only the winners.",
+            remedy="Ask a service that evaluated it: set CLARA_API_URL.",
+        )
+    return await _score(desk, challenge, standing, standings, scores)
+
+
+async def _score(
+    desk: Desk, challenge: Challenge, standing: Standing, standings: list[Standing], scores: dict[str, Any] | None
+) -> ScoreResult:
+    account = Address(standing["address"])
+    is_shown = scores is not None and desk.settings.traces_public == "after_post"
+    features = (await desk.records.features(challenge.address, account) or {}) if is_shown else {}
+    games = await _games(desk, challenge.address, account, _nearest(standings, standing)) if is_shown else []
+    rival = _closest(standings, standing)
+    return ScoreResult(
+        network=desk.settings.network_name,
+        address=challenge.address,
+        submitter=account,
+        standing=standing,
+        entries=max(len(standings), challenge.submission_count),
+        token=token_document(challenge.token),
+        postedBy=await posted_by(desk, challenge),
+        features=_features(features.get("features")),
+        notes=_notes(features.get("text")),
+        flags=[_flag(item) for item in _list(features.get("flags"))[:MAX_FLAGS]],
+        games=games,
+        closestRival=rival,
+        why=_why(standing, rival, games),
+        traceDigest=_digest(scores),
+        trace=desk.records.trace_place(challenge.address),
+        claimable=_claimable(challenge, standing),
+    )
+
+
+def _require_posted(challenge: Challenge) -> None:
+    if challenge.score_posted_at == 0:
+        raise NotYet(
+            f"No scores are posted for {challenge.address} yet; until then only the status is public.",
+            remedy="Follow challenge_eval_status.",
+        )
+
+
+def _standings(challenge: Challenge, scores: dict[str, Any] | None, posted: list[PostedWinner]) -> list[Standing]:
+    paid = {winner["address"]: winner for winner in posted}
+    rows = [item for item in _list((scores or {}).get("rankings")) if isinstance(item, dict)]
+    if not rows:
+        return [_from_chain(winner) for winner in posted]
+    return [_standing(challenge, row, paid.get(str(row.get("address")))) for row in rows]
+
+
+def _from_chain(winner: PostedWinner) -> Standing:
+    return Standing(
+        address=winner["address"], agentId=winner["agentId"], rank=winner["rank"], score=winner["score"],
+        elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None,
+        prizeAmount=winner["prizeAmount"], prize=winner["prize"], status="unknown", reason=None,
+    )  # fmt: skip
+
+
+def _standing(challenge: Challenge, row: Mapping[str, Any], winner: PostedWinner | None) -> Standing:
+    amount = int(winner["prizeAmount"]) if winner else 0
+    reason = row.get("reason")
+    return Standing(
+        address=to_address(str(row.get("address"))),
+        agentId=str(row["agentId"]) if row.get("agentId") is not None else None,
+        rank=_whole(row.get("rank")) or 0,
+        score=winner["score"] if winner else _whole(row.get("score")),
+        elo=_number(row.get("elo")),
+        low=_number(row.get("low")),
+        high=_number(row.get("high")),
+        pTop=_number(row.get("pTop")),
+        wins=_number(row.get("wins")),
+        losses=_number(row.get("losses")),
+        ties=_number(row.get("ties")),
+        prizeAmount=str(amount),
+        prize=show_amount(amount, challenge.token),
+        status="rejected" if row.get("status") == "rejected" else "ranked",
+        reason=fence(str(reason), "evaluator; may quote the submission", limit=SHORT_CHARS) if reason else None,
+    )
+
+
+def _closest(standings: list[Standing], standing: Standing) -> Standing | None:
+    others = [item for item in standings if item["address"] != standing["address"] and item["elo"] is not None]
+    own = standing["elo"]
+    if own is None or not others:
+        return None
+    return min(others, key=lambda item: (abs((item["elo"] or 0.0) - own), item["rank"]))
+
+
+def _nearest(standings: list[Standing], standing: Standing) -> list[Address]:
+    others = [item for item in standings if item["address"] != standing["address"] and item["status"] == "ranked"]
+    others.sort(key=lambda item: (abs(item["rank"] - standing["rank"]), item["rank"]))
+    return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
+
+
+async def _games(desk: Desk, address: Address, account: Address, rivals: Iterable[Address]) -> list[Game]:
+    found: list[Game] = []
+    for rival in rivals:
+        for first, second in ((account, rival), (rival, account)):
+            game = await desk.records.game(address, first, second)
+            if game is not None:
+                found.append(_game(game, account, rival, shown_first=first == account))
+    return found
+
+
+def _game(game: Mapping[str, Any], account: Address, rival: Address, *, shown_first: bool) -> Game:
+    results: dict[Any, Literal["won", "lost", "tie"]] = {account: "won", rival: "lost", "tie": "tie"}
+    reason = game.get("reason")
+    return Game(
+        rival=rival,
+        shownFirst=shown_first,
+        result=results.get(game.get("winner"), "undecided"),
+        confidence=_number(game.get("confidence")),
+        reason=fence(str(reason), "judge", limit=SHORT_CHARS) if reason else None,
+    )
+
+
+def _features(values: Any) -> list[FeatureValue]:
+    """Only numbers, booleans and short closed values; anything longer is not a typed fact."""
+    if not isinstance(values, dict):
+        return []
+    plain = {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str, type(None)))}
+    return [
+        FeatureValue(name=str(name)[:40], value=value)
+        for name, value in plain.items()
+        if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
+    ]
+
+
+def _notes(values: Any) -> list[Untrusted]:
+    if not isinstance(values, dict):
+        return []
+    return [
+        fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS) for name, value in values.items()
+    ]
+
+
+def _flags(scores: Mapping[str, Any] | None) -> list[Untrusted]:
+    return [_flag(item) for item in _list((scores or {}).get("flags"))[:MAX_FLAGS]]
+
+
+def _flag(item: Any) -> Untrusted:
+    text = item if isinstance(item, str) else json.dumps(item, sort_keys=True)
+    return fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS)
+
+
+def _why(standing: Standing, rival: Standing | None, games: list[Game]) -> str:
+    if standing["status"] == "rejected":
+        return "The submission was rejected and ranks after all that were compared; see its reason."
+    parts = [f"Rank {standing['rank']}"]
+    if standing["elo"] is not None:
+        interval = (
+            f" (likely {standing['low']:.0f} to {standing['high']:.0f})"
+            if standing["low"] is not None and standing["high"] is not None
+            else ""
+        )
+        parts.append(f"Elo {standing['elo']:.0f}{interval}")
+    if standing["wins"] is not None:
+        parts.append(f"{standing['wins']:g} won, {standing['losses'] or 0:g} lost, {standing['ties'] or 0:g} tied")
+    if rival is not None:
+        against = [game["result"] for game in games if game["rival"] == rival["address"]]
+        met = f", {against.count('won')} of {len(against)} games won against it" if against else ""
+        parts.append(f"closest rival {rival['address']} at rank {rival['rank']}{met}")
+    return "; ".join(parts) + "."
+
+
+def _claimable(challenge: Challenge, standing: Standing) -> str:
+    if not int(standing["prizeAmount"] or 0):
+        return "No prize to claim."
+    if challenge.status is ChallengeStatus.FINALIZED:
+        return "The prize can be claimed now with challenge_claim, unless it was already."
+    free_at = challenge.score_posted_at + FINALIZATION_SECONDS
+    return f"The prize can be claimed from {show_moment(free_at)} with challenge_claim."
+
+
+def _digest(scores: Mapping[str, Any] | None) -> str | None:
+    digest = (scores or {}).get("traceDigest")
+    return digest if isinstance(digest, str) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,290 @@
+"""Submitting a solution: its content becomes a URI and a hash, and both go on chain.
+
+Comes in: text, a file, or a URI. Goes out: a `Plan` with the `submit` transaction (or first the agent's registration).
+`solutionHash` is keccak256 of the content itself. Refuses a challenge that is closed or full, an agent id that the
+sender does not own, a second submission within the hour (it says when to try again), and content too large to store.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
+from clara_eval.errors import BadInput, NotYet, Temporary
+from clara_eval.hashing import keccak_hex
+from clara_eval.use_cases.contract_calls import answer, look, view
+from clara_eval.use_cases.look import challenge_at, submission_of
+from clara_eval.use_cases.plan import Plan, require_text, sender_of, transaction, with_gas
+from clara_eval.use_cases.port import CannotAct, Desk
+from clara_eval.use_cases.times import show_moment, show_wait
+
+COOLDOWN_SECONDS = 3600
+DATA_URI_BYTES = 16_000
+"""A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
+FILE_BYTES = 5_000_000
+MUTABLE = (
+    "An https URL can change after the deadline. If its content no longer has this hash, the submission is rejected: "
+    "ipfs: or data: are safer."
+)
+TRANSFER = keccak_hex(b"Transfer(address,address,uint256)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handing:
+    """What an agent hands in: exactly one of content, file and uri."""
+
+    challenge: str
+    content: str = ""
+    file: str = ""
+    uri: str = ""
+    solution_hash: str = ""
+    """Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here."""
+    agent_id: int | None = None
+    register: bool = False
+    """Register the sender as an agent first, if it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    uri: str
+    content_hash: str
+    warnings: tuple[str, ...] = ()
+    publishes: bytes | None = None
+
+
+async def plan_submit(desk: Desk, handing: Handing, sender: str | None = None) -> Plan:
+    """Everything checked, nothing sent."""
+    agent = sender_of(desk, sender)
+    challenge = await challenge_at(desk, handing.challenge)
+    _check_open(challenge)
+    if agent is not None:
+        await _check_turn(desk, challenge, agent)
+    agent_id = await _agent_id(desk, challenge, handing, agent)
+    solution = await _solution(desk, handing)
+    if agent_id is None:
+        return await _register_first(desk, challenge, handing, agent)
+    planned = transaction(
+        "Challenge", challenge.address, "submit", agent_id, solution.uri, bytes.fromhex(solution.content_hash[2:]),
+        description=f"Submit a solution as agent {agent_id}",
+    )  # fmt: skip
+    return Plan(
+        action="challenge_submit",
+        sender=agent,
+        transactions=(await with_gas(desk, agent, planned),),
+        question=f"Submit {_what(handing)} to {challenge.address} on {desk.settings.network_name} as agent {agent_id}? "
+        "It costs gas, becomes public, and can be replaced once an hour until the deadline.",
+        summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
+        challenge=challenge.address,
+        warnings=solution.warnings,
+        publishes=solution.publishes,
+        place=solution.uri,
+        next=f"The deadline is {show_moment(challenge.deadline)}; then follow challenge_eval_status.",
+        details={
+            "agentId": str(agent_id),
+            "solutionURI": solution.uri if len(solution.uri) <= 300 else solution.uri[:300] + "…",
+            "solutionHash": solution.content_hash,
+            "deadline": challenge.deadline,
+        },
+    )
+
+
+def _check_open(challenge: Challenge) -> None:
+    now = challenge.block.timestamp
+    if challenge.status is not ChallengeStatus.OPEN:
+        raise CannotAct(
+            f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open.",
+            remedy="challenge_browse lists the open ones.",
+        )
+    if now >= challenge.deadline:
+        raise CannotAct(
+            f"The deadline of {challenge.address} passed {show_moment(challenge.deadline)}.",
+            remedy="Submissions are accepted only before it; challenge_browse lists the open ones.",
+        )
+
+
+async def _check_turn(desk: Desk, challenge: Challenge, agent: Address) -> None:
+    last = await look(desk, "Challenge", challenge.address, "lastSubmissionTime", agent)
+    free_at, now = last + COOLDOWN_SECONDS, challenge.block.timestamp
+    if last and now < free_at:
+        late = " That is after the deadline." if free_at >= challenge.deadline else ""
+        raise NotYet(
+            f"You submitted at {show_moment(last)}; only one submission per hour and address is accepted "
+            "(SubmissionCooldown).",
+            remedy=f"Try again at {show_moment(free_at)}, in {show_wait(free_at - now)}.{late}",
+        )
+    is_full = challenge.max_participants and challenge.submission_count >= challenge.max_participants
+    if is_full and not last:
+        raise CannotAct(
+            f"The challenge {challenge.address} has all of its {challenge.max_participants} participants.",
+            remedy="Only those who have already submitted can submit again.",
+        )
+
+
+async def _agent_id(desk: Desk, challenge: Challenge, handing: Handing, agent: Address | None) -> int | None:
+    """The agent id to submit with; None if the sender has none yet and wants to be registered first."""
+    if handing.agent_id is not None:
+        await _check_owner(desk, challenge, handing.agent_id, agent)
+        return handing.agent_id
+    if agent is None:
+        raise BadInput(
+            "Neither an agent id nor a sender is given.",
+            path="agentId",
+            remedy="Give the id that your wallet owns in the identity registry, or your address as sender.",
+        )
+    before = await submission_of(desk, challenge, agent)
+    if before is not None:
+        return before.agent_id
+    if await look(desk, "IdentityRegistry", challenge.identity_registry, "balanceOf", agent):
+        return await _owned_id(desk, challenge, agent)
+    if handing.register:
+        return None
+    raise CannotAct(
+        f"{agent} owns no agent in the identity registry {challenge.identity_registry}.",
+        remedy="Say register to register it first, or submit with the wallet that owns an agent.",
+    )
+
+
+async def _check_owner(desk: Desk, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
+    if not 0 <= agent_id < 2**256:
+        raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
+    call = view("IdentityRegistry", challenge.identity_registry, "ownerOf", agent_id)
+    owner = answer("IdentityRegistry", "ownerOf", (await desk.node.views([call]))[0])
+    if owner is None:
+        raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
+    if agent is not None and to_address(owner) != agent:
+        raise CannotAct(
+            f"Agent {agent_id} belongs to {owner}, not to {agent}.",
+            remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
+        )
+
+
+async def _owned_id(desk: Desk, challenge: Challenge, agent: Address) -> int:
+    """The newest agent id that came to this address, found in the registry's events."""
+    wanted = {
+        "address": challenge.identity_registry,
+        "fromBlock": "0x0",
+        "toBlock": "latest",
+        "topics": [TRANSFER, None, "0x" + agent[2:].rjust(64, "0")],
+    }
+    try:
+        logs: list[dict[str, Any]] = await desk.node.ask("eth_getLogs", wanted)
+    except Temporary:
+        logs = []  # public nodes refuse a search over all blocks
+    ids = [int(entry["topics"][3], 16) for entry in logs if len(entry["topics"]) == 4]
+    calls = [view("IdentityRegistry", challenge.identity_registry, "ownerOf", number) for number in ids]
+    owners = [answer("IdentityRegistry", "ownerOf", data) for data in await desk.node.views(calls)]
+    owned = [
+        number for number, owner in zip(ids, owners, strict=True) if owner is not None and to_address(owner) == agent
+    ]
+    if not owned:
+        raise BadInput(
+            f"{agent} owns an agent, but the node does not say which.", path="agentId", remedy="Give the agent id."
+        )
+    return owned[-1]
+
+
+def _what(handing: Handing) -> str:
+    """What becomes public, for the one who is asked: a file has to be named."""
+    return f"the content of the file {handing.file[:200]!r}" if handing.file else "this solution"
+
+
+async def _register_first(desk: Desk, challenge: Challenge, handing: Handing, agent: Address | None) -> Plan:
+    planned = transaction(
+        "IdentityRegistry", challenge.identity_registry, "register", "", description="Register as an agent"
+    )
+    return Plan(
+        action="challenge_submit",
+        sender=agent,
+        transactions=(await with_gas(desk, agent, planned),),
+        question=f"Register {agent} as an agent on {desk.settings.network_name} and submit {_what(handing)} to "
+        f"{challenge.address}? It costs gas, and the solution becomes public.",
+        summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
+        challenge=challenge.address,
+        next="When the registration is in a block, call this again to submit.",
+        details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
+        is_first_part=True,
+    )
+
+
+async def _solution(desk: Desk, handing: Handing) -> _Solution:
+    given = [name for name in ("content", "file", "uri") if getattr(handing, name)]
+    if len(given) != 1:
+        raise BadInput(
+            f"Exactly one of content, file and uri is needed; given: {', '.join(given) or 'none'}.",
+            path="content",
+            remedy="Give the solution's text as content.",
+        )
+    require_text(handing.uri or handing.content, given[0])
+    if handing.uri:
+        return await _from_uri(desk, handing)
+    if handing.solution_hash:
+        raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Leave it away.")
+    content = _read_file(desk, handing.file) if handing.file else handing.content.encode()
+    place = await desk.contents.place_of(content) if desk.is_local else None
+    if place is not None:
+        return _Solution(place, keccak_hex(content), publishes=content)
+    return _as_data_uri(content)
+
+
+def _as_data_uri(content: bytes) -> _Solution:
+    if len(content) > DATA_URI_BYTES:
+        raise BadInput(
+            f"The content has {len(content):,} bytes; at most {DATA_URI_BYTES:,} can be stored on chain itself.",
+            path="content",
+            value=len(content),
+            remedy="Set CLARA_IPFS_API to pin it, or publish it and give its ipfs: or https: URI.",
+        )
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        raise BadInput("The content is not UTF-8 text.", path="content", remedy="Submit text.") from None
+    uri = "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
+    costly = f"{len(content):,} bytes are stored on chain; an ipfs: URI would cost less gas."
+    return _Solution(uri, keccak_hex(content), (costly,) if len(content) > 2_000 else ())
+
+
+def _read_file(desk: Desk, name: str) -> bytes:
+    if not desk.is_local:
+        raise BadInput("Files are read only from the caller's own machine.", path="file", remedy="Give the content.")
+    try:
+        with Path(name).expanduser().open("rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
+        raise BadInput(
+            f"The file {name[:200]!r} cannot be read ({type(bad).__name__}).", path="file", value=name
+        ) from None
+    if len(content) > FILE_BYTES:
+        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
+    if not content:
+        raise BadInput(f"The file {name[:200]!r} is empty.", path="file", value=name)
+    return content
+
+
+async def _from_uri(desk: Desk, handing: Handing) -> _Solution:
+    scheme = handing.uri.partition(":")[0].lower()
+    if scheme not in {"data", "https", "ipfs"} or len(handing.uri) > 30_000:
+        raise BadInput(
+            f"{handing.uri[:80]!r} is not a URI that the evaluator reads.",
+            path="uri",
+            remedy="Use data:, https: or ipfs:.",
+        )
+    warnings = (MUTABLE,) if scheme == "https" else ()
+    if handing.solution_hash:
+        return _Solution(handing.uri, _hash(handing.solution_hash), warnings)
+    if not desk.is_local and scheme != "data":
+        raise BadInput(
+            "This server does not fetch URIs for its callers.",
+            path="solutionHash",
+            remedy="Give solutionHash: keccak256 of the content behind the URI.",
+        )
+    return _Solution(handing.uri, keccak_hex(await desk.contents.fetch(handing.uri)), warnings)
+
+
+def _hash(text: str) -> str:
+    digits = text.strip().lower().removeprefix("0x")
+    if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
+        raise BadInput(f"{text[:80]!r} is not a hash.", path="solutionHash", remedy="0x and 64 hex digits (keccak256).")
+    return "0x" + digits
