@@ -131,6 +131,7 @@ class LeaderboardRow(BaseModel):
     wins: float | None = None
     losses: float | None = None
     ties: float | None = None
+    tiedWith: list[str] = Field([], description="Others with exactly this rating; the earlier submission is first.")  # noqa: N815
     prizeAmount: str | None = None  # noqa: N815
     status: str | None = None
     reason: str | None = None

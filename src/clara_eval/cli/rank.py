@@ -112,7 +112,7 @@ def as_document(ranking: Ranking) -> dict[str, Any]:
     """The JSON form, camelCase."""
     report = ranking.consistency
     return {
-        "ranking": [_row(standing) for standing in ranking.standings],
+        "ranking": [{**_row(s), "tiedWith": ranking.tied_with(s.item)} for s in ranking.standings],
         "winnerCount": ranking.winner_count,
         "payoutBps": list(ranking.payout_bps),
         "margin": {
@@ -173,6 +173,8 @@ def _print(ranking: Ranking) -> None:
     out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
     if len(ranking.standings) > SHOWN_ROWS:
         out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --json lists all.")
+    if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
+        out.print("= shares its rating with another; among equals the lower name comes first.")
     colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
     out.print(f"[bold]Pay line[/]  [{colour}]{safe(ranking.margin.sentence)}[/]")
     report = ranking.consistency
@@ -203,7 +205,7 @@ def _table(ranking: Ranking, names: int) -> Table:
     low, high = min(s.low for s in shown), max(s.high for s in shown)
     for s in shown:
         table.add_row(
-            str(s.rank),
+            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
             safe(s.item, names),
             f"{s.elo:.0f}",
             f"{s.low:.0f}–{s.high:.0f}",

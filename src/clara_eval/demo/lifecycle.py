@@ -147,6 +147,7 @@ def demo_document(told: Told) -> dict[str, Any]:
                 "low": s.low,
                 "high": s.high,
                 "pTop": s.p_top,
+                "tiedWith": walk.ranking.tied_with(s.item) if walk.ranking else [],
             }
             for s in standings
         ],

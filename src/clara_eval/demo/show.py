@@ -66,7 +66,7 @@ def _leaderboard(told: Told) -> Table:
         account = Address(s.item)
         prize = prizes.get(account)
         table.add_row(
-            str(s.rank),
+            f"{s.rank}{'=' if walk.ranking and walk.ranking.tied_with(s.item) else ''}",
             told.round.names[account],
             short(account),
             f"{s.elo:.0f}",

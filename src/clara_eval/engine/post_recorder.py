@@ -56,7 +56,7 @@ async def _on_chain(app: App, challenge: Challenge) -> dict[str, Any]:
     """The winners as the contract holds them; nothing is known about the others."""
     winners = await app.chain.winners_on_chain(challenge.address, challenge.winner_count)
     unknown = dict.fromkeys(("elo", "low", "high", "pTop", "wins", "losses", "ties"))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "address": winner.account,
             "agentId": winner.agent_id,
@@ -65,6 +65,7 @@ async def _on_chain(app: App, challenge: Challenge) -> dict[str, Any]:
             "prizeAmount": str(winner.prize_amount),
             "status": "ranked",
             "reason": None,
+            "tiedWith": [],
             **unknown,
         }
         for place, winner in enumerate(winners, start=1)

@@ -80,6 +80,7 @@ def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
             "wins": s.wins,
             "losses": s.losses,
             "ties": s.ties,
+            "tiedWith": walked.ranking.tied_with(s.item) if walked.ranking else [],
             "prizeAmount": prizes.get(Address(s.item)),
             "status": "ranked",
             "reason": None,
@@ -91,6 +92,12 @@ def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
         rows.append(
             {"address": account, "agentId": agents[account], "rank": place, "score": 0, "elo": None}
             | dict.fromkeys(("low", "high", "pTop", "wins", "losses", "ties"))
-            | {"prizeAmount": prizes.get(account), "status": "rejected", "code": refused.code, "reason": refused.reason}
+            | {
+                "tiedWith": [],
+                "prizeAmount": prizes.get(account),
+                "status": "rejected",
+                "code": refused.code,
+                "reason": refused.reason,
+            }
         )
     return rows

@@ -210,6 +210,7 @@ def rank_round(
         winner_count=challenge.winner_count,
         payout_bps=challenge.payout_bps,
         tie_break={s.submitter: s.submitted_at for s in challenge.submissions},
+        by_name=True,
         clusters={str(member): str(head) for member, head in families.items()},
     )
 

@@ -1,9 +1,10 @@
 """From verdicts to standings: Elo as specified decides the order, Bradley–Terry says how sure it is.
 
 In come items in canonical order, results in any order, a seed (the challenge) and the pay line; out goes a `Ranking`.
-What must hold: the same set of results gives the same bytes in every order of arrival. Equal Elo goes to the earlier
-submission (`tie_break`, lower is earlier), then to the lower canonical index. It refuses unknown items, items against
-themselves, and a pay line below one.
+What must hold: the same set of results gives the same bytes in every order of arrival. Equal records have exactly equal
+Elo (`ties`); among them the earlier submission comes first (`tie_break`, lower is earlier), then the lower address
+(`by_name`), else the lower canonical index. It refuses unknown items, items against themselves, and a pay line below
+one.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import numpy as np
 
 from clara_eval.errors import BadInput
 from clara_eval.ranking.consistency import Consistency, examine
-from clara_eval.ranking.elo import START, elo, literal_elo
+from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
 from clara_eval.ranking.flags import Flag, raise_flags
 from clara_eval.ranking.payout import checked_payout
+from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
 from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation
 from clara_eval.tournament.results import Result
 from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths, fit
 from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
+
+MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Standings, best first, and everything that says how far to trust them."""
+    """Standings, best first, and everything that says how far to trust them. `ties` lists the groups with exactly the
+    same rating, in which only arrival decided who stands first.
+    """
 
     standings: tuple[Standing, ...]
     winner_count: int
@@ -67,6 +73,11 @@ class Ranking:
     flags: tuple[Flag, ...]
     results: int
     literal: bool
+    ties: tuple[tuple[str, ...], ...] = ()
+
+    def tied_with(self, item: str) -> list[str]:
+        """Others with exactly the rating of this item, at most ten of them."""
+        return [other for group in self.ties if item in group for other in group if other != item][:MOST_TIED]
 
     @property
     def cycles(self) -> int:
@@ -89,6 +100,7 @@ def rank(
     winner_count: int,
     payout_bps: Sequence[int] | None = None,
     tie_break: Mapping[str, int] | None = None,
+    by_name: bool = False,
     clusters: Mapping[str, str] | None = None,
     literal: bool = False,
 ) -> Ranking:
@@ -100,7 +112,8 @@ def rank(
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     table = tally(items, results)
     ratings = _ratings(items, results, table, content_hash(table) if seed is None else seed, literal=literal)
-    order = _order(items, ratings, tie_break or {})
+    arrival = tie_break or {}
+    order = in_order(items, ratings, arrival, by_name=by_name)
     strengths = fit(table)
     odds = chances(strengths, winner_count)
     paid = margins(strengths, items, order, winner_count)
@@ -114,9 +127,10 @@ def rank(
         misallocation=misallocation(odds.draws_rank, order, payout),
         position_bias=report.position_bias,
         consistency=report,
-        flags=raise_flags(report, paid[-1]),
+        flags=(*tie_flags(items, order, ratings, payout, arrival), *raise_flags(report, paid[-1])),
         results=len(results),
         literal=literal,
+        ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
     )
 
 
@@ -124,12 +138,8 @@ def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed
     if literal:
         given = tally(items, results, in_given_order=True)
         return literal_elo(given.size, given.first, given.second, given.points)
-    return elo(table.size, table.first, table.second, table.points, seed)
-
-
-def _order(items: Sequence[str], ratings: Floats, tie_break: Mapping[str, int]) -> list[int]:
-    latest = max(tie_break.values(), default=0) + 1
-    return sorted(range(len(items)), key=lambda i: (-ratings[i], tie_break.get(items[i], latest), i))
+    sampled = elo(table.size, table.first, table.second, table.points, seed)
+    return level(sampled, equal_records(table), DECIMALS)
 
 
 def _standings(

@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.random import default_rng
 
-from clara_eval.ranking.elo import elo
+from clara_eval.ranking.elo import DECIMALS, elo
+from clara_eval.ranking.ties import equal_records, level
 from clara_eval.tournament.adaptive import Adaptive, Tuning
 from clara_eval.tournament.results import Game, Result, Winner
 from clara_eval.tournament.schedule import Both, Field, Full, Schedule
@@ -100,7 +101,8 @@ def looks_of(results: Sequence[Result]) -> list[tuple[int, int]]:
 
 def elo_order(table: Tally, seed: bytes) -> Ints:
     """Items by published Elo, best first."""
-    return np.argsort(-elo(table.size, table.first, table.second, table.points, seed), kind="stable")
+    ratings = elo(table.size, table.first, table.second, table.points, seed)
+    return np.argsort(-level(ratings, equal_records(table), DECIMALS), kind="stable")
 
 
 def strength_order(table: Tally) -> Ints:

@@ -209,6 +209,7 @@ class Standing(TypedDict):
     wins: float | None
     losses: float | None
     ties: float | None
+    tiedWith: list[str]
     prizeAmount: str | None
     prize: str | None
     status: Literal["ranked", "rejected", "unknown"]

@@ -215,7 +215,7 @@ def _standings(challenge: Challenge, scores: dict[str, Any] | None, posted: list
 def _from_chain(winner: PostedWinner) -> Standing:
     return Standing(
         address=winner["address"], agentId=winner["agentId"], rank=winner["rank"], score=winner["score"],
-        elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None,
+        elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None, tiedWith=[],
         prizeAmount=winner["prizeAmount"], prize=winner["prize"], status="unknown", reason=None,
     )  # fmt: skip
 
@@ -235,6 +235,7 @@ def _standing(challenge: Challenge, row: Mapping[str, Any], winner: PostedWinner
         wins=_number(row.get("wins")),
         losses=_number(row.get("losses")),
         ties=_number(row.get("ties")),
+        tiedWith=[to_address(str(other)) for other in row.get("tiedWith") or ()],
         prizeAmount=str(amount),
         prize=show_amount(amount, challenge.token),
         status="rejected" if row.get("status") == "rejected" else "ranked",
@@ -320,6 +321,8 @@ def _why(standing: Standing, rival: Standing | None, games: list[Game]) -> str:
         parts.append(f"Elo {standing['elo']:.0f}{interval}")
     if standing["wins"] is not None:
         parts.append(f"{standing['wins']:g} won, {standing['losses'] or 0:g} lost, {standing['ties'] or 0:g} tied")
+    if standing["tiedWith"]:
+        parts.append(f"tied with {', '.join(standing['tiedWith'])}: among equals the earlier submission is first")
     if rival is not None:
         against = [game["result"] for game in games if game["rival"] == rival["address"]]
         met = f", {against.count('won')} of {len(against)} games won against it" if against else ""

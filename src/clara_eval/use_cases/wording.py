@@ -87,7 +87,8 @@ def _place(item: Standing) -> str:
     elo = f", Elo {item['elo']:.0f}" if item["elo"] is not None else ""
     band = f" ({item['low']:.0f} to {item['high']:.0f})" if item["low"] is not None and item["high"] is not None else ""
     prize = f", prize {item['prize']}" if item["prize"] and item["prizeAmount"] not in {None, "0"} else ""
-    return f"{item['rank']}. {item['address']}: score {item['score']}{elo}{band}{prize}, {item['status']}"
+    tied = f", tied with {', '.join(item['tiedWith'])} (the earlier submission is first)" if item["tiedWith"] else ""
+    return f"{item['rank']}. {item['address']}: score {item['score']}{elo}{band}{prize}, {item['status']}{tied}"
 
 
 def score(found: ScoreResult) -> str:
