@@ -1,6 +1,8 @@
 """Our values as JSON for others: camelCase keys, lists, plain numbers and strings; amounts stay exact.
 
-One way out for every door, so that the API, the commands and the tools name the same thing the same way.
+One way out for every door, so that the API, the commands, the tools and the trace name the same thing the same way.
+What may pass 2^53 is a decimal string, because most programs read a JSON number as a double: such a field of a
+dataclass is declared `field(metadata=DECIMAL)`.
 """
 
 from __future__ import annotations
@@ -8,6 +10,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
+
+DECIMAL = {"decimal": True}
+"""Metadata of a dataclass field whose integer is written as a decimal string."""
 
 
 def camel(name: str) -> str:
@@ -18,7 +23,8 @@ def camel(name: str) -> str:
 def to_camel_json(value: Any) -> Any:
     """Dataclasses become objects with camelCase keys; mappings keep their keys, which are data."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {camel(field.name): to_camel_json(getattr(value, field.name)) for field in fields(value)}
+        told = ((field, getattr(value, field.name)) for field in fields(value))
+        return {camel(f.name): str(v) if f.metadata.get("decimal") else to_camel_json(v) for f, v in told}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):

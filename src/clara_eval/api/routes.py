@@ -31,6 +31,7 @@ from clara_eval.api.schemas import (
 )
 from clara_eval.challenge.model import to_address
 from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.document import FORMAT
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 MOST_STREAMS = 256
@@ -45,12 +46,12 @@ _TRACE = {
             "type": "object",
             "required": ["format", "entries", "digest"],
             "properties": {
-                "format": {"const": "clara-eval-trace/1"},
+                "format": {"const": FORMAT},
                 "entries": {"type": "array", "items": {"type": "object"}},
                 "digest": {"type": "string"},
             },
         },
-        "example": {"format": "clara-eval-trace/1", "entries": [], "digest": "0x" + "00" * 32},
+        "example": {"format": FORMAT, "entries": [], "digest": "0x" + "00" * 32},
     }
 }
 

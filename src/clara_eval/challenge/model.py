@@ -6,10 +6,11 @@ moments are unix seconds, because that is what the contract compares.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NewType
 
+from clara_eval.camel_json import DECIMAL
 from clara_eval.errors import BadInput
 
 Address = NewType("Address", str)
@@ -59,7 +60,7 @@ class Checkpoint:
 @dataclass(frozen=True, slots=True)
 class Submission:
     submitter: Address
-    agent_id: int
+    agent_id: int = field(metadata=DECIMAL)
     solution_uri: str
     solution_hash: str
     submitted_at: int
@@ -93,17 +94,17 @@ class Challenge:
     poster: Address
     evaluator: Address
     token: Token
-    prize_pool: int
-    poster_bond: int
-    deadline: int
-    scoring_deadline: int
+    prize_pool: int = field(metadata=DECIMAL)
+    poster_bond: int = field(metadata=DECIMAL)
+    deadline: int = field(metadata=DECIMAL)
+    scoring_deadline: int = field(metadata=DECIMAL)
     challenge_uri: str
     eval_config_hash: str
     private_set_hash: str
     winner_count: int
     payout_bps: tuple[int, ...]
     identity_registry: Address
-    max_participants: int
+    max_participants: int = field(metadata=DECIMAL)
     status: ChallengeStatus
     submission_count: int
     score_posted_at: int

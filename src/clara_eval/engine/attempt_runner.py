@@ -149,7 +149,7 @@ class Walker:
         is_finished = await self.app.store.entry(run, "digest") is not None
         if recorded is None or is_finished:
             return
-        if (PLAN.validate_json(recorded).max_games or everything) > games:
+        if (PLAN.read_text(recorded).max_games or everything) > games:
             await self.app.store.forget_entry(run, "plan")
 
     def _listen(self, status: Status) -> None:

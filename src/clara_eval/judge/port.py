@@ -15,6 +15,7 @@ from clara_eval.hashing import plain_json, sha256_hex
 
 Purpose = Literal["schema", "features", "comparison"]
 Stop = Literal["end", "max_tokens", "refusal"]
+MOST_TOKENS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,12 @@ class Answer:
     cached_tokens: int = 0
     """Of the input tokens, those read from the provider's cache."""
     cache_write_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """ValueError for counts that no model can have used: they would not survive as JSON numbers elsewhere."""
+        counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens)
+        if not all(0 <= count < MOST_TOKENS for count in counts):
+            raise ValueError(f"The token counts {counts} cannot be.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,7 @@ async def test_what_an_endpoint_does_not_count_is_counted_by_size(usage: str, to
     assert (answer.text, answer.input_tokens, answer.output_tokens) == ("0123456789", *tokens)
 
 
-@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", '"many"', "[1]"])
+@pytest.mark.parametrize("number", ["Infinity", "1e999", "NaN", '"many"', "[1]", "1e30", "-1"])
 async def test_a_count_that_is_no_number_is_an_outage(number: str) -> None:
     """Counts that cannot be read are no crash, with either provider."""
     completion = f'{{"choices": [{{"message": {{"content": "x"}}}}], "usage": {{"prompt_tokens": {number}}}}}'

@@ -48,7 +48,7 @@ def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Re
     posted = receipt is not None and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE)
     return {
         "rankings": _rankings(challenge, walked),
-        "winners": [{**to_camel_json(w), "prizeAmount": str(w.prize_amount)} for w in walked.winners.entries],
+        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in walked.winners.entries],
         "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from clara_eval import __version__
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.sources import ANSWER, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Solution
+from clara_eval.trace.form import Form
 
 Entry = tuple[str, Any]
-CHALLENGE = TypeAdapter(Challenge)
-PLAN = TypeAdapter(Plan)
-RULES = 1
+CHALLENGE = Form(Challenge)
+PLAN = Form(Plan)
+RULES = 2
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
@@ -39,8 +38,8 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
             "challenge": challenge.address,
         },
     )
-    yield "challenge", CHALLENGE.dump_python(challenge, mode="json")
-    yield "plan", PLAN.dump_python(plan, mode="json")
+    yield "challenge", CHALLENGE.body(challenge)
+    yield "plan", PLAN.body(plan)
     yield "metadata", _metadata(challenge, walk)
     yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
     yield "prompts", walk.prompts
@@ -76,7 +75,7 @@ def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
 
 def _solution(piece: Piece) -> dict[str, Any]:
     """One submission: what came, what its hashes are, and whether it is judged."""
-    body: dict[str, Any] = {"received": asdict(piece.received), "solutionHash": piece.submission.solution_hash}
+    body: dict[str, Any] = {"received": RECEIVED.body(piece.received), "solutionHash": piece.submission.solution_hash}
     verdict = piece.verdict
     if isinstance(verdict, Solution):
         body |= {
@@ -93,4 +92,4 @@ def _solution(piece: Piece) -> dict[str, Any]:
 
 
 def _answer(paid: PaidAnswer) -> dict[str, Any]:
-    return {"llm": paid.llm, "purpose": paid.purpose, "answer": asdict(paid.answer)}
+    return {"llm": paid.llm, "purpose": paid.purpose, "answer": ANSWER.body(paid.answer)}

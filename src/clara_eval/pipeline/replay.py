@@ -96,7 +96,7 @@ def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, Plan]:
         if key not in bodies:
             raise BadTrace(f"The trace has no entry {key}.", entry=key)
     try:
-        return CHALLENGE.validate_python(bodies["challenge"]), PLAN.validate_python(bodies["plan"])
+        return CHALLENGE.read(bodies["challenge"]), PLAN.read(bodies["plan"])
     except ValueError as bad:
         raise BadTrace(f"The challenge or the plan cannot be read: {bad}", entry="challenge") from bad
 

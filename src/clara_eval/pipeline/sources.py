@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic import TypeAdapter
-
 from clara_eval.challenge.model import Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
-from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, Asker, Foreseeing, PaidAnswer, Prompt, request_hash
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
+from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Entries, Journal
 
 
@@ -89,9 +87,10 @@ class _Remembering:
         return self.last
 
 
-_RECEIVED = TypeAdapter(Received)
-_TEXT = TypeAdapter(str)
-_UNANSWERED = TypeAdapter(dict[str, str])
+RECEIVED = Form(Received)
+ANSWER = Form(Answer)
+_TEXT = Form(str)
+_UNANSWERED = Form(dict[str, str])
 
 
 async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
@@ -134,7 +133,7 @@ class LiveSources:
             assert isinstance(verdict, Rejected), "nothing came, so nothing can have been accepted"
             return Received(None, code=verdict.code, reason=verdict.reason)
 
-        return await self.journal.once(f"received/{submission.submitter}", _RECEIVED, receive)
+        return await self.journal.once(f"received/{submission.submitter}", RECEIVED, receive)
 
     def asker(self, name: str) -> Asker:
         return self._closed(self.seats.asker(name))
@@ -171,7 +170,7 @@ class _Closed:
 async def left_unanswered(entries: Entries, run: str) -> dict[str, str]:
     """What a finished walk of this run left unanswered; nothing where none is finished."""
     saved = await entries.entry(run, "unanswered")
-    return _UNANSWERED.validate_json(saved) if saved else {}
+    return _UNANSWERED.read_text(saved) if saved else {}
 
 
 async def close_unanswered(journal: Journal, unanswered: dict[str, str]) -> None:
@@ -198,7 +197,7 @@ class TraceSources:
 
     async def received(self, submission: Submission, language: str | None) -> Received:  # noqa: ARG002 - the port's shape
         key = f"solution/{submission.submitter}"
-        received = _RECEIVED.validate_json(plain_json(self._body(key)["received"]))
+        received = RECEIVED.read(self._body(key)["received"])
         if is_data_uri(submission.solution_uri) and not _can_have_come(received, _held(submission.solution_uri)):
             raise BadTrace(f"What {key} records is not what its data: URI holds.", entry=key)
         return received
@@ -246,6 +245,6 @@ class _RecordedAsker:
             request = request_hash(name, prompt, attempt)
             body = self.entries.get(f"answer/{request}")
             if body is not None:
-                return PaidAnswer(request, "", name, prompt.purpose, Answer(**body["answer"]), None)
+                return PaidAnswer(request, "", name, prompt.purpose, ANSWER.read(body["answer"]), None)
         missing = request_hash(self.name, prompt, attempt)
         raise Temporary(self.entries.get("unanswered", {}).get(missing, f"The trace records no answer to {missing}."))

@@ -17,7 +17,7 @@ from clara_eval.errors import BadTrace
 from clara_eval.pipeline.plan import unwatched
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.replay import check_trace
-from clara_eval.pipeline.sources import Received, TraceSources
+from clara_eval.pipeline.sources import RECEIVED, Received, TraceSources
 from clara_eval.pipeline.test_evaluate import closed_round, opened, run
 from clara_eval.pipeline.walk import walk
 from clara_eval.trace.document import TraceWriter, read_entries, render
@@ -41,6 +41,29 @@ def forged(lines: list[str], change: Callable[[Entries], None]) -> list[str]:
     writer = TraceWriter()
     changed = [writer.line(key, body) for key, body in bodies.items()]
     return "".join(render(changed, writer.digest)).splitlines(keepends=True)
+
+
+async def test_a_trace_has_one_casing_and_only_numbers_that_a_double_holds(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Every key of ours is camelCase; names of features are data; no integer is above 2^53."""
+    wrong: list[str] = []
+
+    def look(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                named_by_poster = path.startswith("features/") and path.endswith(("measured", "claimed", ".features"))
+                wrong.extend([f"{path}.{key}"] if "_" in key and not named_by_poster else [])
+                look(item, f"{path}.{key}")
+        elif isinstance(value, list):
+            for item in value:
+                look(item, path)
+        elif isinstance(value, int) and abs(value) > 2**53:
+            wrong.append(path)
+
+    for line in read_entries(await traced(local_chain, tmp_path)):
+        look(line.body, line.key)
+    assert wrong == []
 
 
 async def test_an_honest_trace_holds_offline_and_on_chain(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -101,7 +124,7 @@ def _misshapen_solution(bodies: Entries) -> None:
 
 def _endless_agent(bodies: Entries) -> None:
     for submission in bodies["challenge"]["submissions"]:
-        submission["agent_id"] = 2**300
+        submission["agentId"] = str(2**300)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +161,7 @@ async def test_a_trace_of_other_rules_is_not_called_forged(local_chain: LocalCha
 
 
 def _other_submission(bodies: Entries) -> None:
-    bodies["challenge"]["submissions"][0]["submitted_at"] += 1
+    bodies["challenge"]["submissions"][0]["submittedAt"] += 1
 
 
 async def test_other_facts_than_the_chains_are_refused(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -156,14 +179,14 @@ class Blind(TraceSources):
         return base64.b64decode(self.entries["metadata"]["content"])
 
     async def received(self, submission: Any, language: str | None) -> Received:
-        return Received(**self.entries[f"solution/{submission.submitter}"]["received"])
+        return RECEIVED.read(self.entries[f"solution/{submission.submitter}"]["received"])
 
 
 async def rewalked(lines: list[str], change: Callable[[Entries], None]) -> list[str]:
     """A trace whose evidence is replaced and everything after it computed anew: sound in itself."""
     bodies = {entry.key: entry.body for entry in read_entries(lines)}
     change(bodies)
-    challenge, plan = CHALLENGE.validate_python(bodies["challenge"]), PLAN.validate_python(bodies["plan"])
+    challenge, plan = CHALLENGE.read(bodies["challenge"]), PLAN.read(bodies["plan"])
     walked = await walk(challenge, plan, Blind(bodies), unwatched)
     writer = TraceWriter()
     changed = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
@@ -175,15 +198,15 @@ def _best(bodies: Entries) -> Any:
 
 
 def _lose_the_best(bodies: Entries) -> None:
-    _best(bodies).update(content=None, media_type="", immutable=False, code="not_found", reason="Nothing is there.")
+    _best(bodies).update(content=None, mediaType="", immutable=False, code="not_found", reason="Nothing is there.")
 
 
 def _call_the_best_malformed(bodies: Entries) -> None:
-    _best(bodies).update(content=None, media_type="", immutable=False, code="bad_data_uri", reason="Malformed.")
+    _best(bodies).update(content=None, mediaType="", immutable=False, code="bad_data_uri", reason="Malformed.")
 
 
 def _call_the_best_too_large(bodies: Entries) -> None:
-    _best(bodies).update(content=None, media_type="", immutable=False, code="too_large", reason="Too large.")
+    _best(bodies).update(content=None, mediaType="", immutable=False, code="too_large", reason="Too large.")
 
 
 def _spoil_the_best(bodies: Entries) -> None:
@@ -191,7 +214,7 @@ def _spoil_the_best(bodies: Entries) -> None:
 
 
 def _other_media_type(bodies: Entries) -> None:
-    _best(bodies)["media_type"] = "text/x-rust"
+    _best(bodies)["mediaType"] = "text/x-rust"
 
 
 def _other_problem(bodies: Entries) -> None:

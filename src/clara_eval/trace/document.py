@@ -1,6 +1,6 @@
 """The trace as a document: one JSON file, one entry a line, each line chained to the one before.
 
-    {"format":"clara-eval-trace/1","entries":[
+    {"format":"clara-eval-trace/2","entries":[
     {"hash":"0x…","entry":{"body":…,"key":"…","prev":"0x…","seq":0}},
     …
     ],"digest":"0x…"}
@@ -13,6 +13,7 @@ writing stream: memory does not grow with the number of entries.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,11 @@ from typing import Any
 from clara_eval.errors import BadTrace
 from clara_eval.hashing import plain_json, sha256_hex
 
-FORMAT = "clara-eval-trace/1"
+FORMAT = "clara-eval-trace/2"
 OPENING = '{"format":"' + FORMAT + '","entries":['
 START = "0x" + "0" * 64
 _FIELDS = {"body", "key", "prev", "seq"}
+_OTHER_FORMAT = re.compile(r'\{"format":"(clara-eval-trace/\d{1,9})","entries":\[\n?')
 _BEFORE_HASH = '{"hash":"'
 _BEFORE_ENTRY = '","entry":'
 
@@ -86,7 +88,7 @@ def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
             "The line endings were converted to CRLF.", entry="format", remedy="Fetch the file again, as binary."
         )
     if opening.removesuffix("\n") != OPENING:
-        raise BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
+        raise _other_format(opening, next(numbered, (1, ""))[1])
     previous, seq, open_ended = START, 0, True
     for number, raw in numbered:
         line = raw.removesuffix("\n")
@@ -102,6 +104,24 @@ def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
         previous, seq = entry.hash, seq + 1
         yield entry
     raise BadTrace("The file ends before its digest.", entry=f"#{seq}", remedy="It was cut: fetch it again.")
+
+
+def _other_format(opening: str, header: str) -> BadTrace:
+    """What to say of a file in another format: of ours, which version wrote it; its header may be anything."""
+    ours = _OTHER_FORMAT.fullmatch(opening)
+    if ours is None:
+        return BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
+    try:
+        told = json.loads(header.rstrip(",\n"))["entry"]["body"]
+        writer = f"{str(told['software'])[:60]!r} under rules {str(told['rules'])[:20]}"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        writer = "a version that its header does not name"
+    return BadTrace(
+        f"The trace has the format {ours[1]} and was written by {writer}; this version reads {FORMAT}. "
+        "Nothing was checked.",
+        entry="format",
+        remedy="Check it with the version that wrote it.",
+    )
 
 
 def _read_line(line: str, seq: int, previous: str) -> TraceEntry:

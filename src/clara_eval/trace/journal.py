@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-from pydantic import TypeAdapter
-
 from clara_eval.errors import Disagrees
 from clara_eval.hashing import plain_json
+from clara_eval.trace.form import Form
 
 T = TypeVar("T")
+_RESTART = (
+    "The code or its data changed while this evaluation was running: use the version that began it, or start the "
+    "evaluation anew with `evaluate --restart`."
+)
 
 
 class Entries(Protocol):
@@ -31,12 +34,18 @@ class Journal:
         self._entries = entries
         self.run = run
 
-    async def once(self, key: str, kind: TypeAdapter[T], make: Callable[[], Awaitable[T]]) -> T:
+    async def once(self, key: str, form: Form[T], make: Callable[[], Awaitable[T]]) -> T:
         """The saved result, or the one made now and saved."""
         saved = await self._entries.entry(self.run, key)
         if saved is None:
-            saved = await self._entries.add_entry(self.run, key, kind.dump_json(await make()).decode())
-        return kind.validate_json(saved)
+            saved = await self._entries.add_entry(self.run, key, form.text(await make()))
+        try:
+            return form.read_text(saved)
+        except ValueError as bad:
+            raise Disagrees(
+                f"The step {key!r} of run {self.run} was recorded in another form than this version reads.",
+                remedy=_RESTART,
+            ) from bad
 
     async def note(self, key: str, value: Any) -> None:
         """Save a pure result as JSON; on a second walk it must be the same."""
@@ -45,8 +54,7 @@ class Journal:
         if saved != text:
             raise Disagrees(
                 f"The step {key!r} of run {self.run} gives another result than before.",
-                remedy="The code or its data changed while this evaluation was running: use the version that began "
-                "it, or start the evaluation anew with `evaluate --restart`.",
+                remedy=_RESTART,
             )
 
     async def forget(self) -> None:

@@ -91,6 +91,20 @@ def test_a_byte_that_is_no_text_names_its_entry() -> None:
     assert caught.value.entry == "#1"
 
 
+def test_a_trace_of_an_older_format_is_told_from_no_trace() -> None:
+    """A file in the first format is named with the version that wrote it; a stranger's file is not called a trace."""
+    first = document([("header", {"software": "clara-eval 0.1.0", "rules": 1})]).replace("trace/2", "trace/1")
+    with pytest.raises(BadTrace, match=r"trace/1 and was written by 'clara-eval 0\.1\.0' under rules 1.*Nothing was"):
+        list(read_entries(trace_lines(first.encode())))
+    headless = first.splitlines(keepends=True)[:1]
+    with pytest.raises(BadTrace, match="its header does not name") as caught:
+        list(read_entries(headless))
+    assert caught.value.remedy == "Check it with the version that wrote it."
+    with pytest.raises(BadTrace) as caught:
+        list(read_entries(['{"format":"other"}\n']))
+    assert caught.value.remedy == "Is this a trace file?"
+
+
 @pytest.mark.parametrize("text", ["null", "[]", "{}", "1", "not json", '{"seq":0}', "[" * 5000, '{"key":1,"seq":0}'])
 def test_a_right_hash_over_something_else_is_refused(text: str) -> None:
     """Whoever forges an entry can hash it too; what is no entry is refused all the same."""

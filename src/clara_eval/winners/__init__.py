@@ -8,8 +8,9 @@ could pass, so nothing is prepared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from clara_eval.camel_json import DECIMAL
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import CannotPublish, Unscorable
 
@@ -20,9 +21,9 @@ MIN_SUBMISSIONS = 2
 @dataclass(frozen=True, slots=True)
 class Winner:
     account: Address
-    agent_id: int
+    agent_id: int = field(metadata=DECIMAL)
     score: int
-    prize_amount: int
+    prize_amount: int = field(metadata=DECIMAL)
 
 
 @dataclass(frozen=True, slots=True)
