@@ -2,7 +2,7 @@
 
 The endpoint answers every request after 50 ms in a process of its own. Each client runs in a process of its own too:
 4,950 pairs, 64 in flight. `bare` is the official OpenAI SDK on its aiohttp transport with ready-made requests; `ours`
-is the tournament with everything on: schedule, prompts, request hashes, look-up, purse, SQLite journal, strict reading
+is the tournament with everything on: schedule, prompts, request hashes, look-up, budget, SQLite journal, strict reading
 of verdicts. The runs alternate, and the medians count. Prints one JSON document; target: CPU a call <= 1.3 x bare.
 """
 
@@ -207,9 +207,9 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
     from clara_eval.judge.calls import JudgeLine, Patience
-    from clara_eval.judge.prices import PriceCard
-    from clara_eval.judge.purse import Purse
     from clara_eval.llm.openai import OpenAiLlm
+    from clara_eval.money.prices import PriceCard
+    from clara_eval.money.run_budget import RunBudget
     from clara_eval.store.sqlite import SqliteStore
     from clara_eval.tournament.play import play_tournament
     from clara_eval.tournament.schedule import Field, Full
@@ -219,15 +219,15 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     store = await SqliteStore.open(folder / "bench.db")
     llm = OpenAiLlm(MODEL, api_key="k", base_url=f"{root}/v1")
     card = PriceCard(3_000_000, 15_000_000, 300_000, 3_750_000)
-    purse = Purse(cap_micro_usd=1_000_000_000)
+    budget = RunBudget(cap_micro_usd=1_000_000_000)
     patience = Patience(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
-    line = JudgeLine(llm, store, run="bench", purse=purse, card=card, patience=patience)
+    line = JudgeLine(llm, store, run="bench", budget=budget, card=card, patience=patience)
     judge = ModelJudge(line, CRITERIA, schema)
 
     async def run() -> Any:
         played = await play_tournament(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
         assert all(comparison.winner for comparison in played)
-        assert line.counts.answered == len(played) == purse.stages["comparison"].calls
+        assert line.counts.answered == len(played) == budget.stages["comparison"].calls
         await llm.close()
         await store.close()
         return played

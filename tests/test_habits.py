@@ -16,6 +16,7 @@ WALK = (
     "eval_config",
     "challenge",
     "solutions",
+    "money",
     "judge",
     "features",
     "tournament",
@@ -23,7 +24,6 @@ WALK = (
     "winners",
     "publish",
     "trace",
-    "money",
     "records",
     "pipeline",
 )

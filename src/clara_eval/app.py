@@ -17,7 +17,7 @@ from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
 from clara_eval.fetch import UriFetch
-from clara_eval.judge.jury import parse_jury
+from clara_eval.llm.registry import parse_jury
 from clara_eval.model_pool import ModelPool
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan

@@ -101,13 +101,10 @@ def evaluator_address(settings: Settings) -> Address | None:
 
 def _quote(settings: Settings) -> Quote:
     def of(config: EvalConfig, entries: int) -> int | None:
-        from clara_eval.judge.jury import parse_jury
-        from clara_eval.judge.prices import parse_prices, price_card
+        from clara_eval.llm.registry import parse_jury, price_cards
         from clara_eval.use_cases.quote import quote
 
-        given = parse_prices(settings.prices)
         jury = parse_jury(settings.judges)
-        cards = {judge.text: price_card(judge, given) for judge in jury if judge.provider != "rules"}
-        return quote(config, entries, jury, cards)
+        return quote(config, entries, jury, price_cards(settings, jury))
 
     return of

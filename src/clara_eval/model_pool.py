@@ -1,4 +1,4 @@
-"""Seats the models of one run: each on its line, all with one purse, within one reservation of the ledger.
+"""The models of one run: each on its line, all with one budget, within one reservation of the ledger.
 
 In: settings and the store. Out: `Seats` for a run. Must hold: before the first call what this run may spend (twice its
 quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; at the end
@@ -11,28 +11,21 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import JudgeLine, Patience, Succession, Watch
-from clara_eval.judge.jury import parse_judge
-from clara_eval.judge.port import Asker, Foreseeing, Llm, PaidAnswer, Prompt
-from clara_eval.judge.prices import PriceCard, parse_prices, price_card
-from clara_eval.judge.purse import Purse
-from clara_eval.judge.quote import Quote, Size, quote
+from clara_eval.judge.expected_calls import expected_calls
+from clara_eval.judge.port import Asker, ConnectedLlm, Foreseeing, PaidAnswer, Prompt
+from clara_eval.judge.provider import BatchRun
+from clara_eval.llm.registry import build_llm, parse_judge, price_card, provider_of
 from clara_eval.money.caps import caps_of
+from clara_eval.money.prices import FREE, PriceCard, parse_prices
+from clara_eval.money.quote import Quote, Size, quote
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
-
-if TYPE_CHECKING:
-    from clara_eval.llm.batches import MessageBatches
-
-MARGIN = 1.3
-"""Answers are asked again now and then, and submissions differ in size from the quote's."""
-LEAST_RESERVE = 500_000
-"""Millionths of a dollar: a single call reserves its worst case, which is far above its quote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +35,7 @@ class Ahead:
     judge: str
     run: str
     prompts: tuple[Prompt, ...]
-    purse: Purse
+    budget: RunBudget
     card: PriceCard | None
 
 
@@ -78,7 +71,7 @@ class RunSeats:
     """Fulfils `pipeline.evaluate.SeatedModels`."""
 
     lines: dict[str, JudgeLine]
-    purse: Purse
+    budget: RunBudget
     ahead: dict[str, LookAhead] = field(default_factory=dict)
 
     def asker(self, name: str) -> Asker:
@@ -92,7 +85,7 @@ class RunSeats:
         return _Foreseen(asker, self.ahead[name]) if name in self.ahead else asker
 
     def meter(self) -> tuple[int, float]:
-        return sum(line.counts.answered for line in self.lines.values()), (self.purse.spent) / 1_000_000
+        return sum(line.counts.answered for line in self.lines.values()), (self.budget.spent) / 1_000_000
 
 
 @dataclass(slots=True)
@@ -107,7 +100,7 @@ class ModelPool:
     """Set by a service that counts calls."""
     poll_seconds: float = 20.0
     """Between two looks at a batch."""
-    _llms: dict[str, Llm] = field(default_factory=dict)
+    _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
 
     @asynccontextmanager
     async def seat(
@@ -116,93 +109,59 @@ class ModelPool:
         """The seats of this run; leaving settles what was reserved."""
         cards = {name: self._card(name) for name in plan.models}
         spent = sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
-        costly = any(card is None or card.input or card.output for card in cards.values())
+        costly = any(card != FREE for card in cards.values())
         most = self._most_to_spend(challenge, config, plan, spent) if costly else None
-        purse = Purse(most, spent_before=spent)
-        lines = {name: self.line(name, challenge.run, purse, seconds) for name in cards}
-        ahead = {name: self._ahead(name, challenge.run, purse, seconds) for name in cards}
+        budget = RunBudget(most, spent_before=spent)
+        lines = {name: self.line(name, challenge.run, budget, seconds) for name in cards}
+        ahead = {name: self._ahead(name, challenge.run, budget, seconds) for name in cards}
         # Last before the run: a model that cannot be seated must not leave a reservation behind.
         ledger = await self._reserve(challenge, most or spent) if costly else None
         try:
-            yield RunSeats(lines, purse, {name: look for name, look in ahead.items() if look is not None})
+            yield RunSeats(lines, budget, {name: look for name, look in ahead.items() if look is not None})
         finally:
             if ledger is not None:
-                await self.store.settle_spend(ledger, purse.spent)
+                await self.store.settle_spend(ledger, budget.spent)
 
-    def line(self, name: str, run: str, purse: Purse, seconds: float) -> JudgeLine:
+    def line(self, name: str, run: str, budget: RunBudget, seconds: float) -> JudgeLine:
         """One model on its line for a run, for so many seconds."""
-        # A model on this machine answers one call at a time: the others would use up their time waiting for it.
-        at_once = 1 if parse_judge(name).provider == "local" else self.settings.max_concurrency
+        at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
         patience = Patience(deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=at_once)
         llm, card = self._llm(name), self._card(name)
-        return JudgeLine(llm, self.store, run=run, purse=purse, card=card, patience=patience, watch=self.watch)
+        return JudgeLine(llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch)
 
-    def _ahead(self, name: str, run: str, purse: Purse, seconds: float) -> LookAhead | None:
+    def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> LookAhead | None:
         """Batches where the time allows them and the model has them, else other workers, else nothing."""
         ends_at = asyncio.get_running_loop().time() + seconds
-        judge, spread, card = parse_judge(name), self.spread, self._card(name)
-        if judge.provider != "anthropic" and spread is None:
+        spread, card = self.spread, self._card(name)
+        by_batches = provider_of(parse_judge(name)).fill_by_batches if self.settings.batches == "auto" else None
+        if by_batches is None and spread is None:
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
-            from clara_eval.llm.batches import should_batch
-
             left = ends_at - asyncio.get_running_loop().time()
-            if judge.provider == "anthropic" and self.settings.batches == "auto":
-                # What an earlier walk submitted is paid for: it is collected also when no new batch is worth it.
-                worth_it = should_batch(left, len(prompts))
-                await self._batches(name, run, purse, left).fill(prompts, only_earlier=not worth_it)
-                if worth_it:
-                    return
+            batch = BatchRun(self._llm(name), self.store, run, budget, card, self.poll_seconds)
+            if by_batches is not None and await by_batches(batch, prompts, left):
+                return
             if spread is not None:
-                await spread(Ahead(name, run, tuple(prompts), purse, card))
+                await spread(Ahead(name, run, tuple(prompts), budget, card))
 
         return look
 
-    def _batches(self, name: str, run: str, purse: Purse, left: float) -> MessageBatches:
-        from clara_eval.llm.anthropic import AnthropicLlm
-        from clara_eval.llm.batches import MessageBatches
-
-        llm = self._llm(name)
-        assert isinstance(llm, AnthropicLlm), "only Claude has message batches"
-        return MessageBatches(
-            llm, self.store, run, purse, self._card(name), seconds=left / 2, poll_seconds=self.poll_seconds
-        )
-
     def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
         """What the cap of one challenge buys beside the reading, by the quote with a margin."""
-        cap = caps_of(self.settings).per_challenge
         looks = challenge.submission_count * (challenge.submission_count - 1)
         quoted = self._quote(challenge, config, plan, looks)
-        comparing = [line for line in quoted.lines if line.purpose == "comparison"]
-        if cap is None or not looks or quoted.models_micro_usd is None or not any(line.micro_usd for line in comparing):
-            return None
-        for_games = sum(line.micro_usd or 0 for line in comparing)
-        reading = quoted.models_micro_usd - for_games
-        affordable = int((cap - reading * MARGIN) / (for_games * MARGIN) * looks)
-        return max(1, min(looks, affordable)) * len(comparing)
+        affordable = quoted.affordable_looks(caps_of(self.settings).per_challenge)
+        return None if affordable is None else affordable * sum(line.purpose == "comparison" for line in quoted.lines)
 
     def _quote(self, challenge: Challenge, config: EvalConfig, plan: Plan, looks: int) -> Quote:
-        jury = [parse_judge(name) for name in plan.judges]
-        cards = {judge.text: self._card(judge.text) for judge in jury if judge.provider != "rules"}
-        return quote(config, Size(challenge.submission_count, looks), jury, cards)
+        size = Size(challenge.submission_count, looks)
+        return quote(size, expected_calls(config, size, plan.models), {name: self._card(name) for name in plan.models})
 
     def _most_to_spend(self, challenge: Challenge, config: EvalConfig, plan: Plan, spent: int) -> int | None:
-        """Twice the quote on top of what is spent, at most the cap: what is reserved, and all that can be spent.
-
-        None only where there is no cap of any kind: also a cap of the day or the month holds for what is reserved.
-        """
-        caps = caps_of(self.settings)
-        cap = caps.per_challenge
-        wider = [bound for bound in (caps.per_poster_day, caps.per_month) if bound is not None]
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
-        quoted = self._quote(challenge, config, plan, -(-games // len(plan.judges))).models_micro_usd
-        if cap is None and not wider:
-            return None
-        if quoted is None:
-            return min(wider) if cap is None else cap
-        needed = spent + 2 * quoted + LEAST_RESERVE
-        return needed if cap is None else min(cap, needed)
+        quoted = self._quote(challenge, config, plan, -(-games // len(plan.judges)))
+        return quoted.most_to_spend(caps_of(self.settings), spent)
 
     async def _reserve(self, challenge: Challenge, most: int) -> int:
         return await self.store.reserve_spend(
@@ -212,15 +171,11 @@ class ModelPool:
     def _card(self, name: str) -> PriceCard | None:
         return price_card(parse_judge(name), parse_prices(self.settings.prices))
 
-    def _llm(self, name: str) -> Llm:
+    def _llm(self, name: str) -> ConnectedLlm:
         if name not in self._llms:
-            from clara_eval.llm.build import build_llm
-
             self._llms[name] = build_llm(name, self.settings)
         return self._llms[name]
 
     async def close(self) -> None:
         for llm in self._llms.values():
-            close: Any = getattr(llm, "close", None)
-            if close is not None:
-                await close()
+            await llm.close()

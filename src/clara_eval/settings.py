@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -107,7 +108,9 @@ class Settings(BaseModel):
 
     @property
     def network(self) -> Network:
-        return network(self.network_name)
+        """The network of that name, with the dollar of `CLARA_USDC` where that is set."""
+        known = network(self.network_name)
+        return replace(known, usdc=self.usdc_address) if self.usdc_address else known
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ class Settings(BaseModel):
     @property
     def usdc(self) -> str | None:
         """The dollar token of this network, if there is one that we know."""
-        return self.usdc_address or self.network.usdc
+        return self.network.usdc
 
     @property
     def first_block(self) -> int:

@@ -12,10 +12,10 @@ import pytest
 from clara_eval.errors import ConfigError, Deferred
 from clara_eval.eval_config import parse_eval_config
 from clara_eval.judge.port import Answer, Foreseeing, PaidAnswer, Prompt
-from clara_eval.judge.purse import Purse
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.llm.openai import OpenAiLlm
 from clara_eval.model_pool import ModelPool, RunSeats
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
@@ -82,7 +82,7 @@ async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path
     await seats.store.save_answer(spent)
     async with seats.seat(round_, CONFIG, PLAN, 60) as seated:
         (line,) = await seats.store.spends()
-        assert seated.purse.cap_micro_usd == line.reserved_micro_usd
+        assert seated.budget.cap_micro_usd == line.reserved_micro_usd
         assert line.settled_micro_usd is None
         assert 500_000 < line.reserved_micro_usd < 25_000_000
     (line,) = await seats.store.spends()
@@ -136,7 +136,7 @@ async def test_a_wider_cap_alone_bounds_a_run(tmp_path: Path, cap: str) -> None:
     one = challenge(5, (6000, 4000))
     async with seats.seat(one, CONFIG, PLAN, 60) as seated:
         (line,) = await seats.store.spends()
-        assert seated.purse.cap_micro_usd == line.reserved_micro_usd
+        assert seated.budget.cap_micro_usd == line.reserved_micro_usd
         assert line.reserved_micro_usd > 500_000
         with pytest.raises(Deferred):
             async with seats.seat(replace(one, address=one.poster), CONFIG, PLAN, 60):
@@ -157,7 +157,7 @@ async def test_a_model_of_this_machine_is_asked_one_at_a_time(tmp_path: Path) ->
     """It answers one call after the other, so calls do not spend their time limit in its queue."""
     seats = await bench(tmp_path, CLARA_MAX_CONCURRENCY="64")
     seats._llms["local:smollm2"] = OpenAiLlm("smollm2", api_key="k", base_url="http://127.0.0.1:1/v1")
-    line = seats.line("local:smollm2", "r", Purse(None), 60)
+    line = seats.line("local:smollm2", "r", RunBudget(None), 60)
     for _ in range(20):
         line.gate.answered()
     assert line.gate.limit == 1

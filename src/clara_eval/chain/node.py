@@ -25,10 +25,10 @@ from clara_eval.challenge.model import (
     Checkpoint,
     Submission,
     Token,
-    poses_as_dollar,
     short,
 )
 from clara_eval.errors import NotFound, Temporary
+from clara_eval.money.dollars import poses_as_dollar
 from clara_eval.networks import Network
 from clara_eval.publish.posted import Posted, PostedBy, Standing
 from clara_eval.winners import Winner
@@ -249,7 +249,7 @@ class EthereumChain:
             # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
             places = 6 if is_usdc else 0
         name = abi.read_symbol(symbol) or ("USDC" if is_usdc else short(address))
-        return Token(address, short(address) if poses_as_dollar(address, name, self._network.usdc) else name, places)
+        return Token(address, short(address) if poses_as_dollar(address, name, self._network) else name, places)
 
     # events
 

@@ -72,11 +72,6 @@ def short(address: str) -> str:
     return f"{address[:6]}…{address[-4:]}"
 
 
-def poses_as_dollar(address: Address, symbol: str, dollar: str | None) -> bool:
-    """Whether a token only calls itself what the network's own dollar is called."""
-    return symbol.upper() in {"USD", "USDC"} and dollar not in {None, address}
-
-
 @dataclass(frozen=True, slots=True)
 class Token:
     address: Address

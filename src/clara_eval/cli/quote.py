@@ -6,9 +6,7 @@ specification's own table. A judge with no known price is said, and then there i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
-from math import ceil, comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +16,7 @@ from clara_eval.cli.output import console, emit_json, safe
 
 if TYPE_CHECKING:
     from clara_eval.eval_config import EvalConfig
-    from clara_eval.judge.jury import JudgeName
-    from clara_eval.judge.prices import PriceCard
-    from clara_eval.judge.quote import Quote
-    from clara_eval.settings import Settings
+    from clara_eval.money.quote import Quote
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -45,24 +40,20 @@ def quote(
     as_json: AsJson = False,
 ) -> None:
     """Say what an evaluation will cost, stage by stage, beside the specification's table."""
-    from clara_eval.judge.jury import parse_jury
-    from clara_eval.judge.quote import Size, to_json
-    from clara_eval.judge.quote import quote as make_quote
+    from clara_eval.llm.registry import parse_jury
+    from clara_eval.money.quote import Size, to_json
     from clara_eval.settings import Settings
+    from clara_eval.use_cases.quote import quote_schedule
 
     settings = Settings.from_env()
     config = read_config(file, as_json=as_json)
     jury = parse_jury(judges or settings.judges)
-    cards = price_cards(settings, jury)
-    quotes = {
-        name: make_quote(config, Size(submissions, looks, size, batch), jury, cards)
-        for name, looks in _looks(submissions).items()
-    }
-    chosen = _affordable(quotes, settings) if schedule is Looks.auto else schedule.value
+    asked = Size(submissions, 0, size, batch)
+    chosen, found = quote_schedule(config, asked, jury, settings, schedule.value)
     if as_json:
-        emit_json({"file": str(file), "schedule": chosen, **to_json(quotes[chosen])})
+        emit_json({"file": str(file), "schedule": chosen, **to_json(found)})
         return
-    _print_quote(quotes[chosen], chosen)
+    _print_quote(found, chosen)
 
 
 def read_config(file: Path, *, as_json: bool) -> EvalConfig:
@@ -72,35 +63,10 @@ def read_config(file: Path, *, as_json: bool) -> EvalConfig:
     return usable_config(file, read_bytes(file), as_json=as_json)
 
 
-def price_cards(settings: Settings, jury: Sequence[JudgeName]) -> dict[str, PriceCard | None]:
-    """What each judge costs; None where nobody knows."""
-    from clara_eval.judge.prices import parse_prices, price_card
-
-    given = parse_prices(settings.prices)
-    return {judge.text: price_card(judge, given) for judge in jury}
-
-
-def _looks(submissions: int) -> dict[str, int]:
-    from clara_eval.tournament.schedule import CALLS_PER_ITEM
-
-    pairs = comb(submissions, 2)
-    return {"both": 2 * pairs, "full": pairs, "adaptive": min(pairs, ceil(CALLS_PER_ITEM * submissions))}
-
-
-def _affordable(quotes: dict[str, Quote], settings: Settings) -> str:
-    """The richest schedule within the cap per challenge, as an evaluation would choose it."""
-    cap = settings.budget_per_challenge_usd
-    for name, found in quotes.items():
-        total = found.models_micro_usd
-        if cap is None or total is None or total <= cap * 1_000_000:
-            return name
-    return "adaptive"
-
-
 def _print_quote(found: Quote, schedule: str) -> None:
     from rich.table import Table
 
-    from clara_eval.judge.quote import GAS_MICRO_USD, specification_table
+    from clara_eval.money.quote import GAS_MICRO_USD, specification_table
 
     out = console(stderr=False)
     size = found.size

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clara_eval.cli.output import console, emit_json, safe
-from clara_eval.cli.quote import AsJson, ConfigFile, Judges, price_cards, read_config
+from clara_eval.cli.quote import AsJson, ConfigFile, Judges, read_config
 from clara_eval.errors import BadInput
 
 if TYPE_CHECKING:
@@ -112,23 +112,22 @@ async def _try_out(asker: Asker | None, schema: FeatureSchema, config: EvalConfi
 async def _reader(judges: str) -> AsyncIterator[Asker | None]:
     """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
     from clara_eval.judge.calls import JudgeLine, Patience
-    from clara_eval.judge.jury import parse_jury
-    from clara_eval.judge.purse import Purse
-    from clara_eval.money.caps import micro_usd
+    from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
+    from clara_eval.money.dollars import micro_usd
+    from clara_eval.money.prices import FREE
+    from clara_eval.money.run_budget import RunBudget
     from clara_eval.settings import Settings
 
     settings = Settings.from_env()
-    models = [judge for judge in parse_jury(judges or settings.judges) if judge.provider != "rules"]
+    models = models_of(parse_jury(judges or settings.judges))[:1]
     if not models:
         yield None
         return
-    from clara_eval.llm.build import build_llm
-
-    llm: Any = build_llm(models[0], settings)
-    card = price_cards(settings, models[:1])[models[0].text]
-    purse = Purse(None if models[0].is_free else micro_usd(settings.budget_per_challenge_usd))
+    llm = build_llm(models[0], settings)
+    card = price_cards(settings, models)[models[0].text]
+    budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
     try:
-        yield JudgeLine(llm, _NoBook(), run="rehearsal", purse=purse, card=card, patience=Patience(tries=3))
+        yield JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
     finally:
         await llm.close()
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clara_eval.cli.output import console, emit_json, run
 
 if TYPE_CHECKING:
-    from clara_eval.money.report import SpendLine, SpendReport
+    from rich.table import Table
+
+    from clara_eval.money.spend_report import SpendLine, SpendReport
+    from clara_eval.settings import Settings
 
 
 def spend(
@@ -18,7 +21,7 @@ def spend(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Report what was spent on models; reservations of running evaluations count and are shown apart."""
-    from clara_eval.money.report import to_json
+    from clara_eval.money.spend_report import to_json
     from clara_eval.settings import Settings
 
     report = run(_report(Settings.from_env(), _first_moment(since)))
@@ -29,8 +32,8 @@ def spend(
         console(stderr=False).print(_table(title, lines, report.total))
 
 
-async def _report(settings: Any, since: int) -> SpendReport:
-    from clara_eval.money.report import spend_report
+async def _report(settings: Settings, since: int) -> SpendReport:
+    from clara_eval.money.spend_report import spend_report
     from clara_eval.store.open import open_store
 
     store = await open_store(settings.database_url)
@@ -53,10 +56,10 @@ def _first_moment(since: str | None) -> int:
         raise BadInput(f"--since {since!r} is not a day.", value=since, remedy="Write YYYY-MM-DD.") from None
 
 
-def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Any:
+def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Table:
     from rich.table import Table
 
-    from clara_eval.money.report import usd
+    from clara_eval.money.dollars import usd
 
     table = Table(title, "USD", "of it reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
     for line in lines:

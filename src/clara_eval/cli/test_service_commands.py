@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from clara_eval.cli import app
 from clara_eval.cli.evaluate import is_settled
 from clara_eval.errors import BadInput
+from clara_eval.money.ledger import Caps
 from clara_eval.pipeline.review import request_review
 from clara_eval.publish.send import Intention, Outcome, Receipt
 from clara_eval.records.challenge_index import read_document
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.trace.store import Caps
 from clara_eval.trace.store_keys import status_key
 
 ADDRESS = "0x" + "ab" * 20

@@ -26,7 +26,8 @@ from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.pace import Speed, Window, all_games, how_degraded, most_games
 from clara_eval.engine.post_recorder import record_posted
 from clara_eval.errors import Temporary, Unscorable
-from clara_eval.money.caps import check_prize, worth_micro_usd
+from clara_eval.money.caps import check_prize
+from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics

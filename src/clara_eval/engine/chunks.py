@@ -3,7 +3,7 @@
 Comes in: what a judge will be asked next. Goes out: nothing; afterwards the answers are in the book, and the evaluation
 finds them there. Must hold: a chunk's id comes from its whole content, so that an evaluation that is walked again meets
 its old chunks instead of making new ones; a chunk is asked by one worker at a time; its money is set aside in the
-evaluation's purse first, and it cannot spend more. What no chunk answered is asked by the evaluation itself.
+evaluation's budget first, and it cannot spend more. What no chunk answered is asked by the evaluation itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from clara_eval.errors import ClaraError, Deferred, Temporary
 from clara_eval.gather import gather_or_raise
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.port import Prompt, request_hash
-from clara_eval.judge.purse import Purse
 from clara_eval.model_pool import Ahead, ModelPool
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.trace.store import Store
 
 _log = structlog.get_logger(__name__)
@@ -80,21 +80,21 @@ class Spreader:
         if not missing and not await self._is_active(chunk.name):
             return
         try:
-            allowance = sum(await ahead.purse.reserve_all(chunk.judge, ahead.card, missing))
+            allowance = sum(await ahead.budget.reserve_all(chunk.judge, ahead.card, missing))
         except Deferred:
             # Not enough money for the worst case of a whole chunk; asked one by one it may suffice. A chunk of an
             # earlier walk may still be under way: its answers are waited for, not asked again.
             await self._ended(chunk.name)
             return
         try:
-            await self._queue(chunk, None if ahead.purse.cap_micro_usd is None else allowance)
+            await self._queue(chunk, None if ahead.budget.cap_micro_usd is None else allowance)
             await self._ended(chunk.name)
         finally:
             after = await self._store.answers(chunk.requests)
             for request, paid in after.items():
                 if request not in before:
-                    ahead.purse.settle(0, paid.purpose, paid.answer, paid.cost_micro_usd)
-            ahead.purse.release(allowance, chunk.prompts[0].purpose)
+                    ahead.budget.settle(0, paid.purpose, paid.answer, paid.cost_micro_usd)
+            ahead.budget.release(allowance, chunk.prompts[0].purpose)
 
     async def _queue(self, chunk: Chunk, allowance: int | None) -> None:
         assert self.workflow is not None
@@ -129,7 +129,7 @@ class Spreader:
                 return {"asked": len(chunk.prompts), "answered": answered}
 
     async def _ask_all(self, chunk: Chunk, most: int | None) -> int:
-        line = self._bench.line(chunk.judge, chunk.run, Purse(most), CHUNK_SECONDS)
+        line = self._bench.line(chunk.judge, chunk.run, RunBudget(most), CHUNK_SECONDS)
         await line.prefetch(chunk.prompts)
         answered = 0
         waiting = iter(chunk.prompts)

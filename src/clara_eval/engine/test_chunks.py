@@ -16,9 +16,9 @@ from clara_eval.engine.dbos_runtime import answered, launched, step_apart
 from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import Temporary
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.purse import Purse
 from clara_eval.model_pool import Ahead, ModelPool
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.settings import Settings
 from clara_eval.store.open import open_store
 from clara_eval.store.sql_store import SqlStore
@@ -40,8 +40,8 @@ class Shared:
     spreader: Spreader
     judge: str
 
-    def ahead(self, count: int, purse: Purse) -> Ahead:
-        return Ahead(self.judge, RUN, prompts(count), purse, CARD)
+    def ahead(self, count: int, budget: RunBudget) -> Ahead:
+        return Ahead(self.judge, RUN, prompts(count), budget, CARD)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -65,37 +65,37 @@ async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
 
 
 async def test_every_question_is_answered_once_and_accounted_for(shared: Shared) -> None:
-    """Twelve questions in three chunks: twelve payments, all in the book, the purse knows their cost to the millionth."""
-    purse = Purse(10_000_000)
-    await shared.spreader.spread(shared.ahead(12, purse))
+    """Twelve questions in three chunks: twelve payments, all in the book, the budget knows their cost to the millionth."""
+    budget = RunBudget(10_000_000)
+    await shared.spreader.spread(shared.ahead(12, budget))
     answers = await shared.store.answers(Chunk(shared.judge, RUN, prompts(12)).requests)
     assert (len(answers), shared.endpoint.paid) == (12, 12)
-    assert purse.reserved == 0
-    assert purse.spent == sum(paid.cost_micro_usd or 0 for paid in answers.values()) > 0
+    assert budget.reserved == 0
+    assert budget.spent == sum(paid.cost_micro_usd or 0 for paid in answers.values()) > 0
 
 
 async def test_walked_again_nothing_is_asked_again(shared: Shared) -> None:
     """The same questions make the same chunks, whose answers are there."""
     for _ in range(2):
-        await shared.spreader.spread(shared.ahead(12, Purse(None)))
+        await shared.spreader.spread(shared.ahead(12, RunBudget(None)))
     assert shared.endpoint.paid == 12
 
 
 async def test_too_few_questions_stay_at_home(shared: Shared) -> None:
     """Less than two chunks are not worth the way."""
-    await shared.spreader.spread(shared.ahead(9, Purse(None)))
+    await shared.spreader.spread(shared.ahead(9, RunBudget(None)))
     assert shared.endpoint.paid == 0
 
 
 async def test_chunks_wait_for_money_and_never_overspend(shared: Shared) -> None:
     """With room for the worst case of one chunk at a time they go one after the other; with none, none goes."""
     one = sum(CARD.worst(prompt) for prompt in prompts(5))
-    purse = Purse(one + 2_000)
-    await shared.spreader.spread(shared.ahead(10, purse))
+    budget = RunBudget(one + 2_000)
+    await shared.spreader.spread(shared.ahead(10, budget))
     assert shared.endpoint.paid in (5, 10)
-    assert purse.spent <= one + 2_000
-    assert purse.reserved == 0
-    poor = Purse(10)
+    assert budget.spent <= one + 2_000
+    assert budget.reserved == 0
+    poor = RunBudget(10)
     before = shared.endpoint.paid
     await shared.spreader.spread(Ahead(shared.judge, "31337:0xother", prompts(40)[20:], poor, CARD))
     assert (shared.endpoint.paid, poor.spent) == (before, 0)
@@ -124,7 +124,7 @@ async def test_a_database_that_is_away_for_a_moment_is_waited_for(
         return await ask(name)
 
     monkeypatch.setattr(DBOS, "get_workflow_status_async", shaky)
-    await shared.spreader.spread(shared.ahead(10, Purse(None)))
+    await shared.spreader.spread(shared.ahead(10, RunBudget(None)))
     assert asked > 4
     assert shared.endpoint.paid == 10
 

@@ -18,8 +18,8 @@ from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.purse import Purse
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
 
 Sleep = Callable[[float], Awaitable[None]]
 Watch = Callable[[str, str, str, float], None]
@@ -62,7 +62,7 @@ class JudgeLine:
         book: AnswerBook,
         *,
         run: str,
-        purse: Purse,
+        budget: RunBudget,
         card: PriceCard | None,
         patience: Patience | None = None,
         sleep: Sleep = asyncio.sleep,
@@ -70,7 +70,7 @@ class JudgeLine:
         rng: random.Random | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self._llm, self._book, self._run, self._purse, self._card = llm, book, run, purse, card
+        self._llm, self._book, self._run, self._budget, self._card = llm, book, run, budget, card
         self._name = llm.name
         self._patience = patience or Patience()
         self._sleep, self._watch = sleep, watch
@@ -166,22 +166,22 @@ class JudgeLine:
             await self._until_callable(until, yields=yields)
             probe = self.breaker.begin()
             try:
-                reserved = await self._purse.reserve(self._name, self._card, prompt)
+                reserved = await self._budget.reserve(self._name, self._card, prompt)
                 answer = await self._call(prompt, reserved, entered_at, until, probe=probe)
             finally:
                 self.breaker.abandoned(probe=probe)
         finally:
             self.gate.leave()
         cost = None if self._card is None else self._card.cost(answer)
-        self._purse.settle(reserved, prompt.purpose, answer, cost)
+        self._budget.settle(reserved, prompt.purpose, answer, cost)
         self.counts.answered += 1
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
-        """One call with its consequences for gate, breaker and purse."""
+        """One call with its consequences for gate, breaker and budget."""
         asked_at = self._clock()
         if asked_at >= until:
-            self._purse.release(reserved, prompt.purpose)
+            self._budget.release(reserved, prompt.purpose)
             raise OutOfTime(f"{self._name} was not asked: the round's time is over.")
         try:
             answer = await self._within_time(prompt, until)
@@ -189,23 +189,23 @@ class JudgeLine:
             self.counts.rate_limited += 1
             self._tell(prompt, "rate_limited", asked_at)
             self.gate.limited(entered_at, bad.retry_after_seconds)
-            self._purse.release(reserved, prompt.purpose)
+            self._budget.release(reserved, prompt.purpose)
             raise
         except Temporary as bad:
             self.counts.failed += 1
             self._tell(prompt, "unanswered" if isinstance(bad, Unanswered) else "failed", asked_at)
             self.breaker.failed(self._clock(), probe=probe)
-            (self._purse.unsure if isinstance(bad, Unanswered) else self._purse.release)(reserved, prompt.purpose)
+            (self._budget.unsure if isinstance(bad, Unanswered) else self._budget.release)(reserved, prompt.purpose)
             raise
         except ClaraError as bad:
             self.counts.refused += 1
             self._tell(prompt, "refused", asked_at)
             if isinstance(bad, ConfigError):
                 self._broken = bad
-            self._purse.release(reserved, prompt.purpose)
+            self._budget.release(reserved, prompt.purpose)
             raise
         except BaseException:
-            self._purse.unsure(reserved, prompt.purpose)
+            self._budget.unsure(reserved, prompt.purpose)
             raise
         self._tell(prompt, answer.stop, asked_at)
         self.breaker.answered()

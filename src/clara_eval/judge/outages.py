@@ -1,7 +1,7 @@
 """The outages that need more than patience.
 
 All are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge down. `Unanswered`
-means that the request left us and no answer came back, so the provider may have charged for it: the purse counts it.
+means that the request left us and no answer came back, so the provider may have charged for it: the budget counts it.
 """
 
 from __future__ import annotations

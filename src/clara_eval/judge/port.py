@@ -73,6 +73,12 @@ class Llm(Protocol):
     async def complete(self, prompt: Prompt) -> Answer: ...
 
 
+class ConnectedLlm(Llm, Protocol):
+    """A model that holds something open: connections, a thread, weights."""
+
+    async def close(self) -> None: ...
+
+
 class AnswerBook(Protocol):
     """Where paid answers are kept; the store fulfils it."""
 

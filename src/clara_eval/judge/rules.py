@@ -15,14 +15,19 @@ from clara_eval.errors import ConfigError
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.eval_config.model import LARGEST_NUMBER
 from clara_eval.judge.comparison import Decision
+from clara_eval.judge.provider import Provider
 from clara_eval.judge.vector import JudgeVector, Value
 from clara_eval.judge.verdict import Side, Verdict
+from clara_eval.money.prices import FREE
 
 TIE_BAND = 0.0001
 """A ten-thousandth of the whole scale: closer than that, the facts do not say who is better."""
 KNOWN = 0.05
 """What the worst known value is worth: unknown is worth nothing."""
 WIDEST_LINEAR = 100
+
+
+PROVIDER = Provider(name="rules", form="rules", build=None, price=lambda _judge, _at: FREE)
 
 
 @dataclass(frozen=True, slots=True)

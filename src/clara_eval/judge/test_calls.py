@@ -14,8 +14,8 @@ from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
-from clara_eval.judge.prices import FREE, PriceCard
-from clara_eval.judge.purse import Purse
+from clara_eval.money.prices import FREE, PriceCard
+from clara_eval.money.run_budget import RunBudget
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
 
@@ -86,7 +86,7 @@ def _prompt(number: int = 0) -> Prompt:
 
 def _line(model: Model, book: Book | None = None, **options: Any) -> tuple[JudgeLine, Book, Clock]:
     book, clock = book or Book(), Clock()
-    settings = {"run": "r", "purse": Purse(None), "card": FREE, **options}
+    settings = {"run": "r", "budget": RunBudget(None), "card": FREE, **options}
     return JudgeLine(model, book, sleep=clock.sleep, clock=clock, **settings), book, clock
 
 
@@ -117,7 +117,7 @@ async def test_a_cancelled_caller_does_not_take_the_others_with_it() -> None:
     model = Model()
     held = asyncio.Event()
     model.wait = held.wait
-    line, _, _ = _line(model, purse=(purse := Purse(None)), card=CARD)
+    line, _, _ = _line(model, budget=(budget := RunBudget(None)), card=CARD)
     first = asyncio.create_task(line.ask(_prompt()))
     second = asyncio.create_task(line.ask(_prompt()))
     await asyncio.sleep(0.01)
@@ -127,7 +127,7 @@ async def test_a_cancelled_caller_does_not_take_the_others_with_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await first
     assert line.gate.in_flight == 0
-    assert purse.stages["comparison"].unsure_micro_usd > 0, "the cancelled call may have been charged"
+    assert budget.stages["comparison"].unsure_micro_usd > 0, "the cancelled call may have been charged"
 
 
 async def test_prefetch_needs_few_questions() -> None:
@@ -205,23 +205,23 @@ async def test_one_deadline_for_everything() -> None:
 
 async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:
     """A caller whose turn comes when the time is over makes no call, and its reservation is given back."""
-    purse = Purse(cap_micro_usd=10_000)
-    line, _, clock = _line(model := Model(), purse=purse, card=CARD, patience=Patience(deadline=1050.0))
+    budget = RunBudget(cap_micro_usd=10_000)
+    line, _, clock = _line(model := Model(), budget=budget, card=CARD, patience=Patience(deadline=1050.0))
     clock.now = 1050.0
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
-    assert (model.calls, purse.spent, purse.reserved, line.gate.in_flight) == (0, 0, 0, 0)
+    assert (model.calls, budget.spent, budget.reserved, line.gate.in_flight) == (0, 0, 0, 0)
 
 
 async def test_a_slow_answer_ends_with_the_call_limit() -> None:
     """A call that drips or hangs is cut off in full time, and counts as possibly charged."""
     model = Model()
     model.wait = lambda: asyncio.sleep(30)
-    purse = Purse(None)
-    line, _, _ = _line(model, purse=purse, card=CARD, patience=Patience(call_seconds=0.01, tries=2))
+    budget = RunBudget(None)
+    line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.01, tries=2))
     with pytest.raises(Temporary, match="in time"):
         await line.ask(_prompt())
-    assert purse.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt())
+    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt())
 
 
 async def test_retry_after_holds_everybody() -> None:
@@ -313,14 +313,14 @@ async def test_what_patience_does_not_cure_is_raised_at_once() -> None:
 
 async def test_a_prompt_the_provider_does_not_take_is_a_recorded_refusal() -> None:
     """It is asked once, costs nothing, is found again after a restart, and leaves the other questions their answers."""
-    purse = Purse(cap_micro_usd=10_000)
+    budget = RunBudget(cap_micro_usd=10_000)
     model = Model(lambda number: BadAnswer("too long") if number == 0 else None)
-    line, book, _ = _line(model, purse=purse, card=CARD)
+    line, book, _ = _line(model, budget=budget, card=CARD)
     refused = await line.ask(_prompt(0))
     assert (refused.answer.stop, refused.answer.text, refused.cost_micro_usd) == ("refusal", "too long", 0)
     assert (await line.ask(_prompt(1))).answer.stop == "end"
     assert await _line(model, book)[0].ask(_prompt(0)) == refused
-    assert (model.calls, purse.spent, purse.reserved) == (2, 15, 0)
+    assert (model.calls, budget.spent, budget.reserved) == (2, 15, 0)
 
 
 async def test_prompts_that_are_never_taken_are_no_value_and_no_crash() -> None:
@@ -342,15 +342,15 @@ async def test_a_wrong_key_is_not_tried_for_every_pair() -> None:
 
 
 async def test_the_cap_stops_the_calls() -> None:
-    """When the purse is empty the request is deferred, and no call is made for it."""
-    purse = Purse(cap_micro_usd=CARD.worst(_prompt()) + 15)
-    line, _, _ = _line(model := Model(), purse=purse, card=CARD)
+    """When the budget is empty the request is deferred, and no call is made for it."""
+    budget = RunBudget(cap_micro_usd=CARD.worst(_prompt()) + 15)
+    line, _, _ = _line(model := Model(), budget=budget, card=CARD)
     paid = await line.ask(_prompt(0))
     assert paid.cost_micro_usd == 15
     await line.ask(_prompt(1))
     with pytest.raises(Deferred):
         await line.ask(_prompt(2))
-    assert (model.calls, purse.spent, line.gate.in_flight) == (2, 30, 0)
+    assert (model.calls, budget.spent, line.gate.in_flight) == (2, 30, 0)
 
 
 async def test_a_stumbling_store_does_not_lose_a_paid_answer() -> None:

@@ -1,1 +1,1 @@
-"""The language models: one adapter a provider, all fulfilling `judge.port.Llm`; `build_llm` chooses by name."""
+"""The language models: one file a provider, all fulfilling `judge.port.Llm`; `registry` finds them by name."""

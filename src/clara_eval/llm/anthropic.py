@@ -3,22 +3,24 @@
 A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
 of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. Ranges in the
 schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
-the batch mode, so both send the same request. The SDK's `post` takes the body as it is: see `openai.py`.
+the batch mode, so both send the same request. The SDK's `post` takes the body as it is: see `openai.py`. The SDK is
+imported when a model is built: naming and pricing a judge must not wait for it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import anthropic
-from anthropic import AsyncAnthropic, DefaultAioHttpClient
-from httpx2 import Response
-
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.judge.provider import BatchRun, JudgeName, Provider
 from clara_eval.llm.failures import Endpoint, explain
+from clara_eval.llm.registry import required_key
+from clara_eval.money.prices import public_price
+from clara_eval.settings import Settings
 
 _STOPS: dict[str | None, Stop] = {
     "max_tokens": "max_tokens",
@@ -33,6 +35,8 @@ class AnthropicLlm:
     """One Claude model. Opens connections on first use; `close` ends them."""
 
     def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
+        from anthropic import AsyncAnthropic, DefaultAioHttpClient
+
         self.model = model
         self._name = f"anthropic:{model}"
         self.endpoint = Endpoint(self._name, "ANTHROPIC_API_KEY", api_key)
@@ -49,9 +53,12 @@ class AnthropicLlm:
         return self._name
 
     async def complete(self, prompt: Prompt) -> Answer:
+        from anthropic import AnthropicError
+        from httpx2 import Response
+
         try:
             response = await self.client.post("/v1/messages", cast_to=Response, body=self.params(prompt))
-        except (anthropic.AnthropicError, anthropic.APIError) as bad:
+        except AnthropicError as bad:
             raise explain(bad, self.endpoint) from None
         try:
             return self.answer(json.loads(response.content))
@@ -88,4 +95,32 @@ class AnthropicLlm:
 
 @lru_cache(maxsize=64)
 def _schema(schema_json: str) -> dict[str, Any]:
-    return anthropic.transform_schema(json.loads(schema_json))
+    from anthropic import transform_schema
+
+    return transform_schema(json.loads(schema_json))
+
+
+def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
+    return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
+
+
+async def _fill_by_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    """What an earlier walk submitted is paid for: it is collected also when no new batch is worth it."""
+    from clara_eval.llm.batches import MessageBatches, should_batch
+
+    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
+    worth_it = should_batch(seconds_left, len(prompts))
+    batches = MessageBatches(
+        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
+    )
+    await batches.fill(prompts, only_earlier=not worth_it)
+    return worth_it
+
+
+PROVIDER = Provider(
+    name="anthropic",
+    form="anthropic:MODEL",
+    build=_build,
+    price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
+    fill_by_batches=_fill_by_batches,
+)

@@ -13,20 +13,17 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
-
-import anthropic
-from aiohttp import ClientError
-from httpx2 import HTTPError
+from typing import Any
 
 from clara_eval.errors import Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.purse import Purse
+from clara_eval.judge.provider import BatchStore
 from clara_eval.llm.anthropic import MISSHAPEN, AnthropicLlm
 from clara_eval.llm.failures import explain
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
 
 FEWEST = 100
 LEAST_SECONDS = 6 * 3600
@@ -47,15 +44,6 @@ def should_batch(seconds_left: float, calls: int) -> bool:
     return calls >= FEWEST and seconds_left >= LEAST_SECONDS
 
 
-class BatchStore(Protocol):
-    """The journal and the answer book; the store fulfils it."""
-
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
-    async def add_entry(self, run: str, key: str, value: str) -> str: ...
-    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
-    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Planned:
     """A batch as journalled: its name, what it asks for, and when it was planned."""
@@ -74,7 +62,7 @@ class MessageBatches:
     llm: AnthropicLlm
     store: BatchStore
     run: str
-    purse: Purse
+    budget: RunBudget
     card: PriceCard | None
     seconds: float
     """How long to wait for batches in all; then they are cancelled."""
@@ -114,15 +102,15 @@ class MessageBatches:
     async def _carry_out(self, plan: _Planned, missing: dict[str, Prompt], deadline: float) -> None:
         asked = {request: missing[request] for request in plan.requests if request in missing}
         reserved = await self._set_aside(plan, asked)
-        give_back = self.purse.release
+        give_back = self.budget.release
         try:
             if reserved:
                 batch_id = plan.batch_id or await self._submit(plan, asked)
                 # From here to the last answer the provider may charge for what we have not seen.
-                give_back = self.purse.unsure
+                give_back = self.budget.unsure
                 await self._until_ended(batch_id, deadline)
                 await self._collect(batch_id, asked, reserved)
-                give_back = self.purse.release
+                give_back = self.budget.release
         finally:
             for request, amount in reserved.items():
                 give_back(amount, asked[request].purpose)
@@ -131,9 +119,9 @@ class MessageBatches:
     async def _set_aside(self, plan: _Planned, asked: dict[str, Prompt]) -> dict[str, int]:
         """The worst case of each item; nothing if it does not fit as a whole: asked one by one it may."""
         try:
-            amounts = await self.purse.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
+            amounts = await self.budget.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
         except Deferred:
-            # What is submitted is owed already: it is collected whatever is left in the purse.
+            # What is submitted is owed already: it is collected whatever is left in the budget.
             return {} if plan.batch_id is None else dict.fromkeys(asked, 0)
         return dict(zip(asked, amounts, strict=True))
 
@@ -208,28 +196,34 @@ class MessageBatches:
                 answer = self.llm.answer(item.result.message.model_dump(mode="json", warnings=False))
             except MISSHAPEN:
                 # Charged and of no use: this one is asked for again, and the others are not held up.
-                self.purse.unsure(reserved.pop(request), purpose)
+                self.budget.unsure(reserved.pop(request), purpose)
                 continue
             cost = None if self.card is None else self.card.cost(answer, batch=True)
             await self.store.save_answer(PaidAnswer(request, self.run, self.llm.name, purpose, answer, cost))
-            self.purse.settle(reserved.pop(request), purpose, answer, cost)
+            self.budget.settle(reserved.pop(request), purpose, answer, cost)
 
     async def _results(self, batch_id: str) -> AsyncIterator[Any]:
         """Every item of an ended batch; a stream that breaks off is an outage."""
+        from aiohttp import ClientError
+        from anthropic import AnthropicError
+        from httpx2 import HTTPError
+
         stream = aiter(await self._said(self.llm.client.messages.batches.results(batch_id)))
         while True:
             try:
                 item = await anext(stream)
             except StopAsyncIteration:
                 return
-            except (HTTPError, ClientError, anthropic.AnthropicError, ValueError) as bad:
+            except (HTTPError, ClientError, AnthropicError, ValueError) as bad:
                 raise Unanswered(f"The results of the batch {batch_id} broke off: {type(bad).__name__}.") from None
             yield item
 
     async def _said(self, call: Any) -> Any:
+        from anthropic import AnthropicError
+
         try:
             return await call
-        except (anthropic.AnthropicError, anthropic.APIError) as bad:
+        except AnthropicError as bad:
             raise explain(bad, self.llm.endpoint) from None
 
     # journal

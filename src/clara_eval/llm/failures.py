@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from aiohttp import ClientConnectorError, InvalidURL
-
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.outages import RateLimited, Unanswered
 
@@ -107,6 +105,8 @@ def said_in(detail: Mapping[str, Any]) -> str:
 
 def _never_sent(bad: Exception) -> bool:
     """The transport reports a failed connection as a time-out; its first cause tells them apart."""
+    from aiohttp import ClientConnectorError, InvalidURL
+
     cause: BaseException | None = bad
     while cause is not None:
         if isinstance(cause, (ClientConnectorError, InvalidURL)):

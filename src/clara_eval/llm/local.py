@@ -19,6 +19,8 @@ from typing import Any
 
 from clara_eval.errors import BadAnswer, ConfigError
 from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.judge.provider import Provider
+from clara_eval.money.prices import FREE
 
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_ID = "smollm2-135m-instruct-q4_1"
@@ -120,3 +122,14 @@ def _load(path: Path) -> Any:
     # llama.cpp opens a port on the loopback that we do not use; a random key keeps everybody else out of it.
     params.api_keys = [secrets.token_hex(16)]
     return xllamacpp.Server(params)
+
+
+PROVIDER = Provider(
+    name="local",
+    form="local:smollm2",
+    build=lambda _judge, _settings: LocalLlm(),
+    price=lambda _judge, _at: FREE,
+    models=("smollm2",),
+    most_at_once=1,
+)
+"""It answers one call after the other: more at once would use up their time waiting for it."""

@@ -13,15 +13,17 @@ import json
 from functools import lru_cache
 from typing import Any
 
-import openai
-from httpx2 import Response
-from openai import AsyncOpenAI, DefaultAioHttpClient
-
 from clara_eval.errors import ClaraError, Temporary
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.judge.provider import JudgeName, Provider
 from clara_eval.llm.failures import Endpoint, explain, explain_status, said, said_in
+from clara_eval.llm.registry import parse_jury, required_key
+from clara_eval.money.prices import public_price
+from clara_eval.settings import Settings
 
+NO_KEY = "no-key"
+"""Sent to endpoints of one's own that ask for none; the SDK insists on some text."""
 SEED = 20_270_101
 """Any fixed number: the same request asks for the same sample, where the provider honours it."""
 _SIGNS = {
@@ -38,6 +40,8 @@ class OpenAiLlm:
     """One model at one endpoint. Opens connections on first use; `close` ends them."""
 
     def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
+        from openai import AsyncOpenAI, DefaultAioHttpClient
+
         self._model = model
         self._name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
         self._endpoint = Endpoint(self._name, "OPENAI_API_KEY", api_key)
@@ -57,15 +61,18 @@ class OpenAiLlm:
         return self._name
 
     async def complete(self, prompt: Prompt) -> Answer:
+        from httpx2 import Response
+        from openai import BadRequestError, OpenAIError, UnprocessableEntityError
+
         for _ in range(len(_SIGNS) + 2):
             refused_before = frozenset(self._refused), self._token_limit
             try:
                 response = await self._client.post("/chat/completions", cast_to=Response, body=self._request(prompt))
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as bad:
+            except (BadRequestError, UnprocessableEntityError) as bad:
                 if self._gives_way(said(bad).lower(), refused_before):
                     continue
                 raise explain(bad, self._endpoint) from None
-            except openai.OpenAIError as bad:
+            except OpenAIError as bad:
                 raise explain(bad, self._endpoint) from None
             return self._answer(response.content, prompt)
         raise Temporary(f"{self._name} refuses every form of the request.")
@@ -146,3 +153,29 @@ def _tokens(usage: dict[str, Any] | None, prompt: Prompt, text: str) -> tuple[in
         len(text) // 3 + 1 if came is None else int(came),
         int(details.get("cached_tokens") or 0),
     )
+
+
+def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
+    return OpenAiLlm(judge.model, api_key=_key(settings, judge), base_url=judge.base_url)
+
+
+def _key(settings: Settings, judge: JudgeName) -> str:
+    """OpenAI's key goes to OpenAI, or to the one foreign address where OpenAI is not asked; never to a second party."""
+    if judge.base_url is None:
+        return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
+    own = settings.keys_by_endpoint.get(judge.base_url)
+    if own is not None:
+        return own.get_secret_value()
+    asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
+    if settings.openai_api_key is None or asked - {judge.base_url}:
+        return NO_KEY
+    return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
+
+
+PROVIDER = Provider(
+    name="openai",
+    form="openai:MODEL, openai:MODEL@https://host/v1",
+    build=_build,
+    price=lambda judge, at: public_price(judge.model, provider="openai", address=judge.base_url, at=at),
+    takes_address=True,
+)

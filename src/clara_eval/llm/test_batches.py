@@ -15,10 +15,10 @@ from clara_eval.errors import Temporary
 from clara_eval.judge.calls import JudgeLine
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Prompt, request_hash
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.purse import Purse
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.llm.batches import MessageBatches, should_batch
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
@@ -44,7 +44,7 @@ class Desk:
 
     def __init__(self, endpoint: FakeEndpoint, llm: AnthropicLlm, store: SqlStore) -> None:
         self.endpoint, self.llm, self.store = endpoint, llm, store
-        self.purse = Purse(cap_micro_usd=10_000_000)
+        self.budget = RunBudget(cap_micro_usd=10_000_000)
         self.now = 1_000_000.0
 
     async def sleep(self, seconds: float) -> None:
@@ -52,7 +52,7 @@ class Desk:
 
     def batches(self, **options: Any) -> MessageBatches:
         settings = {"seconds": 3600.0, "sleep": self.sleep, "now": lambda: self.now, **options}
-        return MessageBatches(self.llm, self.store, "r", self.purse, CARD, **settings)
+        return MessageBatches(self.llm, self.store, "r", self.budget, CARD, **settings)
 
 
 @asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_batch_fills_the_answer_book(tmp_path: Path) -> None:
     """After `fill`, ordinary asking finds every answer and pays for nothing; the price was half."""
     async with _desk(tmp_path) as desk:
         await desk.batches().fill(PROMPTS)
-        line = JudgeLine(desk.llm, desk.store, run="r", purse=Purse(None), card=CARD)
+        line = JudgeLine(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
         answers = [await line.ask(prompt) for prompt in PROMPTS]
         assert line.counts.answered == 0
         assert desk.endpoint.paid == 20
@@ -92,8 +92,8 @@ async def test_a_batch_fills_the_answer_book(tmp_path: Path) -> None:
     assert {item["custom_id"] for item in batch["requests"]} == {paid.request[2:] for paid in answers}
     assert batch["requests"][0]["params"]["system"][0]["cache_control"] == {"type": "ephemeral"}
     assert all(paid.cost_micro_usd == paid.answer.input_tokens + paid.answer.output_tokens for paid in answers)
-    assert desk.purse.spent == sum(paid.cost_micro_usd or 0 for paid in answers)
-    assert desk.purse.reserved == 0
+    assert desk.budget.spent == sum(paid.cost_micro_usd or 0 for paid in answers)
+    assert desk.budget.reserved == 0
 
 
 async def test_failed_items_are_left_to_ordinary_calls(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_failed_items_are_left_to_ordinary_calls(tmp_path: Path) -> None:
         for prompt, outcome in zip(PROMPTS[:3], ("errored", "expired", "canceled"), strict=True):
             desk.endpoint.batch_outcomes[request_hash(desk.llm.name, prompt)[2:]] = outcome
         await desk.batches().fill(PROMPTS)
-        line = JudgeLine(desk.llm, desk.store, run="r", purse=desk.purse, card=CARD)
+        line = JudgeLine(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
         for prompt in PROMPTS:
             await line.ask(prompt)
         assert line.counts.answered == 3
@@ -139,7 +139,7 @@ async def test_a_killed_process_goes_on_with_its_batch(tmp_path: Path, moment: s
         first.store = Dying()
         with pytest.raises(Killed):
             await first.fill(PROMPTS)
-        assert desk.purse.reserved == 0
+        assert desk.budget.reserved == 0
         await desk.batches().fill(PROMPTS)
         assert len(desk.endpoint.batches) == 1
         assert len(await desk.store.answers([request_hash(desk.llm.name, prompt) for prompt in PROMPTS])) == 20
@@ -152,7 +152,7 @@ async def test_a_batch_that_does_not_end_in_time_is_cancelled(tmp_path: Path) ->
         with pytest.raises(Temporary, match="does not end"):
             await desk.batches(seconds=100.0).fill(PROMPTS)
         assert desk.endpoint.batches["msgbatch_0000"]["cancelled"]
-        assert desk.purse.reserved == 0
+        assert desk.budget.reserved == 0
 
 
 async def test_an_overloaded_provider_is_asked_again(tmp_path: Path) -> None:
@@ -170,23 +170,23 @@ async def test_an_overloaded_provider_is_asked_again(tmp_path: Path) -> None:
 async def test_the_cap_holds_for_batches(tmp_path: Path) -> None:
     """A batch that could cost more than the cap is not submitted; one by one, what fits is asked and nothing is lost."""
     async with _desk(tmp_path) as desk:
-        desk.purse.cap_micro_usd = CARD.worst(PROMPTS[0], batch=True) * 19
+        desk.budget.cap_micro_usd = CARD.worst(PROMPTS[0], batch=True) * 19
         await desk.batches().fill(PROMPTS)
-        assert (desk.endpoint.batches, desk.purse.reserved) == ({}, 0)
-        line = JudgeLine(desk.llm, desk.store, run="r", purse=desk.purse, card=CARD)
+        assert (desk.endpoint.batches, desk.budget.reserved) == ({}, 0)
+        line = JudgeLine(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
         for prompt in PROMPTS:
             await line.ask(prompt)
-        assert desk.purse.spent <= desk.purse.cap_micro_usd
+        assert desk.budget.spent <= desk.budget.cap_micro_usd
 
 
 async def test_what_is_submitted_is_collected_whatever_is_left(tmp_path: Path) -> None:
-    """A batch that an earlier process submitted is owed already: an empty purse does not keep its answers away."""
+    """A batch that an earlier process submitted is owed already: an empty budget does not keep its answers away."""
     async with _desk(tmp_path) as desk:
         await _killed_while_polled(desk, PROMPTS)
-        desk.purse = Purse(cap_micro_usd=1)
+        desk.budget = RunBudget(cap_micro_usd=1)
         await desk.batches().fill(PROMPTS)
         assert await _answered(desk, PROMPTS) == 20
-        assert desk.purse.reserved == 0
+        assert desk.budget.reserved == 0
 
 
 async def test_a_batch_waits_for_its_own_stage(tmp_path: Path) -> None:
@@ -237,15 +237,15 @@ async def test_a_second_claude_does_not_take_the_firsts_batch(tmp_path: Path) ->
 
 
 async def test_what_was_saved_before_a_crash_is_not_counted_twice(tmp_path: Path) -> None:
-    """The next process's purse ends with what all answers cost, each once."""
+    """The next process's budget ends with what all answers cost, each once."""
     async with _desk(tmp_path) as desk:
         await _killed_while_polled(desk, PROMPTS)
-        line = JudgeLine(desk.llm, desk.store, run="r", purse=Purse(None), card=CARD)
+        line = JudgeLine(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
         before = sum([(await line.ask(prompt)).cost_micro_usd or 0 for prompt in PROMPTS[:7]])
-        desk.purse = Purse(10_000_000, spent_before=before)
+        desk.budget = RunBudget(10_000_000, spent_before=before)
         await desk.batches().fill(PROMPTS)
         saved = await desk.store.answers([request_hash(desk.llm.name, prompt) for prompt in PROMPTS])
-        assert desk.purse.spent == sum(paid.cost_micro_usd or 0 for paid in saved.values())
+        assert desk.budget.spent == sum(paid.cost_micro_usd or 0 for paid in saved.values())
 
 
 class Moody(FakeEndpoint):
@@ -308,8 +308,8 @@ async def test_one_misshapen_item_does_not_hold_up_the_others(tmp_path: Path, no
     async with _desk(tmp_path, endpoint=moody) as desk:
         await desk.batches().fill(PROMPTS)
         assert await _answered(desk, PROMPTS) == 19
-        assert desk.purse.stages["comparison"].unsure_micro_usd == CARD.worst(PROMPTS[0], batch=True)
-        assert desk.purse.reserved == 0
+        assert desk.budget.stages["comparison"].unsure_micro_usd == CARD.worst(PROMPTS[0], batch=True)
+        assert desk.budget.reserved == 0
 
 
 def test_when_batches_are_worth_it() -> None:

@@ -18,9 +18,9 @@ from aiohttp import web
 from clara_eval.errors import Temporary
 from clara_eval.judge.calls import JudgeLine, Patience
 from clara_eval.judge.port import PaidAnswer, Prompt
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.purse import Purse
 from clara_eval.llm.openai import OpenAiLlm
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
 
@@ -90,9 +90,9 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
     store = await SqliteStore.open(tmp_path / "s.db")
     async with FakeEndpoint(script=script).running() as endpoint:
         llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url, call_seconds=3.0)
-        purse = Purse(cap_micro_usd=1_000_000)
+        budget = RunBudget(cap_micro_usd=1_000_000)
         patience = Patience(tries=12, call_seconds=3.0, first_pause_seconds=0.02, longest_pause_seconds=0.1)
-        line = JudgeLine(llm, store, run="r", purse=purse, card=CARD, patience=patience)
+        line = JudgeLine(llm, store, run="r", budget=budget, card=CARD, patience=patience)
         line.breaker.open_after = 1000
         rounds = await asyncio.gather(*(ask_until_usable(line, number) for number in range(2 * len(EVERY))))
         await llm.close()
@@ -101,8 +101,8 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
     assert endpoint.paid == len(answers) == len({paid.request for paid in answers})
     assert len(await store.answers([paid.request for paid in answers])) == len(answers)
     spent = sum(paid.cost_micro_usd or 0 for paid in answers)
-    assert (purse.stages["comparison"].micro_usd, purse.reserved) == (spent, 0)
-    assert purse.spent <= 1_000_000
+    assert (budget.stages["comparison"].micro_usd, budget.reserved) == (spent, 0)
+    assert budget.spent <= 1_000_000
     await store.close()
 
 
@@ -113,12 +113,12 @@ async def test_a_failure_that_does_not_end_is_named(tmp_path: Path, fault: Fault
     async with FakeEndpoint(script=lambda _: fault).running() as endpoint:
         llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url)
         patience = Patience(tries=3, first_pause_seconds=0.01)
-        purse = Purse(cap_micro_usd=1_000_000)
-        line = JudgeLine(llm, store, run="r", purse=purse, card=CARD, patience=patience)
+        budget = RunBudget(cap_micro_usd=1_000_000)
+        line = JudgeLine(llm, store, run="r", budget=budget, card=CARD, patience=patience)
         with pytest.raises(Temporary, match=rf"openai:m@.* gave no answer; the last of 3 tries: .*{fault.status}"):
             await line.ask(_prompt(1))
         await llm.close()
-    assert (endpoint.paid, purse.spent, purse.reserved) == (0, 0, 0)
+    assert (endpoint.paid, budget.spent, budget.reserved) == (0, 0, 0)
     await store.close()
 
 
@@ -128,14 +128,14 @@ from clara_eval.llm.openai import OpenAiLlm
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.judge.calls import JudgeLine
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.purse import Purse
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
 
 async def main(path, url, count, schema):
     store = await SqliteStore.open(path)
     card = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
     llm = OpenAiLlm("m", api_key="k", base_url=url)
-    line = JudgeLine(llm, store, run="r", purse=Purse(None), card=card)
+    line = JudgeLine(llm, store, run="r", budget=RunBudget(None), card=card)
     prompts = [Prompt("comparison", "judge", f"pair {number}", schema, 50, "0x00") for number in range(count)]
     await line.prefetch(prompts)
     await asyncio.gather(*(line.ask(prompt) for prompt in prompts))

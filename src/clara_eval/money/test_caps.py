@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Token
 from clara_eval.errors import Deferred
-from clara_eval.money.caps import caps_of, check_prize, micro_usd, worth_micro_usd
-from clara_eval.money.report import spend_report, to_json, usd
+from clara_eval.money.caps import caps_of, check_prize
+from clara_eval.money.dollars import is_dollar, micro_usd, usd, worth_micro_usd
+from clara_eval.money.ledger import Caps, Spend
+from clara_eval.money.spend_report import spend_report, to_json
 from clara_eval.networks import network
 from clara_eval.settings import Settings
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.trace.store import Caps, Spend
 
 DOLLAR = 1_000_000
 
@@ -35,6 +36,18 @@ def test_only_the_networks_dollar_has_a_worth() -> None:
     assert worth_micro_usd(real, 5_000_000, base) == 5 * DOLLAR
     assert worth_micro_usd(fake, 5_000_000, base) is None
     assert worth_micro_usd(Token(fake.address, "TUSD", 18), 2 * 10**18, network("local")) == 2 * DOLLAR
+
+
+@pytest.mark.parametrize("name", ["local", "base", "base-sepolia"])
+def test_the_set_dollar_is_the_dollar_everywhere(name: str) -> None:
+    """CLARA_USDC is the one dollar of its network, for prizes and wallets alike; no other token is."""
+    ours, other = Address("0x" + "aa" * 20), Address("0x" + "bb" * 20)
+    settings = Settings.from_env({"CLARA_NETWORK": name, "CLARA_USDC": ours})
+    assert settings.usdc == settings.network.usdc == ours
+    assert is_dollar(ours, settings.network)
+    assert not is_dollar(other, settings.network)
+    assert worth_micro_usd(Token(ours, "X", 6), 7_000_000, settings.network) == 7 * DOLLAR
+    assert worth_micro_usd(Token(other, "USDC", 6), 7_000_000, settings.network) is None
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from clara_eval.errors import (
 )
 from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
-from clara_eval.money.caps import worth_micro_usd
+from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.networks import Network
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.public_documents import plots_document, public_keys, scores_document

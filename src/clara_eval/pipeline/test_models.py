@@ -23,8 +23,8 @@ from clara_eval.eval_config import EvalConfig, build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
-from clara_eval.judge.prices import FREE
-from clara_eval.judge.purse import Purse
+from clara_eval.money.prices import FREE
+from clara_eval.money.run_budget import RunBudget
 from clara_eval.pipeline.evaluate import Evaluation, evaluate
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.replay import check_trace
@@ -115,7 +115,7 @@ class ScriptedBench:
                     self.llms[name],
                     self.app.store,
                     run=challenge.run,
-                    purse=Purse(None),
+                    budget=RunBudget(None),
                     card=FREE,
                     patience=self.patience,
                 )

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from clara_eval.errors import Deferred
 from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.trace.store import Caps, Checkpoint, Spend, StoredTransaction
+from clara_eval.money.ledger import Caps, Spend
+from clara_eval.trace.store import Checkpoint, StoredTransaction
 
 Row = tuple[Any, ...]
 _BULK = 500

@@ -14,9 +14,10 @@ import pytest
 from clara_eval.challenge.model import Checkpoint
 from clara_eval.errors import ConfigError, Deferred, Temporary
 from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.money.ledger import Caps
 from clara_eval.store.open import open_store
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.trace.store import Caps, StoredTransaction
+from clara_eval.trace.store import StoredTransaction
 
 RUN = "31337:0x" + "1" * 40
 NO_CAPS = Caps(None, None, None)

@@ -8,39 +8,17 @@ entries, answers and transactions: a second writer gets back what is already the
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from clara_eval.challenge.model import Checkpoint
 from clara_eval.judge.port import PaidAnswer
+from clara_eval.money.ledger import Ledger
 from clara_eval.publish.transaction import StoredTransaction
 
-__all__ = ["Caps", "Checkpoint", "Spend", "Store", "StoredTransaction"]
+__all__ = ["Checkpoint", "Store", "StoredTransaction"]
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Upper bounds in millionths of a dollar; None is no bound."""
-
-    per_challenge: int | None
-    per_poster_day: int | None
-    per_month: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """One line of the ledger: reserved first, settled to the real amount later."""
-
-    id: int
-    run: str
-    poster: str
-    purpose: str
-    reserved_micro_usd: int
-    settled_micro_usd: int | None
-    at: int
-
-
-class Store(Protocol):
+class Store(Ledger, Protocol):
     """SQLite in one process, Postgres for several: the same promises."""
 
     async def close(self) -> None: ...
@@ -95,11 +73,3 @@ class Store(Protocol):
     # leases: one holder at a time, for a bounded time
     async def take_lease(self, name: str, holder: str, seconds: float) -> bool: ...
     async def drop_lease(self, name: str, holder: str) -> None: ...
-
-    # spending
-    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
-        """Reserve under all caps in one transaction and return the ledger id; over a cap raises Deferred."""
-        ...
-
-    async def settle_spend(self, spend_id: int, micro_usd: int) -> None: ...
-    async def spends(self, *, since: int = 0) -> list[Spend]: ...

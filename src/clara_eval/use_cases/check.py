@@ -12,7 +12,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.abi import Undecodable, calldata, decoded
 from clara_eval.challenge.model import ZERO_ADDRESS
 from clara_eval.errors import ClaraError
-from clara_eval.judge.jury import parse_jury
+from clara_eval.llm.registry import build_llm, models_of, parse_jury
 from clara_eval.settings import Settings
 
 LOW_BALANCE_WEI = 10**15
@@ -91,10 +91,7 @@ async def _store(app: App) -> str:
 
 
 async def _judges(app: App) -> str:
-    from clara_eval.llm.build import build_llm
-
     jury = parse_jury(app.settings.judges)
-    for judge in jury:
-        if judge.provider != "rules":
-            build_llm(judge, app.settings)
+    for judge in models_of(jury):
+        build_llm(judge, app.settings)
     return ", ".join(judge.text for judge in jury)

@@ -18,12 +18,12 @@ from clara_eval.challenge.model import (
     ChallengeStatus,
     Submission,
     Token,
-    poses_as_dollar,
     short,
     to_address,
 )
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.hashing import keccak_hex
+from clara_eval.money.dollars import poses_as_dollar
 from clara_eval.use_cases.contract_calls import answer, look, view
 from clara_eval.use_cases.port import Desk
 
@@ -83,7 +83,7 @@ async def token_at(desk: Desk, address: Address) -> Token:
 def _symbol(desk: Desk, address: Address, text: str) -> str:
     """What a token calls itself, short and plain; one that only claims to be the network's dollar gets its address."""
     shown = "".join(c for c in text if c.isascii() and c.isalnum())[:12]
-    if poses_as_dollar(address, shown, desk.settings.usdc):
+    if poses_as_dollar(address, shown, desk.settings.network):
         return short(address)
     return shown or "tokens"
 

@@ -15,6 +15,7 @@ from clara_eval.challenge.model import Address, Challenge, Token, to_address
 from clara_eval.contracts.refusals import Refusal
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import EvalConfig
+from clara_eval.money.dollars import is_dollar
 from clara_eval.publish.transaction import Unsigned
 from clara_eval.settings import Settings
 
@@ -137,7 +138,7 @@ class Desk:
     def is_dollar(self, token: Address) -> bool:
         """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""
         listed = (part.strip().lower() for part in self.settings.wallet_tokens.split(","))
-        return token in {self.settings.usdc, *listed}
+        return is_dollar(token, self.settings.network) or token in listed
 
     def explorer(self, kind: str, value: str) -> str | None:
         base = self.settings.network.explorer

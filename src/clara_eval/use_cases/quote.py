@@ -1,32 +1,52 @@
-"""What an evaluation will probably cost, for the poster to see before the prize is escrowed.
+"""What an evaluation will probably cost: for the poster before the prize is escrowed, and stage by stage.
 
-Comes in: the config, how many entries are expected, and the judges with their prices. Goes out: millionths of a dollar
-for all pairs in both orders, or None when the models or their prices are not known here: that is never told as free.
+Comes in: the config, how many entries are expected, and the judges with their prices. Goes out: a `Quote`, or its total
+in millionths of a dollar; None when the models or their prices are not known here: that is never told as free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil, comb
 
-from clara_eval.eval_config import EvalConfig, compile_schema
-from clara_eval.judge.extraction import asked_features
-from clara_eval.judge.jury import JudgeName
-from clara_eval.judge.prices import PriceCard
-from clara_eval.judge.quote import Size
-from clara_eval.judge.quote import quote as quote_judges
+from clara_eval.eval_config import EvalConfig
+from clara_eval.judge.expected_calls import expected_calls, needs_model
+from clara_eval.judge.provider import JudgeName
+from clara_eval.llm.registry import models_of, price_cards, provider_of
+from clara_eval.money.caps import caps_of
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.quote import Quote, Size
+from clara_eval.money.quote import quote as quote_calls
+from clara_eval.settings import Settings
+from clara_eval.tournament.schedule import CALLS_PER_ITEM, choose_schedule
 
 
 def quote(
     config: EvalConfig, entries: int, jury: Sequence[JudgeName], cards: Mapping[str, PriceCard | None]
 ) -> int | None:
-    """The estimate, with the posting of scores; one card for each model in the jury."""
-    if _needs_model(config) and all(judge.provider == "rules" for judge in jury):
+    """The estimate for all pairs in both orders, with the posting of scores; one card for each model in the jury."""
+    if needs_model(config) and not models_of(jury):
         return None
-    return quote_judges(config, Size(entries, entries * (entries - 1)), jury, cards).total_micro_usd
+    return _quote(config, Size(entries, entries * (entries - 1)), jury, cards).total_micro_usd
 
 
-def _needs_model(config: EvalConfig) -> bool:
-    """Whether rules alone cannot do it: something has to be read, typed or weighed by a model."""
-    schema, untyped = compile_schema(config)
-    is_silent = config.judge != "rules" and any(feature.better is None for feature in schema.judged)
-    return bool(untyped) or bool(asked_features(schema)) or is_silent
+def quote_schedule(
+    config: EvalConfig, size: Size, jury: Sequence[JudgeName], settings: Settings, schedule: str
+) -> tuple[str, Quote]:
+    """The quote of a schedule; for `auto` of the one that an evaluation would choose within the cap per challenge."""
+    cards = price_cards(settings, jury)
+    pairs = comb(size.submissions, 2)
+    all_looks = _quote(config, replace(size, looks=2 * pairs), jury, cards)
+    affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
+    items = [str(number) for number in range(size.submissions)] if schedule == "auto" else []
+    name = choose_schedule(items, ("judge",), max_games=affordable, name=schedule).schedule.name
+    adaptive = min(pairs, ceil(CALLS_PER_ITEM * size.submissions))
+    looks = {"both": 2 * pairs, "full": pairs, "full+": affordable or pairs, "adaptive": adaptive}
+    return name, _quote(config, replace(size, looks=looks[name]), jury, cards)
+
+
+def _quote(config: EvalConfig, size: Size, jury: Sequence[JudgeName], cards: Mapping[str, PriceCard | None]) -> Quote:
+    models = models_of(jury)
+    batching = {judge.text for judge in models if provider_of(judge).fill_by_batches is not None}
+    return quote_calls(size, expected_calls(config, size, [judge.text for judge in models], batching), cards)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from clara_eval.eval_config import EvalConfig, collect_problems
+from clara_eval.money.dollars import MICRO, worth_micro_usd
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.port import Desk
 from clara_eval.use_cases.terms import Posting, Terms
@@ -78,10 +79,10 @@ def warnings(desk: Desk, posting: Posting, config: EvalConfig | None, terms: Ter
 
 def _service_warnings(desk: Desk, terms: Terms) -> list[str]:
     settings, found = desk.settings, []
-    dollars = terms.fee.escrow / 10**terms.token.decimals
-    if settings.min_prize_usd and dollars < settings.min_prize_usd:
+    worth = worth_micro_usd(terms.token, terms.fee.escrow, settings.network)
+    if settings.min_prize_usd and (worth is None or worth < settings.min_prize_usd * MICRO):
         found.append(f"The service evaluates prizes from ${settings.min_prize_usd:g}; this one would be deferred.")
-    if settings.review_above_usd is not None and dollars >= settings.review_above_usd:
+    if settings.review_above_usd is not None and (worth is None or worth >= settings.review_above_usd * MICRO):
         found.append(f"Prizes of ${settings.review_above_usd:g} and more wait for a person's approval before posting.")
     cap, quote = settings.budget_per_challenge_usd, terms.quote_micro_usd
     if quote is None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.eval_config import parse_eval_config
-from clara_eval.judge.jury import parse_jury
-from clara_eval.judge.prices import FREE, PriceCard
-from clara_eval.judge.quote import GAS_MICRO_USD
+from clara_eval.llm.registry import parse_jury
+from clara_eval.money.prices import FREE, PriceCard
+from clara_eval.money.quote import GAS_MICRO_USD
 from clara_eval.testing.agents import RULES_CONFIG
 from clara_eval.use_cases.quote import quote
 

@@ -1,4 +1,4 @@
-"""Prices and the purse: amounts to the millionth, and a cap that holds whatever runs at once."""
+"""Prices and the budget: amounts to the millionth, and a cap that holds whatever runs at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.errors import ConfigError, Deferred
-from clara_eval.judge.jury import parse_judge
 from clara_eval.judge.port import Answer, Prompt
-from clara_eval.judge.prices import FREE, PriceCard, parse_prices, price_card
-from clara_eval.judge.purse import Purse
+from clara_eval.llm.registry import parse_judge, price_card
+from clara_eval.money.prices import FREE, PriceCard, parse_prices
+from clara_eval.money.run_budget import RunBudget
 
 SONNET = "anthropic:claude-sonnet-4-5"
 CARD = PriceCard(input=3_000_000, output=15_000_000, cached=300_000, cache_write=3_750_000)
@@ -80,7 +80,7 @@ def test_the_worst_case_is_not_exceeded(user: str, out: int) -> None:
 async def test_the_cap_holds_under_concurrency() -> None:
     """Many callers at once never have more spent and reserved than the cap; the ones that do not fit are deferred."""
     worst = CARD.worst(PROMPT)
-    purse = Purse(cap_micro_usd=worst * 5)
+    budget = RunBudget(cap_micro_usd=worst * 5)
     answer = Answer("", "m", "end", 200, 10)
     cost = CARD.cost(answer)
     highest = 0
@@ -89,42 +89,42 @@ async def test_the_cap_holds_under_concurrency() -> None:
     async def call() -> None:
         nonlocal highest, deferred
         try:
-            reserved = await purse.reserve("j", CARD, PROMPT)
+            reserved = await budget.reserve("j", CARD, PROMPT)
         except Deferred:
             deferred += 1
             return
-        highest = max(highest, purse.spent + purse.reserved)
+        highest = max(highest, budget.spent + budget.reserved)
         await asyncio.sleep(0)
-        purse.settle(reserved, "comparison", answer, cost)
+        budget.settle(reserved, "comparison", answer, cost)
 
     await asyncio.gather(*(call() for _ in range(500)))
     assert highest <= worst * 5
-    assert purse.reserved == 0
-    assert purse.spent == purse.stages["comparison"].micro_usd == (500 - deferred) * cost
+    assert budget.reserved == 0
+    assert budget.spent == budget.stages["comparison"].micro_usd == (500 - deferred) * cost
     assert deferred > 0
-    assert purse.spent + worst > worst * 5, "nobody is deferred while there is still room"
+    assert budget.spent + worst > worst * 5, "nobody is deferred while there is still room"
 
 
 async def test_what_earlier_runs_spent_counts() -> None:
-    """After a restart the purse is as full as it was left."""
-    purse = Purse(cap_micro_usd=CARD.worst(PROMPT) + 10, spent_before=11)
+    """After a restart the budget is as full as it was left."""
+    budget = RunBudget(cap_micro_usd=CARD.worst(PROMPT) + 10, spent_before=11)
     with pytest.raises(Deferred, match="used up"):
-        await purse.reserve("j", CARD, PROMPT)
+        await budget.reserve("j", CARD, PROMPT)
 
 
 async def test_lost_calls_count_against_the_cap() -> None:
     """A call that was sent and never answered is spent at its worst; a refused one costs nothing."""
-    purse = Purse(cap_micro_usd=CARD.worst(PROMPT) * 2)
-    purse.unsure(await purse.reserve("j", CARD, PROMPT), "features")
-    assert (purse.spent, purse.stages["features"].micro_usd) == (CARD.worst(PROMPT), 0)
-    purse.release(await purse.reserve("j", CARD, PROMPT), "features")
-    assert (purse.spent, purse.reserved) == (CARD.worst(PROMPT), 0)
+    budget = RunBudget(cap_micro_usd=CARD.worst(PROMPT) * 2)
+    budget.unsure(await budget.reserve("j", CARD, PROMPT), "features")
+    assert (budget.spent, budget.stages["features"].micro_usd) == (CARD.worst(PROMPT), 0)
+    budget.release(await budget.reserve("j", CARD, PROMPT), "features")
+    assert (budget.spent, budget.reserved) == (CARD.worst(PROMPT), 0)
 
 
 async def test_no_price_and_a_cap() -> None:
-    """A capped purse pays for no model of unknown price and says how to name one; without a cap it is counted apart."""
+    """A capped budget pays for no model of unknown price and says how to name one; without a cap it is counted apart."""
     with pytest.raises(ConfigError, match="CLARA_PRICES"):
-        await Purse(cap_micro_usd=10).reserve("openai:x", None, PROMPT)
-    free = Purse(cap_micro_usd=None)
+        await RunBudget(cap_micro_usd=10).reserve("openai:x", None, PROMPT)
+    free = RunBudget(cap_micro_usd=None)
     free.settle(await free.reserve("openai:x", None, PROMPT), "features", Answer("", "m", "end", 5, 5), None)
     assert (free.stages["features"].unpriced_calls, free.stages["features"].calls, free.spent) == (1, 1, 0)

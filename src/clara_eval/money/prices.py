@@ -1,22 +1,19 @@
 """What a call costs, in millionths of a dollar.
 
-Comes in: a judge's name and the prices the operator gave. Goes out: a `PriceCard`, or None where nobody knows the
-price: such a call is reported as "no known price", never as free. A judge on our own machine has the card `FREE`.
+Comes in: a model, or the prices the operator gave. Goes out: a `PriceCard`, or None where nobody knows the price: such
+a call is reported as "no known price", never as free. A judge on our own machine has the card `FREE`.
 Every amount is rounded up to the millionth, so a sum of parts never undercounts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 from clara_eval.errors import ConfigError
-from clara_eval.judge.jury import JudgeName
-from clara_eval.judge.port import Answer, Prompt
 
 PICO = 1_000_000
 """Rates are whole picodollars a token: a dollar per million tokens is a million of them."""
@@ -26,6 +23,42 @@ HIDDEN_TOKENS = 1024
 """What a provider may add to a prompt of its own (roles, the schema's instructions), counted in the worst case."""
 BYTES_PER_TOKEN = 3.5
 """For estimates of code and JSON; the worst case counts one token a byte, which no tokenizer exceeds."""
+
+
+class TokenUse(Protocol):
+    """What an answer counted; `cached_tokens` and `cache_write_tokens` are part of the input."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def cache_write_tokens(self) -> int: ...
+
+
+class Request(Protocol):
+    """What of a call decides how much it can cost at most."""
+
+    @property
+    def system(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def schema_json(self) -> str: ...
+    @property
+    def max_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A `TokenUse` that is expected."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +72,7 @@ class PriceCard:
     up_to: int | None = None
     beyond: PriceCard | None = None
 
-    def cost(self, answer: Answer, *, batch: bool = False) -> int:
+    def cost(self, answer: TokenUse, *, batch: bool = False) -> int:
         """What this answer cost."""
         card = self._card(answer.input_tokens)
         fresh = answer.input_tokens - answer.cached_tokens - answer.cache_write_tokens
@@ -51,7 +84,7 @@ class PriceCard:
         )
         return _micro(total, batch=batch)
 
-    def worst(self, prompt: Prompt, *, batch: bool = False) -> int:
+    def worst(self, prompt: Request, *, batch: bool = False) -> int:
         """What one call with this prompt can cost at most: a token a byte, nothing cached, the longest answer."""
         tokens = len(prompt.system.encode()) + len(prompt.user.encode()) + len(prompt.schema_json) + HIDDEN_TOKENS
         card = self._card(tokens)
@@ -74,17 +107,6 @@ FREE = PriceCard(0, 0, 0, 0)
 def estimated_tokens(text: str) -> int:
     """How many tokens a text will probably be."""
     return math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
-
-
-def price_card(
-    judge: JudgeName, given: dict[str, PriceCard] | None = None, now: Callable[[], datetime] | None = None
-) -> PriceCard | None:
-    """The operator's price, else nothing for our own machine, else today's public price, else None."""
-    if given and judge.text in given:
-        return given[judge.text]
-    if judge.is_free:
-        return FREE
-    return _public_price(judge, (now or (lambda: datetime.now(UTC)))())
 
 
 def parse_prices(text: str) -> dict[str, PriceCard]:
@@ -113,17 +135,17 @@ def _bad_price(part: str) -> ConfigError:
     )
 
 
-def _public_price(judge: JudgeName, at: datetime) -> PriceCard | None:
+def public_price(
+    model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
+) -> PriceCard | None:
+    """Today's price in the public table, of a provider by name or of whoever serves that address; None if unknown."""
     from genai_prices.data_snapshot import get_snapshot
 
-    by_url = judge.base_url is not None
     try:
-        _, model = get_snapshot().find_provider_model(
-            judge.model, None, None if by_url else judge.provider, judge.base_url
-        )
+        _, known = get_snapshot().find_provider_model(model, None, None if address else provider, address)
     except LookupError:
         return None
-    prices = model.get_prices(at)
+    prices = known.get_prices(at or datetime.now(UTC))
     if prices.input_mtok is None or prices.output_mtok is None:
         return None
     starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})

@@ -3,7 +3,7 @@
 The cap is hard under any concurrency: what is spent plus what is reserved never exceeds it. A call that does not fit
 waits while other calls may still give back; when nothing is out any more and it still does not fit, it is `Deferred`.
 A call that was sent and never answered counts in full, because it may have been charged. Without a known price a capped
-purse pays for nothing: the operator names the price or lifts the cap.
+budget pays for nothing: the operator names the price or lifts the cap.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.errors import ConfigError, Deferred
-from clara_eval.judge.port import Answer, Prompt
-from clara_eval.judge.prices import PriceCard
-
-MICRO = 1_000_000
+from clara_eval.money.dollars import MICRO
+from clara_eval.money.prices import PriceCard, Request, TokenUse
 
 
 @dataclass(slots=True)
@@ -35,7 +33,7 @@ class StageSpend:
 
 
 @dataclass(slots=True)
-class Purse:
+class RunBudget:
     """`cap_micro_usd` None is no bound. `spent_before` is what earlier runs of the same evaluation paid."""
 
     cap_micro_usd: int | None
@@ -50,12 +48,12 @@ class Purse:
         """Everything that counts against the cap, calls in flight excepted."""
         return self.spent_before + self._spent
 
-    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
+    async def reserve(self, judge: str, card: PriceCard | None, prompt: Request) -> int:
         """Set the worst case of one call aside and return it."""
         return (await self.reserve_all(judge, card, (prompt,)))[0]
 
     async def reserve_all(
-        self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], *, batch: bool = False
+        self, judge: str, card: PriceCard | None, prompts: Sequence[Request], *, batch: bool = False
     ) -> list[int]:
         """Set the worst case of every call aside, all or nothing; one amount for each prompt."""
         if card is None:
@@ -73,7 +71,7 @@ class Purse:
         self.reserved += needed
         return amounts
 
-    def settle(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
+    def settle(self, reserved: int, purpose: str, answer: TokenUse, cost: int | None) -> None:
         """The call was answered: its real cost replaces the reservation."""
         stage = self._stage(purpose)
         stage.calls += 1

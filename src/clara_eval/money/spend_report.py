@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from clara_eval.trace.store import Spend
+from clara_eval.money.dollars import usd
+from clara_eval.money.ledger import Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def month_of(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m")
 
 
-def to_json(report: SpendReport) -> dict[str, Any]:
+def to_json(report: SpendReport) -> dict[str, object]:
     """The document of `clara-eval spend --json`: dollars as decimal strings, so that nothing is lost."""
     return {
         "total": _line_json(report.total, "name"),
@@ -58,11 +58,7 @@ def to_json(report: SpendReport) -> dict[str, Any]:
     }
 
 
-def usd(micro_usd: int) -> str:
-    return f"{micro_usd // 1_000_000}.{micro_usd % 1_000_000:06d}"
-
-
-def _line_json(line: SpendLine, name: str) -> dict[str, Any]:
+def _line_json(line: SpendLine, name: str) -> dict[str, object]:
     return {
         name: line.name,
         "usd": usd(line.micro_usd),

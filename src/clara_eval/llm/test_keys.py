@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clara_eval.errors import ConfigError
-from clara_eval.judge.jury import parse_judge
 from clara_eval.judge.port import Prompt
-from clara_eval.llm.build import build_llm
+from clara_eval.llm.registry import build_llm, parse_judge
 from clara_eval.settings import Settings
 from clara_eval.testing.fake_endpoint import FakeEndpoint
 
@@ -46,7 +45,7 @@ async def test_a_key_goes_to_nobody_it_was_not_made_for(judges: str, keys: str, 
         here = {name: text.replace("HERE", endpoint.url) for name, text in environ.items()}
         llm = build_llm(f"openai:m@{endpoint.url}", Settings.from_env({**KEYS, **here}))
         await llm.complete(PROMPT)
-        await llm.close()  # type: ignore[attr-defined]
+        await llm.close()
     headers = {name.lower(): value for name, value in endpoint.seen[0].headers.items()}
     assert headers["authorization"] == f"Bearer {sent}"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clara_eval.errors import ConfigError
-from clara_eval.judge.jury import JudgeName, parse_jury
+from clara_eval.judge.provider import JudgeName
+from clara_eval.llm.registry import parse_jury, price_card
+from clara_eval.money.prices import FREE
 
 
 def test_every_form() -> None:
@@ -18,7 +20,7 @@ def test_every_form() -> None:
         JudgeName("openai:org/m:free@https://host/v1", "openai", "org/m:free", "https://host/v1"),
         JudgeName("local:smollm2", "local", "smollm2"),
     )
-    assert [judge.is_free for judge in jury] == [True, False, False, False, True]
+    assert [price_card(judge) == FREE for judge in jury] == [True, False, False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""What an evaluation will ask of whom, for its quote.
+
+A config, a size and the jury come in; the expected calls of each stage and judge go out, made from the very prompts
+that would be sent. The first model reads, every model compares; rules ask nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
+from clara_eval.judge.comparison import ComparisonPrompts
+from clara_eval.judge.extraction import Subject, asked_features, extraction_questions
+from clara_eval.judge.port import Prompt
+from clara_eval.judge.typing import typing_prompt
+from clara_eval.judge.vector import Value, make_vector
+from clara_eval.money.prices import estimated_tokens
+from clara_eval.money.quote import ExpectedCalls, Size
+
+VERDICT_TOKENS = 90
+TOKENS_PER_VALUE = 14
+TOKENS_PER_TEXT = 120
+TOKENS_PER_TYPE = 60
+
+
+def expected_calls(
+    config: EvalConfig, size: Size, models: Sequence[str], batching: Collection[str] = ()
+) -> list[ExpectedCalls]:
+    """One for each stage and each model that is asked in it; `batching` are the models that answer in batches."""
+    schema, untyped = compile_schema(config)
+    expected: list[ExpectedCalls] = []
+    for reader in models[:1]:
+        in_batches = size.batch and reader in batching
+        if untyped:
+            tokens = _tokens((typing_prompt(config, untyped),))
+            expected.append(ExpectedCalls("schema", reader, 1, tokens, TOKENS_PER_TYPE * len(untyped)))
+        if asked := asked_features(schema):
+            tokens = _tokens(_reading_prompts(config, schema, size.submission_bytes))
+            answer = 40 + sum(TOKENS_PER_TEXT if f.type == "text" else TOKENS_PER_VALUE for f in asked)
+            expected.append(ExpectedCalls("features", reader, size.submissions, tokens, answer, in_batches))
+    comparing = _tokens((_comparison_prompt(config, schema),))
+    expected.extend(
+        ExpectedCalls("comparison", model, size.looks, comparing, VERDICT_TOKENS, size.batch and model in batching)
+        for model in (() if config.judge == "rules" else models)
+    )
+    return expected
+
+
+def needs_model(config: EvalConfig) -> bool:
+    """Whether rules alone cannot do it: something has to be read, typed or weighed by a model."""
+    schema, untyped = compile_schema(config)
+    is_silent = config.judge != "rules" and any(feature.better is None for feature in schema.judged)
+    return bool(untyped) or bool(asked_features(schema)) or is_silent
+
+
+def _tokens(prompts: Sequence[Prompt]) -> tuple[int, ...]:
+    return tuple(estimated_tokens(prompt.system + prompt.user + prompt.schema_json) for prompt in prompts)
+
+
+def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> list[Prompt]:
+    """Code is read twice: as it is, and without comments and strings."""
+    text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
+    views = ("full", "stripped") if config.submission_format == "code" or config.language else ("full",)
+    questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view)) for view in views]
+    return [question.prompt for asked in questions for question in asked]
+
+
+def _comparison_prompt(config: EvalConfig, schema: FeatureSchema) -> Prompt:
+    vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
+    return ComparisonPrompts.of(config.criteria, schema).prompt(vector, vector)
+
+
+def _typical(feature: Feature) -> Value:
+    if feature.type == "enum":
+        return max(feature.values, key=len)
+    if feature.type == "boolean":
+        return False
+    return math.floor(feature.high) if feature.max is not None else 12_345

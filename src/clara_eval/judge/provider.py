@@ -1,0 +1,77 @@
+"""What a provider of judges says about itself, and the name of one judge.
+
+A provider is one file: it holds a `Provider` called `PROVIDER` that says how its judges are named, built and priced,
+how many calls it takes at once, and whether it answers in batches or signs its answers. Nothing else in the product
+knows a provider by name. `llm/registry.py` finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from clara_eval.judge.port import AnswerBook, ConnectedLlm, Llm, Prompt
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
+from clara_eval.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeName:
+    """One judge. `text` is its one name, as set but for a slash at the end; `base_url` only for a foreign endpoint."""
+
+    text: str
+    provider: str
+    model: str
+    base_url: str | None = None
+
+
+class BatchStore(AnswerBook, Protocol):
+    """The answer book and the journal of batches; the store fulfils it."""
+
+    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
+    async def add_entry(self, run: str, key: str, value: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """One model in one run, and the money for it."""
+
+    llm: Llm
+    store: BatchStore
+    run: str
+    budget: RunBudget
+    card: PriceCard | None
+    poll_seconds: float = 20.0
+    """Between two looks at a batch."""
+
+
+class FillByBatches(Protocol):
+    """Gets answers in batches, where the time allows it."""
+
+    async def __call__(self, run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+        """Collect what was submitted earlier, submit more if that is worth it; False: it is not, ask otherwise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    name: str
+    """What stands before the colon in CLARA_JUDGES."""
+    form: str
+    """How its judges are written, for messages and documents."""
+    build: Callable[[JudgeName, Settings], ConnectedLlm] | None
+    """Connects nothing yet; a missing key or package is a ConfigError. None: judges without a model."""
+    price: Callable[[JudgeName, datetime], PriceCard | None]
+    """What a judge costs at a moment; None where nobody knows."""
+    takes_address: bool = False
+    """Whether `@https://host/v1` may follow the model."""
+    models: tuple[str, ...] = ()
+    """All models there are; empty: any name is passed on."""
+    most_at_once: int | None = None
+    """Calls it bears at the same time, where that is less than CLARA_MAX_CONCURRENCY."""
+    fill_by_batches: FillByBatches | None = None
+    signs: bool = False
+    """Whether its answers come with a signature of the enclave that gave them, which a verifier checks."""
