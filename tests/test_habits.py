@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
-FLOOR = ("errors", "gather", "hashing", "camel_json", "networks", "settings", "contracts")
+FLOOR = ("errors", "flags", "gather", "hashing", "camel_json", "networks", "settings", "contracts")
 WALK = (
     "eval_config",
     "challenge",

@@ -7,8 +7,8 @@ tools can measure is measured and beats what a model claims. What is not known i
 from __future__ import annotations
 
 from clara_eval.features.extract import Reading, extract_features
-from clara_eval.features.features import Features, Flag
+from clara_eval.features.features import Features
 from clara_eval.features.measured import MEASURED_NAMES, measure
 from clara_eval.judge.vector import JudgeVector
 
-__all__ = ["MEASURED_NAMES", "Features", "Flag", "JudgeVector", "Reading", "extract_features", "measure"]
+__all__ = ["MEASURED_NAMES", "Features", "JudgeVector", "Reading", "extract_features", "measure"]

@@ -14,11 +14,12 @@ from functools import partial
 
 from clara_eval.errors import ConfigError
 from clara_eval.eval_config import FeatureSchema
-from clara_eval.features.features import Features, Flag, settle_facts
+from clara_eval.features.features import Features, choose_values
 from clara_eval.features.measured import measure
 from clara_eval.features.merging import merge_parts, merge_views
 from clara_eval.features.scanning import speaks_to_judge
 from clara_eval.features.views import strip_view
+from clara_eval.flags import Flag
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
     BadCanary,
@@ -67,7 +68,7 @@ async def extract_features(
     read = _Read(Claims({}, {}), (), ())
     if asked_features(schema):
         read = await _read(_needed(asker, schema), schema, solution, reading)
-    vector, flags = settle_facts(schema, kept, read.claims.values)
+    vector, flags = choose_values(schema, kept, read.claims.values)
     return Features(
         vector=vector,
         text=read.claims.texts,
@@ -158,14 +159,15 @@ async def _ask(
         return asked.value, None, asked.requests
     code = "canary" if wrong_canary else "unevaluable"
     sentence = f"What only a model can tell about it is unknown. {asked.reason}"
-    return None, Flag(code, None, sentence, "review"), asked.requests
+    return None, Flag(code, "review", sentence), asked.requests
 
 
 def _invisible(view: PromptView) -> list[Flag]:
     if not view.removed:
         return []
     found = ", ".join(f"{count} {kind}" for kind, count in view.removed)
-    return [Flag("invisible_characters", None, f"Characters that nobody sees were left out for the model: {found}.")]
+    sentence = f"Characters that nobody sees were left out for the model: {found}."
+    return [Flag("invisible_characters", "warn", sentence, evidence=dict(view.removed))]
 
 
 def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
@@ -173,7 +175,8 @@ def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
     best = partial(_is_best, schema, claims)
     if len(directed) < NEARLY_ALL or not all(best(feature.name) for feature in directed):
         return []
-    return [Flag("all_best", None, f"All {len(directed)} claimed features have their best value.", "review")]
+    sentence = f"All {len(directed)} claimed features have their best value."
+    return [Flag("all_best", "review", sentence, evidence={"features": len(directed)})]
 
 
 def _is_best(schema: FeatureSchema, claims: Claims, name: str) -> bool:

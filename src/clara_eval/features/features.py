@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.flags import Flag
 from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    code: str
-    feature: str | None
-    sentence: str
-    severity: Literal["warn", "review"] = "warn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +34,12 @@ class Features:
             "text": dict(sorted(self.text.items())),
             "measured": dict(sorted(self.measured.items())),
             "claimed": dict(sorted(self.claimed.items())),
-            "flags": [
-                {"code": f.code, "feature": f.feature, "sentence": f.sentence, "severity": f.severity}
-                for f in self.flags
-            ],
+            "flags": to_camel_json(self.flags),
             "requests": list(self.requests),
         }
 
 
-def settle_facts(
+def choose_values(
     schema: FeatureSchema, measured: Mapping[str, Value], claimed: Mapping[str, Value]
 ) -> tuple[JudgeVector, tuple[Flag, ...]]:
     """One value for each judged feature: measured where a tool can, else claimed, else None."""
@@ -59,7 +50,8 @@ def settle_facts(
         chosen = by_tool if feature.source == "measured" or by_tool is not None else by_model
         if by_tool is not None and by_model is not None and _is_gap(feature, by_tool, by_model):
             sentence = f"{feature.name} is claimed as {by_model} and measured as {by_tool}."
-            flags.append(Flag("claim_gap", feature.name, sentence, "review"))
+            evidence = {"feature": feature.name, "claimed": by_model, "measured": by_tool}
+            flags.append(Flag("claim_gap", "review", sentence, evidence=evidence))
         values[feature.name] = chosen
         flags += _out_of_range(feature, chosen)
     return make_vector(schema, values), tuple(flags)
@@ -85,4 +77,5 @@ def _out_of_range(feature: Feature, value: Value) -> list[Flag]:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or feature.low <= value <= feature.high:
         return []
     span = f"{feature.low:g}…{feature.high:g}"
-    return [Flag("out_of_range", feature.name, f"{feature.name} was {value:g}, outside {span}; the bound counts.")]
+    sentence = f"{feature.name} was {value:g}, outside {span}; the bound counts."
+    return [Flag("out_of_range", "warn", sentence, evidence={"feature": feature.name, "value": value})]

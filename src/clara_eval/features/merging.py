@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from clara_eval.eval_config import Feature, FeatureSchema
-from clara_eval.features.features import Flag
+from clara_eval.flags import Flag
 from clara_eval.judge.extraction import Claims
 from clara_eval.judge.vector import Value
 
@@ -69,7 +69,8 @@ def merge_views(
         merged[name] = merge_values(feature, [bare, whole])
         if bare is not None and whole is not None and differs(feature, whole, bare):
             sentence = f"{name} is {whole} by the full text and {bare} without comments and strings; the worse counts."
-            flags.append(Flag("views_disagree", name, sentence, "review"))
+            evidence = {"feature": name, "full": whole, "stripped": bare}
+            flags.append(Flag("views_disagree", "review", sentence, evidence=evidence))
     return merged, tuple(flags)
 
 

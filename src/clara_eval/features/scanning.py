@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from clara_eval.features.features import Flag
+from clara_eval.flags import Flag
 
 _SIGNS = {
     "an end of the data": r"<\s{0,3}/\s{0,3}submission",
@@ -28,4 +28,4 @@ def speaks_to_judge(text: str) -> list[Flag]:
     found = [name for name, pattern in _COMPILED.items() if pattern.search(text)]
     if not found:
         return []
-    return [Flag("speaks_to_judge", None, f"The text contains {', '.join(found)}.", "review")]
+    return [Flag("speaks_to_judge", "review", f"The text contains {', '.join(found)}.")]

@@ -12,7 +12,7 @@ from clara_eval.errors import ConfigError, Temporary
 from clara_eval.eval_config import MEASURED, Feature, FeatureSchema
 from clara_eval.features import Reading, extract_features
 from clara_eval.features.extract import questions_for
-from clara_eval.features.features import settle_facts
+from clara_eval.features.features import choose_values
 from clara_eval.features.merging import differs, merge_values, merge_views
 from clara_eval.hashing import keccak_hex, sha256_hex
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt
@@ -110,7 +110,7 @@ async def test_when_the_views_disagree_the_worse_value_counts() -> None:
 
     found = await extract_features(MemoryAsker(ScriptedLlm(impressed)), CLAIMED, solution(CODE), READING)
     assert found.vector.as_dict() == {"correctness": 1, "speed": 0.95, "safe": False, "growth": None}
-    assert [(flag.code, flag.feature) for flag in found.flags] == [
+    assert [(flag.code, flag.evidence["feature"]) for flag in found.flags] == [
         ("views_disagree", "correctness"),
         ("views_disagree", "safe"),
     ]
@@ -199,16 +199,16 @@ async def test_a_long_submission_is_read_whole() -> None:
 def test_a_measured_value_beats_a_claimed_one_and_the_gap_is_flagged() -> None:
     """Who claims 40 tests and has none is measured."""
     schema = FeatureSchema((Feature("tests", "integer", min=0, max=1000, better="higher"),))
-    vector, flags = settle_facts(schema, {"tests": 0}, {"tests": 40})
+    vector, flags = choose_values(schema, {"tests": 0}, {"tests": 40})
     assert vector.as_dict() == {"tests": 0}
     assert [flag.code for flag in flags] == ["claim_gap"]
-    assert settle_facts(schema, {"tests": 40}, {"tests": 41})[1] == ()
+    assert choose_values(schema, {"tests": 40}, {"tests": 41})[1] == ()
 
 
 def test_a_measured_value_of_another_type_does_not_stop_the_round() -> None:
     """A poster's own feature may share a name with a tool's; types decide."""
     schema = FeatureSchema((Feature("tests", "enum", values=("none", "some")),))
-    assert settle_facts(schema, {"tests": 3}, {"tests": "some"})[0].as_dict() == {"tests": "some"}
+    assert choose_values(schema, {"tests": 3}, {"tests": "some"})[0].as_dict() == {"tests": "some"}
 
 
 @pytest.mark.parametrize(
@@ -250,6 +250,6 @@ def test_claims_near_the_largest_number_are_merged() -> None:
     """Two readings of 1e308 have a mean, which is out of range and clamped: they do not stop the round."""
     number = Feature("slippage", "number", min=0, max=1)
     merged, _ = merge_views(FeatureSchema((number,)), {"slippage": 1e308}, {"slippage": 1e308})
-    vector, flags = settle_facts(FeatureSchema((number,)), {}, merged)
+    vector, flags = choose_values(FeatureSchema((number,)), {}, merged)
     assert vector.as_dict() == {"slippage": 1.0}
     assert [flag.code for flag in flags] == ["out_of_range"]

@@ -222,7 +222,7 @@ async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None
 
 async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Review | None:
     """Whether a person must look, and what they said about exactly this result."""
-    reasons = [remark.sentence for remark in walked.remarks if remark.severity == "review"]
+    reasons = [flag.sentence for flag in walked.flags if flag.severity == "review"]
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)
     limit = options.review_above_usd
     if limit is not None and (worth is None or worth >= limit * 1_000_000):

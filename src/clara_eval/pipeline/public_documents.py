@@ -52,7 +52,7 @@ def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Re
         "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
-        "flags": to_camel_json(walked.remarks),
+        "flags": to_camel_json(walked.flags),
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),
         "traceDigest": digest,

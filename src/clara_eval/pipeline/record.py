@@ -58,7 +58,7 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
         yield f"comparison/{number:07}", to_camel_json(comparison)
     yield "ranking", to_camel_json(walk.ranking) if walk.ranking else None
     yield "placed", to_camel_json(walk.placed)
-    yield "remarks", to_camel_json(walk.remarks)
+    yield "flags", to_camel_json(walk.flags)
     yield "winners", to_camel_json(walk.winners.entries)
     yield "calldata", "0x" + walk.calldata.hex()
 

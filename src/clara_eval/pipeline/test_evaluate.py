@@ -198,7 +198,7 @@ async def test_a_round_of_junk_can_be_posted_but_waits_for_a_person(local_chain:
         done = await run(app, address)
     assert done.receipt is None
     assert len(done.walk.winners.entries) == 3
-    assert {r.code for r in done.walk.remarks if r.severity == "review"} >= {"paid_rejection"}
+    assert {r.code for r in done.walk.flags if r.severity == "review"} >= {"paid_rejection"}
 
 
 async def test_only_junk_is_no_crash(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ async def test_a_refused_game_is_nobodys_loss(local_chain: LocalChain, tmp_path:
     assert all("refused" in c.reason for c in undecided)
     assert done.walk.ranking is not None
     assert done.walk.ranking.results == 20 - len(undecided)
-    assert "undecided" in {remark.code for remark in done.walk.remarks}
+    assert "undecided" in {flag.code for flag in done.walk.flags}
 
 
 @dataclass

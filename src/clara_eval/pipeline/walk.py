@@ -16,13 +16,13 @@ from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
 from clara_eval.features import Features, extract_features
 from clara_eval.features.extract import Reading, prompts_for
+from clara_eval.flags import Flag
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, Foreseeing, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
 from clara_eval.pipeline.plan import Plan, Watch
-from clara_eval.pipeline.remarks import Remark
-from clara_eval.pipeline.review_rules import remarks
+from clara_eval.pipeline.review_rules import Round, round_flags
 from clara_eval.pipeline.sources import Received, Sources, settle
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.ranking.rank import Ranking, rank
@@ -64,7 +64,7 @@ class Walk:
     ranking: Ranking | None
     """None when every submission was rejected."""
     placed: tuple[Placed, ...]
-    remarks: tuple[Remark, ...]
+    flags: tuple[Flag, ...]
     winners: Winners
     calldata: bytes
     """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
@@ -120,7 +120,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
-        remarks=remarks(challenge, ranking, placed, rejected, likeness.clusters, features, comparisons),
+        flags=round_flags(Round(challenge, ranking, placed, rejected, likeness.clusters, features, comparisons)),
         winners=winners,
         calldata=post_scores_calldata(winners, _NO_DIGEST)[:-36],
     )

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from clara_eval.errors import BadInput
+from clara_eval.flags import Flag
 from clara_eval.ranking.consistency import Consistency, examine
 from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
-from clara_eval.ranking.flags import Flag, raise_flags
+from clara_eval.ranking.flags import raise_flags
 from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
 from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation

@@ -114,7 +114,9 @@ def scores(*, posted: bool) -> dict[str, Any]:
         "winners": [{"account": "0x" + "44" * 20, "prizeAmount": "1000000000"}],
         "margin": {"place": 1, "probability": 0.9, "word": "clear", "sentence": "<b>one</b> over two at place 1."},
         "consistency": {"swap": 1.0},
-        "flags": [{"code": "toss_up", "sentence": "<i>A toss-up</i>", "severity": "warn", "account": None}],
+        "flags": [
+            {"code": "toss_up", "severity": "warn", "sentence": "<i>A toss-up</i>", "account": None, "evidence": {}}
+        ],
         "traceDigest": "0x" + "ab" * 32,
         "txHash": "0x" + "cd" * 32 if posted else None,
         "postedBy": "evaluator" if posted else None,
