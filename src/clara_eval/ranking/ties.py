@@ -18,7 +18,7 @@ from math import fsum
 
 import numpy as np
 
-from clara_eval.ranking.flags import Flag
+from clara_eval.flags import Flag
 from clara_eval.tournament.strength import one_thread
 from clara_eval.tournament.tally import Floats, Ints, Tally
 
@@ -82,10 +82,10 @@ def tie_flags(
         if unpaid:
             sentence = f"A tie at the pay line: {names} have equal records. {_listed(paid)} is paid and "
             sentence = sentence.replace(" is paid", " are paid") if len(paid) > 1 else sentence
-            yield Flag("tie_at_pay_line", f"{sentence}{_listed(unpaid)} not, {why}.", "warn")
+            yield Flag("tie_at_pay_line", "warn", f"{sentence}{_listed(unpaid)} not, {why}.")
         else:
             yield Flag(
-                "tie_for_prize", f"{names} have equal records and take their prizes in this order, {why}.", "warn"
+                "tie_for_prize", "warn", f"{names} have equal records and take their prizes in this order, {why}."
             )
 
 
