@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sending import EthereumSender
+from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
@@ -22,8 +22,8 @@ from clara_eval.model_pool import ModelPool
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.status import Status
-from clara_eval.publish.guard import SigningPolicy
-from clara_eval.publish.send import Pace, Road
+from clara_eval.publish.policy import evaluator_policy
+from clara_eval.publish.send import Pace, TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.store.open import open_store
 from clara_eval.store.sql_store import SqlStore
@@ -34,7 +34,7 @@ class App:
     settings: Settings
     store: SqlStore
     chain: EthereumChain
-    sender: EthereumSender
+    sender: TransactionSender
     ports: Ports
     bench: ModelPool
 
@@ -72,20 +72,19 @@ class App:
 @asynccontextmanager
 async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIterator[App]:
     """Everything a door needs, closed again on leaving."""
-    policy = SigningPolicy(settings.network.chain_id)
-    wallet = open_wallet(settings, policy)
+    wallet = open_wallet(settings, evaluator_policy(settings.network.chain_id))
     store = await open_store(settings.database_url)
     rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id)
     chain = EthereumChain(rpc, settings.network, first_block=settings.first_block)
     known = settings.challenge_factory or settings.network.factory
     factory = to_address(known) if known else None
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
-    sender = EthereumSender(chain, wallet, factory=factory, dry_address=dry_address)
+    account = EthereumAccount(chain, wallet, factory=factory, dry_address=dry_address)
+    sender = TransactionSender(account, store, pace or Pace())
     bench = ModelPool(settings, store)
     fetch = UriFetch(settings.ipfs_gateway)
-    road = Road(sender, store, pace or Pace())
     try:
-        yield App(settings, store, chain, sender, Ports(chain, fetch, store, road, bench), bench)
+        yield App(settings, store, chain, sender, Ports(chain, fetch, store, sender, bench), bench)
     finally:
         await bench.close()
         await chain.close()

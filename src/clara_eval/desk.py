@@ -19,12 +19,11 @@ from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.eval_config import EvalConfig
 from clara_eval.fetch.contents import IpfsContents
-from clara_eval.publish.guard import SigningPolicy
+from clara_eval.publish.policy import agent_policy, evaluator_policy
 from clara_eval.settings import Settings
 from clara_eval.store.rows import ApiRecords, StoreRecords
 from clara_eval.trace.store import Store
 from clara_eval.use_cases.port import Desk, Quote
-from clara_eval.use_cases.signing import AgentPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def _wallet(settings: Settings, evaluator: Address | None) -> Wallet | None:
         factory = to_address(settings.factory)
     except ConfigError:
         factory = None  # nothing can be posted then; the policy refuses what needs it
-    policy = AgentPolicy(chain_id=settings.network.chain_id, factory=factory, evaluator=evaluator)
+    policy = agent_policy(settings.network.chain_id, factory=factory, evaluator=evaluator)
     return Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
 
 
@@ -90,7 +89,7 @@ def evaluator_address(settings: Settings) -> Address | None:
     if settings.evaluator_address:
         return to_address(settings.evaluator_address)
     if settings.evaluator_key is not None:
-        return Wallet(settings.evaluator_key, SigningPolicy(chain_id=settings.network.chain_id)).address
+        return Wallet(settings.evaluator_key, evaluator_policy(settings.network.chain_id)).address
     if settings.evaluator_keystore is not None:
         try:
             return to_address("0x" + json.loads(settings.evaluator_keystore.read_text())["address"].removeprefix("0x"))

@@ -1,6 +1,6 @@
 """The wallet's way to the chain: rehearse, sign, broadcast, and look what became of it.
 
-Fulfils `Sender` of the publish room. Without a wallet it rehearses from a given address and signs nothing. Before the
+Fulfils `Account` of the publish room. Without a wallet it rehearses from a given address and signs nothing. Before the
 first signature for a challenge the factory is asked whether it knows it; the wallet refuses every other address.
 """
 
@@ -33,7 +33,7 @@ _SENT = {
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
-class EthereumSender:
+class EthereumAccount:
     """One wallet on one network, or one address in dry run."""
 
     def __init__(
@@ -58,9 +58,8 @@ class EthereumSender:
         return self._wallet is not None
 
     def trust(self, challenge: Address) -> None:
-        """Sign for this challenge although the factory may not know it: a person named it."""
         if self._wallet is not None:
-            self._wallet.policy.permit([challenge])
+            self._wallet.policy.vouched.permit([challenge])
 
     async def rehearse(self, call: ContractCall) -> None:
         """The call with the real sender at the newest block; a refusal is told in the contract's own terms."""
@@ -78,7 +77,9 @@ class EthereumSender:
         deep = max(0, head.number - self._chain.confirmations + 1)
         return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(deep))) > nonce
 
-    async def prepare(self, call: ContractCall, *, attempt: int, nonce: int) -> StoredTransaction:
+    async def prepare(
+        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Sequence[StoredTransaction]
+    ) -> StoredTransaction:
         wallet = self._signer()
         await self._make_known(call.to, wallet)
         try:
@@ -98,9 +99,9 @@ class EthereumSender:
             max_fee_per_gas=fees.max_fee_per_gas,
             max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
         )
-        return _signed(wallet, tx, run=call.run, intention=call.intention, attempt=attempt)
+        return _signed(wallet, tx, recorded, run=call.run, intention=call.intention, attempt=attempt)
 
-    async def bump(self, tx: StoredTransaction) -> StoredTransaction | None:
+    async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
         wallet, signed = self._signer(), read_signed(tx.raw)
         before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
         raised = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas)
@@ -117,7 +118,7 @@ class EthereumSender:
             max_fee_per_gas=raised.max_fee_per_gas,
             max_priority_fee_per_gas=raised.max_priority_fee_per_gas,
         )
-        return _signed(wallet, dearer, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
+        return _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
 
     async def broadcast(self, tx: StoredTransaction) -> Sent:
         try:
@@ -172,10 +173,11 @@ class EthereumSender:
 
     async def _make_known(self, challenge: Address, wallet: Wallet) -> None:
         """Tell the policy of a challenge, once the factory has vouched for it."""
-        if challenge in wallet.policy.challenges or self._factory is None:
+        vouched = wallet.policy.vouched
+        if challenge in vouched.targets or self._factory is None:
             return
         if await self._chain.is_challenge_of(self._factory, challenge):
-            wallet.policy.permit([challenge])
+            vouched.permit([challenge])
 
     def _signer(self) -> Wallet:
         if self._wallet is None:
@@ -188,8 +190,10 @@ class EthereumSender:
         return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
 
-def _signed(wallet: Wallet, tx: Unsigned, *, run: str, intention: str, attempt: int) -> StoredTransaction:
-    signed = wallet.sign(tx)
+def _signed(
+    wallet: Wallet, tx: Unsigned, recorded: Sequence[StoredTransaction], *, run: str, intention: str, attempt: int
+) -> StoredTransaction:
+    signed = wallet.sign(tx, recorded)
     return StoredTransaction(
         run=run,
         intention=intention,
@@ -200,12 +204,13 @@ def _signed(wallet: Wallet, tx: Unsigned, *, run: str, intention: str, attempt: 
         raw=signed.raw,
         max_fee_per_gas=tx.max_fee_per_gas,
         max_priority_fee_per_gas=tx.max_priority_fee_per_gas,
+        signed_at=int(wallet.policy.now()),
     )
 
 
 def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
     """What the caller is to do about a node's no."""
-    what = call.intention if call else "The transaction"
+    what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
         return CannotPublish(f"{what}: the wallet cannot pay the gas.", remedy="Send ETH to the evaluator's address.")
     if refusal.meaning is not Meaning.REVERTED:

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from clara_eval.chain.abi import SCORES_POSTED
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sending import EthereumSender
+from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import Wallet
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import look_at_challenge
@@ -27,11 +27,11 @@ from clara_eval.devnet.local_chain import local_chain as fresh_chain
 from clara_eval.errors import CannotPublish, Disagrees, NotYet, Temporary, Unscorable
 from clara_eval.networks import NETWORKS
 from clara_eval.publish.calldata import read_calldata
-from clara_eval.publish.guard import SigningPolicy
 from clara_eval.publish.keeper import advance, finalize
+from clara_eval.publish.policy import evaluator_policy
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.publish import publish
-from clara_eval.publish.send import Outcome, Pace, Receipt, Road
+from clara_eval.publish.send import Outcome, Pace, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -69,18 +69,18 @@ class World:
 
     local: LocalChain
     chain: EthereumChain
-    sender: EthereumSender
+    account: EthereumAccount
     store: SqlStore
     clock: Clock
     challenge: Challenge
     winners: Winners
 
     @property
-    def road(self) -> Road:
-        return Road(self.sender, self.store, self.clock.pace())
+    def sender(self) -> TransactionSender:
+        return TransactionSender(self.account, self.store, self.clock.pace())
 
-    async def post(self, road: Road | None = None) -> Receipt:
-        return await publish(self.challenge, self.winners, DIGEST, road=road or self.road, results=self.chain)
+    async def post(self, sender: TransactionSender | None = None) -> Receipt:
+        return await publish(self.challenge, self.winners, DIGEST, sender=sender or self.sender, results=self.chain)
 
     async def posts(self) -> int:
         """How many ScoresPosted events stand in the chain."""
@@ -99,7 +99,7 @@ async def instantly(_seconds: float) -> None:
 
 
 def wallet_of(key: str, **policy: Any) -> Wallet:
-    return Wallet(SecretStr(key), SigningPolicy(chain_id=31337, **policy))
+    return Wallet(SecretStr(key), evaluator_policy(31337, **policy))
 
 
 async def closed(local: LocalChain, submitters: int = 4, terms: Terms | None = None) -> Address:
@@ -126,9 +126,9 @@ async def world(
     address = await closed(local)
     await local.send(local.owner, local.challenge(address), "advanceToScoring")
     challenge = await look_at_challenge(chain, address)
-    sender = EthereumSender(chain, wallet_of(local.evaluator.key, **policy), factory=local.deployment.factory)
+    account = EthereumAccount(chain, wallet_of(local.evaluator.key, **policy), factory=local.deployment.factory)
     try:
-        yield World(local, chain, sender, store, clock, challenge, decide(challenge))
+        yield World(local, chain, account, store, clock, challenge, decide(challenge))
     finally:
         await local.node.rpc("evm_setAutomine", True)
         await chain.close()
@@ -152,25 +152,25 @@ async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChai
         assert await w.posts() == 1
 
 
-async def test_advance_post_finalize_take_the_same_road(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChain, tmp_path: Path) -> None:
     """The keeper's calls end confirmed, each with its own nonce, and repeat harmlessly."""
     async with world(local_chain, tmp_path) as w:
         address = await closed(local_chain)
         challenge = await look_at_challenge(w.chain, address)
         with pytest.raises(NotYet, match="still Open"):
-            await publish(challenge, decide(challenge), DIGEST, road=w.road, results=w.chain)
+            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
         with pytest.raises(NotYet, match="No scores are posted"):
-            await finalize(challenge, road=w.road, results=w.chain)
-        assert (await advance(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
-        receipt = await publish(challenge, decide(challenge), DIGEST, road=w.road, results=w.chain)
+            await finalize(challenge, sender=w.sender, results=w.chain)
+        assert (await advance(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
+        receipt = await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
         assert receipt.outcome is Outcome.CONFIRMED
         with pytest.raises(NotYet, match="12 hours"):
-            await finalize(challenge, road=w.road, results=w.chain)
+            await finalize(challenge, sender=w.sender, results=w.chain)
         await local_chain.move_time(DAY)
-        assert (await finalize(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
-        assert (await finalize(challenge, road=w.road, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
         assert (await w.chain.standing(address)).status is ChallengeStatus.FINALIZED
-        rows = await w.store.pending_nonces(w.sender.address)
+        rows = await w.store.pending_nonces(w.account.address)
         assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
         assert len({row.nonce for row in rows}) == 3
 
@@ -178,9 +178,9 @@ async def test_advance_post_finalize_take_the_same_road(local_chain: LocalChain,
 async def test_what_others_advanced_is_already_done(local_chain: LocalChain, tmp_path: Path) -> None:
     """When anybody else was faster, the keeper sends nothing and says so."""
     async with world(local_chain, tmp_path) as w:
-        receipt = await advance(w.challenge, road=w.road, results=w.chain)
+        receipt = await advance(w.challenge, sender=w.sender, results=w.chain)
         assert (receipt.outcome, receipt.tx_hash) == (Outcome.ALREADY_DONE, None)
-        assert await w.store.pending_nonces(w.sender.address) == []
+        assert await w.store.pending_nonces(w.account.address) == []
 
 
 async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) 
     async with world(local_chain, tmp_path) as w:
         before = await w.rpc("eth_blockNumber")
         for dry_address in (local_chain.evaluator.address, None):
-            dry = EthereumSender(w.chain, None, dry_address=dry_address)
-            receipt = await w.post(Road(dry, w.store, w.clock.pace()))
+            dry = EthereumAccount(w.chain, None, dry_address=dry_address)
+            receipt = await w.post(TransactionSender(dry, w.store, w.clock.pace()))
             assert (receipt.outcome, receipt.tx_hash) == (Outcome.DRY_RUN, None)
             assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
         assert await w.rpc("eth_blockNumber") == before
@@ -200,17 +200,17 @@ async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) 
 async def test_a_dry_run_of_a_stranger_says_not_evaluator(local_chain: LocalChain, tmp_path: Path) -> None:
     """The rehearsal uses the address that would send."""
     async with world(local_chain, tmp_path) as w:
-        dry = EthereumSender(w.chain, None, dry_address=local_chain.agents[9].address)
+        dry = EthereumAccount(w.chain, None, dry_address=local_chain.agents[9].address)
         with pytest.raises(CannotPublish, match="NotEvaluator"):
-            await w.post(Road(dry, w.store, w.clock.pace()))
+            await w.post(TransactionSender(dry, w.store, w.clock.pace()))
 
 
 async def test_the_wrong_key_is_refused_before_anything_is_signed(local_chain: LocalChain, tmp_path: Path) -> None:
     """A key that is not the evaluator's gets the contract's reason and the remedy."""
     async with world(local_chain, tmp_path) as w:
-        wrong = EthereumSender(w.chain, wallet_of(local_chain.agents[9].key), factory=local_chain.deployment.factory)
+        wrong = EthereumAccount(w.chain, wallet_of(local_chain.agents[9].key), factory=local_chain.deployment.factory)
         with pytest.raises(CannotPublish, match="Use the evaluator's key") as caught:
-            await w.post(Road(wrong, w.store, w.clock.pace()))
+            await w.post(TransactionSender(wrong, w.store, w.clock.pace()))
         assert "NotEvaluator" in str(caught.value)
         assert await w.attempts() == []
 
@@ -218,11 +218,11 @@ async def test_the_wrong_key_is_refused_before_anything_is_signed(local_chain: L
 async def test_a_challenge_the_factory_does_not_know_is_not_signed(local_chain: LocalChain, tmp_path: Path) -> None:
     """The wallet signs only for challenges of the factory, or for those a person named."""
     async with world(local_chain, tmp_path) as w:
-        stranger = EthereumSender(w.chain, wallet_of(local_chain.evaluator.key), factory=None)
+        stranger = EthereumAccount(w.chain, wallet_of(local_chain.evaluator.key), factory=None)
         with pytest.raises(CannotPublish, match="not a known challenge"):
-            await w.post(Road(stranger, w.store, w.clock.pace()))
+            await w.post(TransactionSender(stranger, w.store, w.clock.pace()))
         stranger.trust(w.challenge.address)
-        receipt = await w.post(Road(stranger, w.store, w.clock.pace()))
+        receipt = await w.post(TransactionSender(stranger, w.store, w.clock.pace()))
         assert receipt.outcome is Outcome.CONFIRMED
 
 
@@ -239,7 +239,7 @@ async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_pat
     async with world(local_chain, tmp_path) as w:
         short = replace(w.challenge, submissions=w.challenge.submissions[:2])
         with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
-            await publish(short, w.winners, DIGEST, road=w.road, results=w.chain)
+            await publish(short, w.winners, DIGEST, sender=w.sender, results=w.chain)
 
 
 async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ async def test_a_lost_store_finds_its_own_post_on_the_chain(local_chain: LocalCh
     async with world(local_chain, tmp_path) as w:
         first = await w.post()
         empty = await SqliteStore.open(tmp_path / "other.db")
-        again = await w.post(Road(w.sender, empty, w.clock.pace()))
+        again = await w.post(TransactionSender(w.account, empty, w.clock.pace()))
         await empty.close()
         assert (again.outcome, again.tx_hash, again.posted_by) == (Outcome.CONFIRMED, first.tx_hash, PostedBy.EVALUATOR)
         assert await w.posts() == 1
@@ -281,7 +281,7 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
         await w.rpc("evm_setAutomine", False)
         assert (await w.post()).outcome is Outcome.UNKNOWN
         with pytest.raises(Disagrees, match="something else"):
-            await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
 
 
 # -- crashes
@@ -331,7 +331,7 @@ def dies_before_sending(w: World) -> Any:
 
     class DiesBeforeSending:
         def __getattr__(self, name: str) -> Any:
-            found = getattr(w.sender, name)
+            found = getattr(w.account, name)
             return mortal.guard(found) if name == "broadcast" else found
 
     return DiesBeforeSending()
@@ -346,13 +346,13 @@ async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChai
             snapshot = await local_chain.snapshot()
             store = await SqliteStore.open(tmp_path / f"{step}.db")
             mortal = Mortal(step, after=after)
-            sender, log = mortal.wrap(w.sender), mortal.wrap(store)
+            sender, log = mortal.wrap(w.account), mortal.wrap(store)
             pace = w.clock.pace(lease_seconds=0.02)
             try:
-                await w.post(Road(sender, log, pace))
+                await w.post(TransactionSender(sender, log, pace))
             except Killed:
                 deaths += 1
-            receipt = await w.post(Road(w.sender, store, pace))
+            receipt = await w.post(TransactionSender(w.account, store, pace))
             assert receipt.outcome is Outcome.CONFIRMED
             assert await w.posts() == 1
             assert len({tx.nonce for tx in await store.transactions(w.challenge.run, "post_scores")}) == 1
@@ -369,7 +369,7 @@ from clara_eval.app import open_app
 from clara_eval.challenge.model import to_address
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.publish.publish import publish
-from clara_eval.publish.send import Road
+from clara_eval.publish.send import TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.winners import Placed, choose_winners
 
@@ -398,8 +398,8 @@ async def main():
     async with open_app(Settings.model_validate(dict(values))) as app:
         challenge = await look_at_challenge(app.chain, to_address(address))
         placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
-        road = Road(Dies(app.sender), Dies(app.store))
-        await publish(challenge, choose_winners(challenge, placed), digest, road=road, results=app.chain)
+        sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
+        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain)
 
 
 asyncio.run(main())
@@ -419,7 +419,7 @@ async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path,
         recorded = await store.transactions(w.challenge.run, "post_scores")
         assert len(recorded) == (0 if last_step == "prepare" else 1)
         later = SqlStore(store.driver, now=lambda: time.time() + 1000)  # the dead process's lease has run out
-        receipt = await w.post(Road(w.sender, later, w.clock.pace()))
+        receipt = await w.post(TransactionSender(w.account, later, w.clock.pace()))
         await store.close()
         assert receipt.outcome is Outcome.CONFIRMED
         assert not recorded or receipt.tx_hash == recorded[0].tx_hash
@@ -429,8 +429,8 @@ async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path,
 async def test_the_posters_own_key_is_called_the_poster(local_chain: LocalChain, tmp_path: Path) -> None:
     """When the wallet is the poster's, the result is not called the evaluator's."""
     async with world(local_chain, tmp_path) as w:
-        sender = EthereumSender(w.chain, wallet_of(local_chain.poster.key), factory=local_chain.deployment.factory)
-        receipt = await w.post(Road(sender, w.store, w.clock.pace()))
+        sender = EthereumAccount(w.chain, wallet_of(local_chain.poster.key), factory=local_chain.deployment.factory)
+        receipt = await w.post(TransactionSender(sender, w.store, w.clock.pace()))
         assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.POSTER)
 
 
@@ -450,12 +450,12 @@ async def test_two_machines_on_one_key_post_once(local_chain: LocalChain, tmp_pa
     """Without a common store the nonce and the contract keep it to one post, and only one transaction is mined."""
     async with world(local_chain, tmp_path) as w:
         other = await SqliteStore.open(tmp_path / "other.db")
-        before = await w.sender.next_nonce()
-        receipts = await asyncio.gather(w.post(), w.post(Road(w.sender, other, w.clock.pace())))
+        before = await w.account.next_nonce()
+        receipts = await asyncio.gather(w.post(), w.post(TransactionSender(w.account, other, w.clock.pace())))
         await other.close()
         assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
         assert await w.posts() == 1
-        assert await w.sender.next_nonce() == before + 1
+        assert await w.account.next_nonce() == before + 1
 
 
 async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -464,9 +464,11 @@ async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain
         address = await closed(local_chain)
         await local_chain.send(local_chain.owner, local_chain.challenge(address), "advanceToScoring")
         second = await look_at_challenge(w.chain, address)
-        receipts = await asyncio.gather(w.post(), publish(second, decide(second), DIGEST, road=w.road, results=w.chain))
+        receipts = await asyncio.gather(
+            w.post(), publish(second, decide(second), DIGEST, sender=w.sender, results=w.chain)
+        )
         assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
-        rows = await w.store.pending_nonces(w.sender.address)
+        rows = await w.store.pending_nonces(w.account.address)
         assert rows[0].nonce == rows[1].nonce + 1
 
 
@@ -619,7 +621,7 @@ async def test_a_base_fee_above_the_cap_waits(local_chain: LocalChain, tmp_path:
 
 async def foreign_transaction(w: World) -> None:
     """The evaluator's key, used by somebody else."""
-    await local_send(w, {"from": w.sender.address, "to": w.local.owner.address, "value": "0x1"})
+    await local_send(w, {"from": w.account.address, "to": w.local.owner.address, "value": "0x1"})
 
 
 async def local_send(w: World, transaction: dict[str, str]) -> None:
@@ -631,7 +633,7 @@ async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: L
     """When a foreign transaction takes our recorded nonce, another nonce is taken and the post stands once."""
     async with world(local_chain, tmp_path) as w:
         with pytest.raises(Killed):
-            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+            await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         await foreign_transaction(w)
         receipt = await w.post()
         lost, landed = await w.attempts()
@@ -644,10 +646,10 @@ async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: Lo
     """A recorded but never sent transaction of another challenge does not block the wallet."""
     async with world(local_chain, tmp_path) as w:
         with pytest.raises(Killed):
-            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+            await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         address = await closed(local_chain)
         second = await look_at_challenge(w.chain, address)
-        receipt = await advance(second, road=w.road, results=w.chain)
+        receipt = await advance(second, sender=w.sender, results=w.chain)
         assert receipt.outcome is Outcome.CONFIRMED
         assert await w.posts() == 1
         assert (await w.post()).outcome is Outcome.CONFIRMED
@@ -661,17 +663,19 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
             """Signs with too little gas, as after a change of state between rehearsal and mining."""
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(w.sender, name)
+                return getattr(w.account, name)
 
-            async def prepare(self, call: Any, *, attempt: int, nonce: int) -> StoredTransaction:
+            async def prepare(self, call: Any, *, attempt: int, nonce: int, recorded: Any) -> StoredTransaction:
                 from clara_eval.chain.sending import _signed
 
-                good = await w.sender.prepare(call, attempt=attempt, nonce=nonce)
+                good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded)
                 poor = replace(read_signed(good.raw), gas=60_000)
-                return _signed(w.sender._signer(), poor, run=call.run, intention=call.intention, attempt=attempt)
+                return _signed(
+                    w.account._signer(), poor, recorded, run=call.run, intention=call.intention, attempt=attempt
+                )
 
         starved: Any = Starved()
-        assert (await w.post(Road(starved, w.store, w.clock.pace()))).outcome is Outcome.REVERTED
+        assert (await w.post(TransactionSender(starved, w.store, w.clock.pace()))).outcome is Outcome.REVERTED
         assert await w.posts() == 0
         assert (await w.post()).outcome is Outcome.CONFIRMED
         first, second = await w.attempts()
@@ -683,11 +687,11 @@ async def test_after_a_dead_attempt_a_new_result_may_be_posted(local_chain: Loca
     """Other winners are refused only while an older signature could still land."""
     async with world(local_chain, tmp_path) as w:
         with pytest.raises(Killed):
-            await w.post(Road(dies_before_sending(w), w.store, w.clock.pace()))
+            await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         with pytest.raises(Disagrees):
-            await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
         await foreign_transaction(w)
-        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, road=w.road, results=w.chain)
+        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
         assert receipt.outcome is Outcome.CONFIRMED
         assert await w.posts() == 1
 
@@ -739,14 +743,14 @@ async def test_ours_lands_between_the_look_and_the_rehearsal(local_chain: LocalC
 
         class LandsMeanwhile:
             def __getattr__(self, name: str) -> Any:
-                return getattr(w.sender, name)
+                return getattr(w.account, name)
 
             async def rehearse(self, call: Any) -> None:
                 await w.rpc("anvil_mine", 1)
-                await w.sender.rehearse(call)
+                await w.account.rehearse(call)
 
         meanwhile: Any = LandsMeanwhile()
-        assert (await w.post(Road(meanwhile, w.store, w.clock.pace()))).outcome is Outcome.CONFIRMED
+        assert (await w.post(TransactionSender(meanwhile, w.store, w.clock.pace()))).outcome is Outcome.CONFIRMED
         assert await w.posts() == 1
 
 
@@ -756,13 +760,15 @@ async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: Local
         address = await closed(local_chain)
         challenge = await look_at_challenge(w.chain, address)
         with pytest.raises(Killed):
-            await advance(challenge, road=Road(dies_before_sending(w), w.store, w.clock.pace()), results=w.chain)
+            await advance(
+                challenge, sender=TransactionSender(dies_before_sending(w), w.store, w.clock.pace()), results=w.chain
+            )
         key = local_chain.agents[20].key
-        other = EthereumSender(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
-        receipt = await advance(challenge, road=Road(other, w.store, w.clock.pace()), results=w.chain)
+        other = EthereumAccount(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
+        receipt = await advance(challenge, sender=TransactionSender(other, w.store, w.clock.pace()), results=w.chain)
         assert receipt.outcome is Outcome.CONFIRMED
         old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
-        assert (old.sender, new.sender) == (w.sender.address, other.address)
+        assert (old.sender, new.sender) == (w.account.address, other.address)
         assert receipt.tx_hash == new.tx_hash
 
 
@@ -799,7 +805,7 @@ async def test_a_rivals_post_that_vanishes_is_ours_to_make(local_chain: LocalCha
 async def test_a_wallet_that_stays_busy_is_temporary(local_chain: LocalChain, tmp_path: Path) -> None:
     """While another process holds the wallet nothing is sent."""
     async with world(local_chain, tmp_path) as w:
-        assert await w.store.take_lease(f"wallet:31337:{w.sender.address}", "another process", 600)
+        assert await w.store.take_lease(f"wallet:31337:{w.account.address}", "another process", 600)
         with pytest.raises(Temporary, match="busy with another transaction"):
             await w.post()
         assert await w.attempts() == []
@@ -809,7 +815,7 @@ async def test_a_wallet_taken_over_stops_the_slower_one(local_chain: LocalChain,
     """A process that slept through its lease does not go on beside the one that took over."""
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
-        name = f"wallet:31337:{w.sender.address}"
+        name = f"wallet:31337:{w.account.address}"
 
         async def oversleep(waits: int) -> None:
             if waits == 1:
@@ -818,7 +824,7 @@ async def test_a_wallet_taken_over_stops_the_slower_one(local_chain: LocalChain,
 
         w.clock.on_wait = oversleep
         with pytest.raises(Temporary, match="took over the wallet"):
-            await w.post(Road(w.sender, w.store, w.clock.pace(lease_seconds=0.05)))
+            await w.post(TransactionSender(w.account, w.store, w.clock.pace(lease_seconds=0.05)))
 
 
 async def test_after_three_lost_nonces_a_person_looks(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -829,15 +835,15 @@ async def test_after_three_lost_nonces_a_person_looks(local_chain: LocalChain, t
             """Somebody else uses the key just before each broadcast."""
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(w.sender, name)
+                return getattr(w.account, name)
 
             async def broadcast(self, tx: StoredTransaction) -> Any:
                 await foreign_transaction(w)
-                return await w.sender.broadcast(tx)
+                return await w.account.broadcast(tx)
 
         unlucky: Any = Unlucky()
         with pytest.raises(CannotPublish, match="failed with 3 nonces"):
-            await w.post(Road(unlucky, w.store, w.clock.pace()))
+            await w.post(TransactionSender(unlucky, w.store, w.clock.pace()))
         assert await w.posts() == 0
 
 
@@ -849,12 +855,12 @@ async def test_finalize_knows_what_cannot_be_finalized(local_chain: LocalChain, 
         await local_chain.move_time(8 * DAY)
         await local_chain.send(local_chain.owner, contract, "expire")
         with pytest.raises(CannotPublish, match="Expired: nothing to finalize"):
-            await finalize(w.challenge, road=w.road, results=w.chain)
+            await finalize(w.challenge, sender=w.sender, results=w.chain)
         await local_chain.revert(snapshot)
         await w.post()
         await local_chain.move_time(DAY)
         await local_chain.send(local_chain.owner, contract, "finalize")
-        assert (await finalize(w.challenge, road=w.road, results=w.chain)).outcome is Outcome.ALREADY_DONE
+        assert (await finalize(w.challenge, sender=w.sender, results=w.chain)).outcome is Outcome.ALREADY_DONE
 
 
 # -- nodes that misbehave while we send
@@ -911,3 +917,20 @@ async def test_no_node_while_sending_is_temporary(local_chain: LocalChain, tmp_p
             await w.post()
         node.fault = None
         assert (await w.post()).outcome is Outcome.CONFIRMED
+
+
+async def test_the_days_cap_survives_a_restart(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A new process with the same key counts what the old one signed, from the store."""
+    async with world(local_chain, tmp_path) as w:
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        (row,) = await w.attempts()
+        spent = read_signed(row.raw).gas * row.max_fee_per_gas
+        wallet = wallet_of(local_chain.evaluator.key, max_wei_per_day=spent + 1)
+        restarted = EthereumAccount(w.chain, wallet, factory=local_chain.deployment.factory)
+        challenge = await look_at_challenge(w.chain, await closed(local_chain))
+        with pytest.raises(CannotPublish, match="in a day is above the cap"):
+            await advance(challenge, sender=TransactionSender(restarted, w.store, w.clock.pace()), results=w.chain)
+        empty = await SqliteStore.open(tmp_path / "empty.db")
+        receipt = await advance(challenge, sender=TransactionSender(restarted, empty, w.clock.pace()), results=w.chain)
+        await empty.close()
+        assert receipt.outcome is Outcome.CONFIRMED

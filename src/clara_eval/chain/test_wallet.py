@@ -18,8 +18,8 @@ from clara_eval.chain.wallet import Wallet, new_keystore, open_wallet, read_keys
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import CannotPublish, ConfigError
 from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE, POST_SCORES
-from clara_eval.publish.guard import MAX_FEE_PER_GAS, MAX_GAS, SigningPolicy
-from clara_eval.publish.transaction import Unsigned, read_signed
+from clara_eval.publish.policy import MAX_FEE_PER_GAS, MAX_GAS, evaluator_policy
+from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 from clara_eval.settings import Settings
 
 KEY = "0x" + "1b" * 32
@@ -37,7 +37,7 @@ GOOD = Unsigned(
 
 
 def wallet() -> Wallet:
-    return Wallet(SecretStr(KEY), SigningPolicy(chain_id=8453, challenges={CHALLENGE}))
+    return Wallet(SecretStr(KEY), evaluator_policy(8453, challenges={CHALLENGE}))
 
 
 @pytest.mark.parametrize("data", [FINALIZE, ADVANCE_TO_SCORING, POST_SCORES + b"\x01" * 64])
@@ -70,19 +70,28 @@ def test_it_signs_nothing_else(bad: Unsigned, reason: str) -> None:
 
 
 def test_a_day_has_its_cap() -> None:
-    """Gas that was signed for counts for a day; raising the same nonce counts once."""
+    """Gas that is recorded as signed counts for a day; raising the same nonce counts once."""
     moment = 0.0
     each = GOOD.gas * GOOD.max_fee_per_gas
-    policy = SigningPolicy(chain_id=8453, challenges={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
-    mine = Wallet(SecretStr(KEY), policy)
+    policy = evaluator_policy(8453, challenges={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
+    recorded: list[StoredTransaction] = []
+
+    def sign(tx: Unsigned) -> None:
+        """As after a restart: only what is recorded is known."""
+        mine = Wallet(SecretStr(KEY), policy)
+        signed = mine.sign(tx, recorded)
+        fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)
+        row = (mine.address, tx.nonce, signed.tx_hash, signed.raw, *fees, int(moment))
+        recorded.append(StoredTransaction("8453:x", "finalize", len(recorded), *row))
+
     for nonce in (1, 1, 2, 3, 3):
-        mine.sign(replace(GOOD, nonce=nonce))
+        sign(replace(GOOD, nonce=nonce))
     with pytest.raises(CannotPublish, match="in a day"):
-        mine.sign(replace(GOOD, nonce=4))
+        sign(replace(GOOD, nonce=4))
     with pytest.raises(CannotPublish, match="in a day"):
-        mine.sign(replace(GOOD, nonce=3, max_fee_per_gas=GOOD.max_fee_per_gas + 1))
+        sign(replace(GOOD, nonce=3, max_fee_per_gas=GOOD.max_fee_per_gas + 1))
     moment = 24 * 3600 + 1
-    mine.sign(replace(GOOD, nonce=4))
+    sign(replace(GOOD, nonce=4))
 
 
 def test_the_key_is_never_shown() -> None:
@@ -98,7 +107,7 @@ def test_the_key_is_never_shown() -> None:
 def test_a_bad_key_is_refused_without_being_quoted(key: str) -> None:
     """The error names the setting, and not even its traceback quotes the value."""
     with pytest.raises(ConfigError, match="CLARA_EVALUATOR_KEY is not a private key") as caught:
-        Wallet(SecretStr(key), SigningPolicy(chain_id=1))
+        Wallet(SecretStr(key), evaluator_policy(1))
     shown = "".join(traceback.format_exception(caught.value))
     assert key not in shown
     assert key.removeprefix("0x") not in str(caught.value)
@@ -112,7 +121,7 @@ def test_a_keystore_makes_the_round_trip(tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {"CLARA_EVALUATOR_KEYSTORE": str(path), "CLARA_EVALUATOR_PASSWORD": "correct horse"}
     )
-    opened = open_wallet(settings, SigningPolicy(chain_id=1))
+    opened = open_wallet(settings, evaluator_policy(1))
     assert opened is not None
     assert opened.address == address
     key = read_keystore(path, SecretStr("correct horse"))
@@ -144,8 +153,8 @@ def test_what_is_no_keystore_is_named(tmp_path: Path) -> None:
 
 def test_no_key_is_no_wallet() -> None:
     """Without a key there is nothing to sign with; a key for another address than the one set is refused."""
-    assert open_wallet(Settings.model_validate({}), SigningPolicy(chain_id=1)) is None
+    assert open_wallet(Settings.model_validate({}), evaluator_policy(1)) is None
     wrong = Settings.model_validate({"CLARA_EVALUATOR_KEY": KEY, "CLARA_EVALUATOR_ADDRESS": "0x" + "11" * 20})
     with pytest.raises(ConfigError, match="the key belongs to") as caught:
-        open_wallet(wrong, SigningPolicy(chain_id=1))
+        open_wallet(wrong, evaluator_policy(1))
     assert KEY[2:] not in str(caught.value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from pydantic import SecretStr
 
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
-from clara_eval.publish.guard import SigningPolicy
-from clara_eval.publish.transaction import Unsigned
+from clara_eval.publish.policy import SigningPolicy
+from clara_eval.publish.transaction import StoredTransaction, Unsigned
 from clara_eval.settings import Settings
 
 
@@ -44,10 +45,9 @@ class Wallet:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A wallet is never written anywhere.")
 
-    def sign(self, tx: Unsigned) -> SignedBytes:
-        """Sign what the policy allows; the hash is the one the node will know it by."""
-        self.policy.check(tx)
-        self.policy.note(tx)
+    def sign(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
+        """Sign what the policy allows after what is `recorded`; the hash is the one the node will know it by."""
+        self.policy.check(tx, recorded)
         from eth_utils.address import to_checksum_address
 
         signed = self._account.sign_transaction(

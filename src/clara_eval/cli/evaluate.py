@@ -57,7 +57,7 @@ async def _evaluate(
     from clara_eval.trace.journal import Journal
 
     async with open_app(settings) as app:
-        app.sender.trust(target)  # a person named it, so it need not be in the factory's list
+        app.sender.account.trust(target)  # a person named it, so it need not be in the factory's list
         if restart:
             await Journal(app.store, f"{app.chain_id}:{target}").forget()
         with LiveProgress(console()) as progress:

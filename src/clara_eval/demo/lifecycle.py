@@ -87,7 +87,7 @@ async def _judge_and_pay(
     tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")
     path = await write_trace(app, round_.address)
     await chain.move_time(FINALIZATION_DELAY + 1)
-    await finalize(evaluation.challenge, road=app.ports.road, results=app.chain)
+    await finalize(evaluation.challenge, sender=app.sender, results=app.chain)
     tell("finalize", "12 hours later anybody may finalize; the service does")
     balances, claimed = await _claim(app, chain, evaluation)
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")

@@ -118,7 +118,7 @@ class Walker:
         """Past the deadline and still open: move the contract on to scoring."""
         if challenge.status is not ChallengeStatus.OPEN:
             return challenge
-        receipt = await advance(challenge, road=self.app.ports.road, results=self.app.chain)
+        receipt = await advance(challenge, sender=self.app.sender, results=self.app.chain)
         self.metrics.transactions.labels("advance_to_scoring", receipt.outcome.value).inc()
         moved = await look_at_challenge(self.app.chain, challenge.address)
         if moved.status is ChallengeStatus.CANCELLED:

@@ -187,7 +187,7 @@ class Ticker:
                 await record_closed(self.app, challenge)
                 _log.info("challenge_closed", status=challenge.status.name.lower())
             case Action.FINALIZE:
-                receipt = await finalize(challenge, road=self.app.ports.road, results=self.app.chain)
+                receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain)
                 self.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
                 _log.info("challenge_finalized", outcome=receipt.outcome.value)
             case Action.NONE:

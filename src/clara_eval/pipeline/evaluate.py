@@ -43,7 +43,7 @@ from clara_eval.publish.guard import check_call
 from clara_eval.publish.keeper import advance
 from clara_eval.publish.posted import Results
 from clara_eval.publish.publish import publish
-from clara_eval.publish.send import Intention, Outcome, Receipt, Road
+from clara_eval.publish.send import Intention, Outcome, Receipt, TransactionSender
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
@@ -83,7 +83,7 @@ class Ports:
     chain: ChainOfRecord
     fetch: Fetch
     store: Store
-    road: Road
+    sender: TransactionSender
     bench: Bench
 
 
@@ -240,14 +240,13 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
 
 
 async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:
-    tied = options.dry_run or not ports.road.sender.can_sign
-    road = Road(_Watching(ports.road.sender), ports.road.log, ports.road.pace) if tied else ports.road
+    sender = replace(ports.sender, is_dry=options.dry_run)
     standing = await ports.chain.standing(challenge.address)
-    if standing.status is ChallengeStatus.OPEN and tied:
+    if standing.status is ChallengeStatus.OPEN and not sender.can_sign:
         return _unrehearsed(challenge, walked, digest)
     if standing.status is ChallengeStatus.OPEN:
-        await advance(challenge, road=road, results=ports.chain)
-    return await publish(challenge, walked.winners, digest, road=road, results=ports.chain)
+        await advance(challenge, sender=sender, results=ports.chain)
+    return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain)
 
 
 def _unrehearsed(challenge: Challenge, walked: Walk, digest: str) -> Receipt:
@@ -260,18 +259,6 @@ def _unrehearsed(challenge: Challenge, walked: Walk, digest: str) -> Receipt:
         "0x" + data.hex(),
         detail="Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent.",
     )
-
-
-class _Watching:
-    """A sender whose hands are tied: everything is checked and rehearsed, nothing is signed."""
-
-    def __init__(self, sender: Any) -> None:
-        self._sender = sender
-
-    can_sign = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sender, name)
 
 
 async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None, ports: Ports) -> None:

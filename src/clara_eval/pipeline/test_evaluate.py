@@ -409,8 +409,8 @@ async def test_dying_after_any_write_ends_in_one_post(local_chain: LocalChain, t
             place = tmp_path / str(lifetime)
             async with opened(local_chain, place) as fresh:
                 mortal = MortalStore(fresh.store, lifetime)
-                road = replace(fresh.ports.road, log=mortal)
-                dying = replace(fresh.ports, store=mortal, road=road)
+                sender = replace(fresh.ports.sender, log=mortal)
+                dying = replace(fresh.ports, store=mortal, sender=sender)
                 try:
                     await evaluate(address, dying, fresh.options(fresh.plan()))
                 except Died:

@@ -9,26 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eth_abi.abi import decode, encode
-from eth_abi.exceptions import DecodingError
-
 from clara_eval.challenge.model import Address
+from clara_eval.contracts.abi import Undecodable, abi
 from clara_eval.errors import BadInput
-from clara_eval.hashing import keccak_hex
 from clara_eval.winners import Winner, Winners
 
 MARK = b"CLR1"
 
-_WINNERS = ["(address,uint256,uint256,uint256)[]"]
-
-
-def _selector(signature: str) -> bytes:
-    return bytes.fromhex(keccak_hex(signature.encode())[2:10])
-
-
-POST_SCORES = _selector("postScores((address,uint256,uint256,uint256)[])")
-ADVANCE_TO_SCORING = _selector("advanceToScoring()")
-FINALIZE = _selector("finalize()")
+_POST_SCORES = abi("Challenge").function("postScores")
+POST_SCORES = _POST_SCORES.selector
+ADVANCE_TO_SCORING = abi("Challenge").function("advanceToScoring").call()
+FINALIZE = abi("Challenge").function("finalize").call()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +33,7 @@ class PostedScores:
 def post_scores(winners: Winners) -> bytes:
     """The contract's call alone, as it stands in the trace: the digest over the trace cannot be inside it."""
     rows = [(w.account, w.agent_id, w.score, w.prize_amount) for w in winners.entries]
-    encoded: bytes = encode(_WINNERS, [rows])
-    return POST_SCORES + encoded
+    return _POST_SCORES.call(rows)
 
 
 def post_scores_calldata(winners: Winners, trace_digest: str) -> bytes:
@@ -57,8 +47,8 @@ def read_calldata(data: bytes) -> PostedScores:
     if data[:4] != POST_SCORES:
         raise BadInput(f"The calldata starts with 0x{data[:4].hex()}, which is not postScores.", value=data[:4].hex())
     try:
-        (entries,) = decode(_WINNERS, data[4:])
-    except (DecodingError, OverflowError) as bad:
+        (entries,) = _POST_SCORES.arguments(data)
+    except Undecodable as bad:
         raise BadInput("The calldata is no list of winners.", value=data[:100].hex()) from bad
     winners = Winners(tuple(Winner(Address(account.lower()), *numbers) for account, *numbers in entries))
     # Only right after the canonical encoding is the mark ours: further in, it could be part of a number.

@@ -1,7 +1,7 @@
 """The two calls nobody is paid for: `advanceToScoring` after the deadline, `finalize` 12 hours after the post.
 
-Same road as posting: one intention, one nonce, recorded before it is sent. When somebody else was faster that is as
-good as our own: the outcome says so.
+The same sender as for posting: one intention, one nonce, recorded before it is sent. When somebody else was faster
+that is as good as our own: the outcome says so.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.errors import CannotPublish, NotYet
 from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE
 from clara_eval.publish.posted import Results
-from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, Road, carry_out
+from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction
 
 
-async def advance(challenge: Challenge, *, road: Road, results: Results) -> Receipt:
+async def advance(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
     """Move a closed challenge on to scoring; with fewer than two submissions the contract cancels it instead."""
     call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, ADVANCE_TO_SCORING)
 
@@ -24,10 +24,10 @@ async def advance(challenge: Challenge, *, road: Road, results: Results) -> Rece
         standing = await results.standing(challenge.address)
         return None if standing.status is ChallengeStatus.OPEN else _by_others(call, standing.status)
 
-    return await carry_out(call, road, is_done)
+    return await sender.send(call, is_done)
 
 
-async def finalize(challenge: Challenge, *, road: Road, results: Results) -> Receipt:
+async def finalize(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
     """Open the claims, once the 12 hours are over."""
     call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, FINALIZE)
 
@@ -41,7 +41,7 @@ async def finalize(challenge: Challenge, *, road: Road, results: Results) -> Rec
             raise NotYet("No scores are posted yet.", remedy="Finalize 12 hours after they are.")
         return None
 
-    return await carry_out(call, road, is_done)
+    return await sender.send(call, is_done)
 
 
 def _by_others(call: ContractCall, status: ChallengeStatus) -> Receipt:

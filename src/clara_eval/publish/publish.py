@@ -16,13 +16,13 @@ from clara_eval.errors import CannotPublish, NotYet
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.publish.guard import check_call
 from clara_eval.publish.posted import Posted, PostedBy, Results
-from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, Road, carry_out
+from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction
 from clara_eval.winners import Winners
 
 
 async def publish(
-    challenge: Challenge, winners: Winners, trace_digest: str, *, road: Road, results: Results
+    challenge: Challenge, winners: Winners, trace_digest: str, *, sender: TransactionSender, results: Results
 ) -> Receipt:
     """Post these winners, or tell how the challenge's scores came to stand; a second call continues the first."""
     data = post_scores_calldata(winners, trace_digest)
@@ -40,10 +40,10 @@ async def publish(
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
         return None
 
-    receipt = await carry_out(call, road, is_done)
+    receipt = await sender.send(call, is_done)
     if receipt.outcome is not Outcome.CONFIRMED or receipt.posted_by is not None:
         return receipt
-    by = PostedBy.of(road.sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
+    by = PostedBy.of(sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
     return replace(receipt, posted_by=by)
 
 

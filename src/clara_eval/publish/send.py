@@ -1,6 +1,6 @@
-"""One wallet action, carried out once: the road that every transaction of ours takes.
+"""The one sender of transactions, for the evaluator and for people: each intention is carried out once.
 
-Comes in: a contract call with a name (`Intention`) and a way to ask the contract whether it is done. Goes out: a
+Comes in: a contract call with a name (its intention) and a way to ask the contract whether it is done. Goes out: a
 `Receipt`. Must hold: one intention has one nonce; its signed bytes are recorded before they are sent, so that after a
 crash the same bytes go out again; a stuck attempt is replaced only by the same nonce and calldata with a higher fee;
 another nonce is taken only when it is certain that no attempt landed. One wallet does one thing at a time.
@@ -48,10 +48,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContractCall:
+    """One call, named: the same `run` and `intention` are the same transaction, however often it is asked for."""
+
     run: str
-    intention: Intention
+    intention: str
     to: Address
     data: bytes
+    description: str = ""
+
+    @property
+    def what(self) -> str:
+        """The call in words, for errors."""
+        return self.description or self.intention
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class Receipt:
     """How an intention ended."""
 
     outcome: Outcome
-    intention: Intention
+    intention: str
     calldata: str
     tx_hash: str | None = None
     block_number: int | None = None
@@ -86,7 +94,7 @@ class Mined:
     """Deep enough for this network."""
 
 
-class Sender(Protocol):
+class Account(Protocol):
     """A wallet with its node, in honest steps."""
 
     @property
@@ -94,6 +102,10 @@ class Sender(Protocol):
 
     @property
     def can_sign(self) -> bool: ...
+
+    def trust(self, challenge: Address) -> None:
+        """Sign for this challenge although the factory may not know it: a person named it."""
+        ...
 
     async def rehearse(self, call: ContractCall) -> None:
         """Try the call without sending; raises CannotPublish or NotYet with the contract's reason."""
@@ -107,9 +119,13 @@ class Sender(Protocol):
         """Whether a transaction with this nonce is mined so deep that it stays."""
         ...
 
-    async def prepare(self, call: ContractCall, *, attempt: int, nonce: int) -> StoredTransaction: ...
+    async def prepare(
+        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Sequence[StoredTransaction]
+    ) -> StoredTransaction:
+        """The call, signed; `recorded` is what this key has signed before, for the day's cap."""
+        ...
 
-    async def bump(self, tx: StoredTransaction) -> StoredTransaction | None:
+    async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
         """The same nonce and calldata for more money; None when the bounds forbid it."""
         ...
 
@@ -148,61 +164,68 @@ class Pace:
     sleep: Callable[[float], Awaitable[None]] = _sleep
 
 
-@dataclass(frozen=True, slots=True)
-class Road:
-    """Everything a transaction needs on its way."""
-
-    sender: Sender
-    log: TransactionLog
-    pace: Pace = field(default_factory=Pace)
-
-
 IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
 """Asks the contract: None is not done, so send; an UNKNOWN receipt is done but not yet deep enough, so wait."""
 
 
-async def carry_out(call: ContractCall, road: Road, is_done: IsDone) -> Receipt:
-    """See the call through to a named end; a second call of this function continues the first."""
-    if not road.sender.can_sign:
-        return await is_done(()) or await _rehearse_only(call, road)
-    async with _wallet_of(road, call) as keep_lease:
-        return await _Passage(call, road, is_done, keep_lease).walk()
+@dataclass(frozen=True, slots=True)
+class TransactionSender:
+    """One account's transactions: recorded before they are sent, raised when stuck, confirmed."""
+
+    account: Account
+    log: TransactionLog
+    pace: Pace = field(default_factory=Pace)
+    is_dry: bool = False
+    """Check and rehearse everything, sign nothing, although there may be a key."""
+
+    @property
+    def address(self) -> Address:
+        return self.account.address
+
+    @property
+    def can_sign(self) -> bool:
+        return self.account.can_sign and not self.is_dry
+
+    async def send(self, call: ContractCall, is_done: IsDone) -> Receipt:
+        """See the call through to a named end; a second call of this function continues the first."""
+        if not self.can_sign:
+            return await is_done(()) or await self._rehearse_only(call)
+        async with self._exclusive(call) as keep_lease:
+            return await _Sending(call, self, is_done, keep_lease).see_through()
+
+    async def _rehearse_only(self, call: ContractCall) -> Receipt:
+        await self.account.rehearse(call)
+        return Receipt(Outcome.DRY_RUN, call.intention, "0x" + call.data.hex(), detail="Rehearsed; nothing was sent.")
+
+    @asynccontextmanager
+    async def _exclusive(self, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """One transaction at a time for each wallet, across processes that share the store."""
+        name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", uuid.uuid4().hex
+        pace = self.pace
+        started = pace.now()
+        while not await self.log.take_lease(name, holder, pace.lease_seconds):
+            if pace.now() - started > pace.give_up_after_seconds:
+                raise Temporary(f"The wallet {self.address} is busy with another transaction.", remedy="Try again.")
+            await pace.sleep(pace.poll_seconds)
+
+        async def keep() -> None:
+            if not await self.log.take_lease(name, holder, pace.lease_seconds):
+                raise Temporary("Another process took over the wallet.", remedy="It goes on there; look again later.")
+
+        try:
+            yield keep
+        finally:
+            await self.log.drop_lease(name, holder)
 
 
-async def _rehearse_only(call: ContractCall, road: Road) -> Receipt:
-    await road.sender.rehearse(call)
-    return Receipt(Outcome.DRY_RUN, call.intention, "0x" + call.data.hex(), detail="Rehearsed; nothing was sent.")
-
-
-@asynccontextmanager
-async def _wallet_of(road: Road, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """One action at a time for each wallet, across processes that share the store."""
-    name, holder = f"wallet:{_chain_of(call.run)}:{road.sender.address}", uuid.uuid4().hex
-    pace = road.pace
-    started = pace.now()
-    while not await road.log.take_lease(name, holder, pace.lease_seconds):
-        if pace.now() - started > pace.give_up_after_seconds:
-            raise Temporary(f"The wallet {road.sender.address} is busy with another transaction.", remedy="Try again.")
-        await pace.sleep(pace.poll_seconds)
-
-    async def keep() -> None:
-        if not await road.log.take_lease(name, holder, pace.lease_seconds):
-            raise Temporary("Another process took over the wallet.", remedy="It goes on there; look again later.")
-
-    try:
-        yield keep
-    finally:
-        await road.log.drop_lease(name, holder)
-
-
-class _Passage:
+class _Sending:
     """One call on its way, from the first look at the records to its end."""
 
     def __init__(
-        self, call: ContractCall, road: Road, is_done: IsDone, keep_lease: Callable[[], Awaitable[None]]
+        self, call: ContractCall, sender: TransactionSender, is_done: IsDone, keep_lease: Callable[[], Awaitable[None]]
     ) -> None:
         self._call, self._is_done, self._keep_lease = call, is_done, keep_lease
-        self._sender, self._log, self._pace = road.sender, road.log, road.pace
+        self._account, self._log, self._pace = sender.account, sender.log, sender.pace
         self._dead: set[int] = set()
         """Nonces of this intention that can bring nothing any more."""
         self._is_rehearsed = False
@@ -210,7 +233,7 @@ class _Passage:
         self._latest_word: Receipt | None = None
         self._is_bound_told = False
 
-    async def walk(self) -> Receipt:
+    async def see_through(self) -> Receipt:
         started = self._pace.now()
         await self._bury()
         while True:
@@ -225,14 +248,14 @@ class _Passage:
 
     async def _look(self, attempts: Sequence[StoredTransaction]) -> Receipt | None:
         """Where do we stand? Ends, or pushes the newest attempt on."""
-        mined = await self._sender.outcome(self._not_dead(attempts))
+        mined = await self._account.outcome(self._not_dead(attempts))
         if mined is None:
             done = await self._is_done(attempts)
             if done is None:
                 await self._push_or_look_again(attempts)
                 return None
             # Ours may have been mined between the two questions: then the next look finds it.
-            is_ours = await self._sender.outcome(self._not_dead(attempts)) is not None
+            is_ours = await self._account.outcome(self._not_dead(attempts)) is not None
             return None if is_ours else self._hear(done)
         if not mined.is_final:
             return None
@@ -256,15 +279,15 @@ class _Passage:
     async def _bury(self) -> None:
         """Which nonces of this intention can bring nothing any more: reverted for good, or used by a stranger."""
         attempts = await self._log.transactions(self._call.run, self._call.intention)
-        for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._sender.address}):
+        for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._account.address}):
             await self._bury_if_dead(nonce, attempts, may_be_reverted=True)
 
     async def _bury_if_dead(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
-        is_gone = await self._sender.is_nonce_gone(nonce)
-        mined = await self._sender.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
+        is_gone = await self._account.is_nonce_gone(nonce)
+        mined = await self._account.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
         is_reverted = mined is not None and mined.is_final and not mined.has_succeeded
         if is_gone and (mined is None or (is_reverted and may_be_reverted)):
-            log.warning("nonce %d of %s can no longer serve %s", nonce, self._sender.address, self._call.run)
+            log.warning("nonce %d of %s can no longer serve %s", nonce, self._account.address, self._call.run)
             self._dead.add(nonce)
             self._is_rehearsed = False
 
@@ -273,13 +296,13 @@ class _Passage:
         try:
             await self._push(attempts)
         except CannotPublish:
-            has_moved = await self._sender.outcome(self._not_dead(attempts)) is not None
+            has_moved = await self._account.outcome(self._not_dead(attempts)) is not None
             if not has_moved and await self._is_done(attempts) is None:
                 raise
 
     async def _push(self, attempts: Sequence[StoredTransaction]) -> None:
         if not self._is_rehearsed:
-            await self._sender.rehearse(self._call)
+            await self._account.rehearse(self._call)
             self._is_rehearsed = True
         live = self._live(attempts)
         newest = live[-1] if live else await self._first_attempt(attempts)
@@ -295,11 +318,13 @@ class _Passage:
         used = len({attempt.nonce for attempt in attempts})
         if used >= MOST_NONCES:
             raise CannotPublish(
-                f"{self._call.intention} of {self._call.to} failed with {used} nonces.",
+                f"{self._call.what} of {self._call.to} failed with {used} nonces.",
                 remedy="Look at the transactions before trying again.",
             )
         nonce = await self._free_nonce()
-        tx = await self._sender.prepare(self._call, attempt=len(attempts) + 1, nonce=nonce)
+        tx = await self._account.prepare(
+            self._call, attempt=len(attempts) + 1, nonce=nonce, recorded=await self._recorded()
+        )
         self._raised_at = self._pace.now()
         return await self._record(tx)
 
@@ -309,7 +334,7 @@ class _Passage:
         The mined count is asked, not the pending one: a pending transaction that is not in our records may be
         dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
         """
-        mined = await self._sender.next_nonce()
+        mined = await self._account.next_nonce()
         return max([mined, *(tx.nonce + 1 for tx in await self._recorded() if tx.nonce >= mined)])
 
     async def _record(self, tx: StoredTransaction) -> StoredTransaction:
@@ -323,16 +348,16 @@ class _Passage:
 
     async def _forward(self, tx: StoredTransaction, *, is_stuck: bool) -> Sent:
         """Send; a stuck attempt, or one the node finds too cheap, is first replaced by a dearer one."""
-        sent = await self._sender.broadcast(tx) if not is_stuck else Sent.FEE_TOO_LOW
+        sent = await self._account.broadcast(tx) if not is_stuck else Sent.FEE_TOO_LOW
         if sent is not Sent.FEE_TOO_LOW:
             return sent
-        raised = await self._sender.bump(tx)
+        raised = await self._account.bump(tx, recorded=await self._recorded())
         if raised is None:
             if not self._is_bound_told:
                 log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
                 self._is_bound_told = True
-            return await self._sender.broadcast(tx)
-        return await self._sender.broadcast(await self._record_raised(raised))
+            return await self._account.broadcast(tx)
+        return await self._account.broadcast(await self._record_raised(raised))
 
     async def _record_raised(self, raised: StoredTransaction) -> StoredTransaction:
         rows = await self._log.transactions(raised.run, raised.intention)
@@ -346,7 +371,7 @@ class _Passage:
 
     async def _clear_the_way(self, nonce: int, *, is_stuck: bool) -> None:
         """Recorded transactions with smaller nonces have to land first, or ours never will."""
-        mined = await self._sender.next_nonce()
+        mined = await self._account.next_nonce()
         newest: dict[int, StoredTransaction] = {}
         for tx in await self._recorded():
             if mined <= tx.nonce < nonce:
@@ -362,7 +387,7 @@ class _Passage:
 
     async def _recorded(self) -> list[StoredTransaction]:
         chain = _chain_of(self._call.run)
-        return [tx for tx in await self._log.pending_nonces(self._sender.address) if _chain_of(tx.run) == chain]
+        return [tx for tx in await self._log.pending_nonces(self._account.address) if _chain_of(tx.run) == chain]
 
     def _check(self, tx: StoredTransaction) -> None:
         """What is recorded under this intention must be this very call."""
@@ -374,11 +399,11 @@ class _Passage:
             )
 
     def _not_dead(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
-        return [tx for tx in attempts if tx.nonce not in self._dead or tx.sender != self._sender.address]
+        return [tx for tx in attempts if tx.nonce not in self._dead or tx.sender != self._account.address]
 
     def _live(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         """What we can still send or raise: after a change of key the old key's attempts are only watched."""
-        return [tx for tx in self._not_dead(attempts) if tx.sender == self._sender.address]
+        return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
 
     def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:
         return Receipt(

@@ -25,6 +25,8 @@ class StoredTransaction:
     raw: str
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
+    signed_at: int = 0
+    """Unix seconds; what was signed within a day counts towards the day's cap."""
 
 
 @dataclass(frozen=True, slots=True)

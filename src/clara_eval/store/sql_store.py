@@ -59,6 +59,7 @@ MIGRATIONS: Migrations = (
             "CREATE INDEX spends_by_time ON spends (at)",
         ),
     ),
+    ("0003_signed_at", ("ALTER TABLE transactions ADD COLUMN signed_at BIGINT NOT NULL DEFAULT 0",)),
 )
 
 
@@ -211,7 +212,7 @@ class SqlStore:
     async def save_transaction(self, tx: StoredTransaction) -> None:
         await self.driver.fetch(
             "INSERT INTO transactions (run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, "
-            "max_priority_fee_per_gas) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "max_priority_fee_per_gas, signed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 tx.run,
                 tx.intention,
@@ -222,6 +223,7 @@ class SqlStore:
                 tx.raw,
                 tx.max_fee_per_gas,
                 tx.max_priority_fee_per_gas,
+                tx.signed_at,
             ),
         )
 
@@ -281,8 +283,8 @@ class SqlStore:
 
 
 _TRANSACTIONS = (
-    "SELECT run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, max_priority_fee_per_gas "
-    "FROM transactions"
+    "SELECT run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, max_priority_fee_per_gas, "
+    "signed_at FROM transactions"
 )
 
 

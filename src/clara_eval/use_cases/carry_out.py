@@ -57,6 +57,9 @@ async def carry_out(desk: Desk, plan: Plan, report: Report) -> list[Sent]:
     check_limit(desk, plan.spends)
     fees = await _fees(desk)
     await _check_ether(desk, wallet.address, plan, fees)
+    wallet.policy.vouched.permit(planned.to for planned in plan.transactions)
+    if plan.spends is not None:
+        wallet.policy.vouched.permit_spending(plan.spends.token.address, plan.spends.units)
     sent: list[Sent] = []
     for number, planned in enumerate(plan.transactions):
         await report(number, len(plan.transactions), planned.description)

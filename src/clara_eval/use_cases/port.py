@@ -16,6 +16,7 @@ from clara_eval.contracts.refusals import Refusal
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import EvalConfig
 from clara_eval.money.dollars import is_dollar
+from clara_eval.publish.policy import SigningPolicy
 from clara_eval.publish.transaction import Unsigned
 from clara_eval.settings import Settings
 
@@ -64,6 +65,7 @@ class Wallet(Protocol):
     """A local key."""
 
     address: Address
+    policy: SigningPolicy
 
     def sign(self, tx: Unsigned) -> SignedBytes: ...
 

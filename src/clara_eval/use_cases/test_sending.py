@@ -18,6 +18,7 @@ from clara_eval.desk import open_desk
 from clara_eval.devnet.local_chain import LocalChain, Terms
 from clara_eval.errors import CannotPublish, Temporary
 from clara_eval.hashing import keccak_hex
+from clara_eval.publish.policy import SigningPolicy, agent_policy
 from clara_eval.publish.transaction import Unsigned
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
 from clara_eval.testing.faulty_node import Fault, FaultyNode, refuses
@@ -27,7 +28,6 @@ from clara_eval.use_cases.claim import plan_claim
 from clara_eval.use_cases.contract_calls import calldata
 from clara_eval.use_cases.port import CannotAct, Desk, Node, View
 from clara_eval.use_cases.post import plan_post
-from clara_eval.use_cases.signing import AgentPolicy
 from clara_eval.use_cases.submit import Handing, plan_submit
 from clara_eval.use_cases.terms import Posting
 
@@ -330,14 +330,46 @@ def _unsigned(data: str, **changed: Any) -> Unsigned:
 def test_the_key_signs_nothing_else(tx: Unsigned, words: str) -> None:
     """Whatever asks it, the key signs no transfer, allowance, value, chain or fee that these actions do not need."""
     with pytest.raises(CannotPublish, match=words):
-        AgentPolicy(chain_id=8453, factory=FACTORY, evaluator=CLARA).check(tx)
+        _policy().check(tx)
+
+
+TOKEN, STRANGE = Address("0x" + "70" * 20), Address("0x" + "99" * 20)
+
+
+def _policy() -> SigningPolicy:
+    """A key's policy when the factory vouches for one challenge, and 5 units of one token are agreed to."""
+    policy = agent_policy(8453, factory=FACTORY, evaluator=CLARA)
+    policy.vouched.permit([OTHER])
+    policy.vouched.permit_spending(TOKEN, 5)
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("tx", "words"),
+    [
+        (_unsigned(calldata("TestUSDC", "approve", FACTORY, 6), to=TOKEN), "6 units of .* and 5 were agreed to"),
+        (_unsigned(calldata("TestUSDC", "transfer", CLARA, 6), to=TOKEN), "6 units of .* and 5 were agreed to"),
+        (_unsigned(calldata("TestUSDC", "approve", FACTORY, 1), to=STRANGE), "and 0 were agreed to"),
+        (_unsigned(calldata("TestUSDC", "approve", FACTORY, 1)[:40], to=TOKEN), "arguments are not those of approve"),
+        (_unsigned(calldata("Challenge", "claimPrize"), to=STRANGE), "not a contract of the challenge factory"),
+        (_unsigned(calldata("Challenge", "submit", 0, "", bytes(32)), to=STRANGE), "not a contract of the challenge"),
+        (
+            _unsigned(calldata("IdentityRegistry", "register", ""), to=STRANGE),
+            "not a contract of the challenge factory",
+        ),
+    ],
+)
+def test_the_key_keeps_to_what_was_agreed_and_verified(tx: Unsigned, words: str) -> None:
+    """No more of a token than was agreed to, and no contract that the factory does not vouch for."""
+    with pytest.raises(CannotPublish, match=words):
+        _policy().check(tx)
 
 
 def test_the_key_signs_what_plans_are_made_of() -> None:
     """The calls of posting, submitting and claiming pass, with the factory and the evaluator where they belong."""
-    policy = AgentPolicy(chain_id=8453, factory=FACTORY, evaluator=CLARA)
-    policy.check(_unsigned(calldata("TestUSDC", "approve", FACTORY, 1)))
-    policy.check(_unsigned(calldata("TestUSDC", "transfer", CLARA, 1)))
+    policy = _policy()
+    policy.check(_unsigned(calldata("TestUSDC", "approve", FACTORY, 5), to=TOKEN))
+    policy.check(_unsigned(calldata("TestUSDC", "transfer", CLARA, 5), to=TOKEN))
     for name in ("claimPrize", "claimExpiredRefund", "finalize", "expire"):
         policy.check(_unsigned(calldata("Challenge", name)))
 

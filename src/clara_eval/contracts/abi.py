@@ -1,0 +1,161 @@
+"""Functions and events of the shipped ABIs as bytes, and back.
+
+Comes in: names and Python values. Goes out: calldata, topics, and values read from answers and logs. Must hold: text
+that strangers stored is decoded leniently, so that bytes that are not UTF-8 become U+FFFD instead of an error; answers
+of the wrong shape, or longer than allowed, are `Undecodable`, never a guess. Nothing here depends on bytecode: any
+contract with these signatures is understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
+
+from clara_eval.contracts import ContractName, artifact
+from clara_eval.errors import ClaraError
+from clara_eval.hashing import keccak_hex
+
+MOST_BYTES = 4_000_000
+"""A longer answer than any honest contract gives."""
+
+
+class Undecodable(ClaraError):
+    """The bytes are not what the ABI says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function: how it is called, and what it answers."""
+
+    signature: str
+    inputs: tuple[str, ...]
+    outputs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def selector(self) -> bytes:
+        return _selector(self.signature)
+
+    def call(self, *values: object) -> bytes:
+        """Calldata."""
+        encoded: bytes = encode(self.inputs, values)
+        return self.selector + encoded
+
+    def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[Any, ...]:
+        """The outputs in order, with structs as tuples and bytes32 as 0x text."""
+        return _values(self.outputs, _bytes(data, at_most))
+
+    def arguments(self, calldata: bytes) -> tuple[Any, ...]:
+        """The arguments inside calldata of this function; what follows them is ignored, as Solidity does."""
+        try:
+            found: tuple[Any, ...] = decode(self.inputs, calldata[4:])
+        except (DecodingError, OverflowError) as bad:
+            raise Undecodable(f"The calldata is not {self.signature}.") from bad
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its topic, and what stands in a log entry."""
+
+    signature: str
+    inputs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def topic(self) -> str:
+        return keccak_hex(self.signature.encode())
+
+    def read(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by name; indexed text and bytes are only their hash."""
+        indexed = [item for item in self.inputs if item["indexed"]]
+        plain = [item for item in self.inputs if not item["indexed"]]
+        topics: Sequence[str] = entry["topics"][1:]
+        if len(topics) != len(indexed):
+            raise Undecodable(f"The entry is not {self.signature}.")
+        found = {item["name"]: _word(item["type"], word) for item, word in zip(indexed, topics, strict=True)}
+        values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
+        return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
+
+
+class Abi:
+    """One contract's ABI; an overloaded function is named by its signature."""
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        self._functions: dict[str, Function] = {}
+        self._events: dict[str, Event] = {}
+        for entry in entries:
+            if entry["type"] not in {"function", "event"}:
+                continue
+            signature = f"{entry['name']}({','.join(_type(item) for item in entry['inputs'])})"
+            if entry["type"] == "event":
+                self._events[entry["name"]] = Event(signature, tuple(entry["inputs"]))
+            else:
+                made = Function(signature, tuple(_type(item) for item in entry["inputs"]), tuple(entry["outputs"]))
+                self._functions[signature] = made
+                self._functions.setdefault(entry["name"], made)
+
+    def function(self, name: str) -> Function:
+        return self._functions[name]
+
+    def event(self, name: str) -> Event:
+        return self._events[name]
+
+
+@cache
+def abi(name: ContractName) -> Abi:
+    return Abi(artifact(name).abi)
+
+
+@cache
+def _selector(signature: str) -> bytes:
+    return bytes.fromhex(keccak_hex(signature.encode())[2:10])
+
+
+def _type(item: Mapping[str, Any], *, reading: bool = False) -> str:
+    kind: str = item["type"]
+    if kind.startswith("tuple"):
+        inside = ",".join(_type(part, reading=reading) for part in item["components"])
+        return f"({inside}){kind.removeprefix('tuple')}"
+    # bytes for string: the same encoding, and no failure on bytes that are not UTF-8
+    return kind.replace("string", "bytes") if reading else kind
+
+
+def _bytes(data: object, at_most: int) -> bytes:
+    if not isinstance(data, str) or len(data) > 2 * at_most + 2:
+        raise Undecodable("There is no answer, or one that is too long.")
+    try:
+        return bytes.fromhex(data.removeprefix("0x"))
+    except ValueError as bad:
+        raise Undecodable("The answer is not hex.") from bad
+
+
+def _values(items: Sequence[Mapping[str, Any]], data: bytes) -> tuple[Any, ...]:
+    types = [_type(item, reading=True) for item in items]
+    try:
+        values = decode(types, data)
+    except (DecodingError, OverflowError, ValueError) as bad:
+        raise Undecodable(f"The data is not ({','.join(types)}).") from bad
+    return tuple(_ours(value, item) for value, item in zip(values, items, strict=True))
+
+
+def _ours(value: Any, item: Mapping[str, Any]) -> Any:
+    kind: str = item["type"]
+    if kind.endswith("]"):
+        inner = {**item, "type": kind[: kind.rindex("[")]}
+        return tuple(_ours(part, inner) for part in value)
+    if kind == "tuple":
+        return tuple(_ours(part, inner) for part, inner in zip(value, item["components"], strict=True))
+    if kind == "bytes32":
+        return "0x" + value.hex()
+    return value.decode("utf-8", errors="replace") if kind == "string" else value
+
+
+def _word(kind: str, word: str) -> Any:
+    """An indexed value: numbers as they are, an address in lower case, all else as its 32 bytes."""
+    if kind == "address":
+        return "0x" + word[-40:].lower()
+    return int(word, 16) if kind.startswith("uint") else word

@@ -1,0 +1,201 @@
+"""What a key may sign: small checks, put together into the evaluator's policy and into a poster's or agent's.
+
+Comes in: an unsigned transaction, and what the key has signed already, from the store. Goes out: nothing, or
+CannotPublish with the reason. Must hold: one chain, no ether, only targets that somebody vouched for, only the calls
+that are needed, capped fees, and a cap on the gas of a day that survives a restart, because it is counted from the
+recorded transactions and not from memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from clara_eval.challenge.model import Address
+from clara_eval.contracts import ContractName
+from clara_eval.contracts.abi import Undecodable, abi
+from clara_eval.errors import CannotPublish
+from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE, POST_SCORES
+from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
+
+GWEI = 10**9
+MAX_FEE_PER_GAS = 50 * GWEI
+"""A post of 25 winners then costs at most about 0.15 ETH; Base's usual fee is a thousandth of this."""
+MAX_GAS = 8_000_000
+MAX_AGENT_GAS = 30_000_000
+"""A submission may carry its whole content on chain."""
+MAX_WEI_PER_DAY = 5 * 10**17
+"""Half an ETH of gas: hundreds of posts at Base's usual fees, and an end to any loop."""
+_DAY_SECONDS = 24 * 3600
+
+Check = Callable[[Unsigned], str | None]
+"""Why this must not be signed, or None."""
+
+
+@dataclass(slots=True)
+class Vouched:
+    """Whom the key may talk to, and how much of each token it may give away: filled by whoever verified it."""
+
+    targets: set[Address] = field(default_factory=set)
+    spending: dict[Address, int] = field(default_factory=dict)
+
+    def permit(self, targets: Iterable[Address]) -> None:
+        """Add contracts that the factory knows, or that a person named."""
+        self.targets.update(targets)
+
+    def permit_spending(self, token: Address, units: int) -> None:
+        """The most of this token that one transaction may approve or transfer."""
+        self.spending[token] = units
+
+
+@dataclass(frozen=True, slots=True)
+class SigningPolicy:
+    """What the key may sign. Everything else is refused, whoever asks."""
+
+    checks: tuple[Check, ...]
+    vouched: Vouched
+    max_fee_per_gas: int
+    max_wei_per_day: int
+    now: Callable[[], float]
+
+    def check(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> None:
+        """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
+        problem = next((found for check in self.checks if (found := check(tx))), None) or self._day(tx, recorded)
+        if problem:
+            raise CannotPublish(f"The wallet does not sign this: {problem}.")
+
+    def _day(self, tx: Unsigned, recorded: Sequence[StoredTransaction]) -> str | None:
+        """Of several attempts with one nonce only one is ever paid: the dearest counts."""
+        since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
+        for row in recorded:
+            if row.nonce != tx.nonce and row.signed_at > since:
+                cost = read_signed(row.raw).gas * row.max_fee_per_gas
+                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
+        today = sum(costs.values())
+        if today <= self.max_wei_per_day:
+            return None
+        return f"gas for {today} wei in a day is above the cap of {self.max_wei_per_day}"
+
+
+def evaluator_policy(
+    chain_id: int,
+    *,
+    challenges: Iterable[Address] = (),
+    max_fee_per_gas: int = MAX_FEE_PER_GAS,
+    max_gas: int = MAX_GAS,
+    max_wei_per_day: int = MAX_WEI_PER_DAY,
+    now: Callable[[], float] = time.time,
+) -> SigningPolicy:
+    """The evaluator's key: three functions of known challenges."""
+    vouched = Vouched(set(challenges))
+    checks = (on_chain(chain_id), no_ether, known_challenge(vouched), scoring_calls)
+    bounds = (fee_at_most(max_fee_per_gas), gas_at_most(max_gas))
+    return SigningPolicy((*checks, *bounds), vouched, max_fee_per_gas, max_wei_per_day, now)
+
+
+def agent_policy(
+    chain_id: int,
+    *,
+    factory: Address | None,
+    evaluator: Address | None,
+    max_wei_per_day: int = MAX_WEI_PER_DAY,
+    now: Callable[[], float] = time.time,
+) -> SigningPolicy:
+    """A poster's or agent's key: the calls that plans are made of, to the contracts that they are made for."""
+    vouched = Vouched({factory} if factory else set())
+    checks = (on_chain(chain_id), no_ether, agent_calls, fee_at_most(MAX_FEE_PER_GAS), gas_at_most(MAX_AGENT_GAS))
+    targets = (only_factory_creates(factory), tokens_go_to(factory, evaluator, vouched), known_contract(vouched))
+    return SigningPolicy((*checks, *targets), vouched, MAX_FEE_PER_GAS, max_wei_per_day, now)
+
+
+# the checks
+
+
+def on_chain(chain_id: int) -> Check:
+    return lambda tx: None if tx.chain_id == chain_id else f"it is for chain {tx.chain_id}, not {chain_id}"
+
+
+def no_ether(tx: Unsigned) -> str | None:
+    return f"it moves {tx.value} wei" if tx.value else None
+
+
+def known_challenge(vouched: Vouched) -> Check:
+    return lambda tx: None if tx.to in vouched.targets else f"{tx.to} is not a known challenge"
+
+
+def scoring_calls(tx: Unsigned) -> str | None:
+    if tx.data in {ADVANCE_TO_SCORING, FINALIZE} or tx.data[:4] == POST_SCORES:
+        return None
+    return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
+
+
+def fee_at_most(cap: int) -> Check:
+    def check(tx: Unsigned) -> str | None:
+        is_within = max(tx.max_fee_per_gas, tx.max_priority_fee_per_gas) <= cap
+        return None if is_within else f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {cap}"
+
+    return check
+
+
+def gas_at_most(cap: int) -> Check:
+    return lambda tx: None if tx.gas <= cap else f"its gas limit {tx.gas} is above {cap}"
+
+
+_AGENT_CALLS: tuple[tuple[ContractName, str], ...] = (
+    ("TestUSDC", "approve"),
+    ("TestUSDC", "transfer"),
+    ("ChallengeFactory", "createChallenge"),
+    ("IdentityRegistry", "register(string)"),
+    ("Challenge", "submit"),
+    ("Challenge", "claimPrize"),
+    ("Challenge", "claimExpiredRefund"),
+    ("Challenge", "finalize"),
+    ("Challenge", "expire"),
+)
+_NAMES = {abi(contract).function(name).selector: name for contract, name in _AGENT_CALLS}
+
+
+def agent_calls(tx: Unsigned) -> str | None:
+    if tx.data[:4] in _NAMES:
+        return None
+    return f"0x{tx.data[:4].hex()} is not a call that posting, submitting or claiming needs"
+
+
+def only_factory_creates(factory: Address | None) -> Check:
+    def check(tx: Unsigned) -> str | None:
+        is_elsewhere = _NAMES.get(tx.data[:4]) == "createChallenge" and tx.to != factory
+        return f"{tx.to} is not the challenge factory" if is_elsewhere else None
+
+    return check
+
+
+def tokens_go_to(factory: Address | None, evaluator: Address | None, vouched: Vouched) -> Check:
+    """An allowance only for the factory, a payment only to the evaluator, and neither above what was agreed to."""
+
+    def check(tx: Unsigned) -> str | None:
+        name = _NAMES.get(tx.data[:4])
+        if name not in {"approve", "transfer"}:
+            return None
+        try:
+            to, units = abi("TestUSDC").function(name).arguments(tx.data)
+        except Undecodable:
+            return f"its arguments are not those of {name}"
+        if name == "approve" and to != factory:
+            return f"it would let {to} take tokens, which is not the challenge factory"
+        if name == "transfer" and (evaluator is None or to != evaluator):
+            return f"it would pay {to}, which is not the evaluator"
+        most = vouched.spending.get(tx.to, 0)
+        return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
+
+    return check
+
+
+def known_contract(vouched: Vouched) -> Check:
+    """Submissions, claims and registrations only where the factory vouches for the contract."""
+
+    def check(tx: Unsigned) -> str | None:
+        is_token = _NAMES.get(tx.data[:4]) in {"approve", "transfer"}
+        return None if is_token or tx.to in vouched.targets else f"{tx.to} is not a contract of the challenge factory"
+
+    return check
