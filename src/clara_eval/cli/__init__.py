@@ -1,7 +1,7 @@
-"""The command line door: `clara-eval …`. Each module holds one group of commands; this file registers them.
+"""The command line door: `clara-eval …`. `commands` lists every command; each is imported when it is called.
 
-Heavy libraries are imported inside the commands, so that `--help` answers at once. Errors of ours end with one clear
-sentence and exit code 2.
+A command parses its words, calls one use case and shows the result. Our errors end with one clear sentence and exit
+code 2, usage errors too; with `--json` they are a document. `output` says what the exit codes mean.
 """
 
 from __future__ import annotations
@@ -11,37 +11,35 @@ import sys
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from clara_eval.cli import (
-    challenge,
-    config,
-    demo,
-    devnet,
-    evaluate,
-    keys,
-    mcp,
-    rank,
-    review,
-    serve,
-    spend,
-    trace,
-)
+from clara_eval import __version__
+from clara_eval.cli.commands import COMMANDS
+from clara_eval.cli.lazy import LazyGroup
 from clara_eval.cli.output import fail, tolerate_terminals
 from clara_eval.errors import ClaraError
 
+
+class Program(LazyGroup):
+    """All commands."""
+
+    table = COMMANDS
+
+
 app = typer.Typer(
     name="clara-eval",
+    cls=Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def _tell_version(wanted: bool) -> None:
     if wanted:
-        from clara_eval import __version__
-        from clara_eval.pipeline.record import RULES
+        from clara_eval.pipeline.record import RULES  # noqa: PLC0415 - no other command should wait for that room
 
         typer.echo(f"clara-eval {__version__}, rules {RULES}")
         raise typer.Exit
@@ -57,36 +55,19 @@ def _top(
     """Judge on-chain challenges: compare every submission, rank, post the winners, leave a trace to check."""
 
 
-for command in (
-    demo.demo,
-    evaluate.check,
-    evaluate.evaluate,
-    evaluate.status,
-    trace.trace,
-    trace.verify,
-    rank.rank,
-    serve.serve,
-    spend.spend,
-    mcp.mcp,
-):
-    app.command()(command)
-for name, group in (
-    ("devnet", devnet.app),
-    ("config", config.app),
-    ("challenge", challenge.app),
-    ("review", review.app),
-    ("keys", keys.app),
-):
-    app.add_typer(group, name=name)
-
-
 def main() -> None:
     """Run a command; our errors become one sentence, and a bug says that it is one."""
     tolerate_terminals()
+    as_json = "--json" in sys.argv
     try:
-        app()
+        code = app(standalone_mode=not as_json)
+        sys.exit(code if isinstance(code, int) else 0)
+    except TyperException as wrong:  # only with --json: else typer itself shows it, with the usage
+        fail(wrong.format_message(), code=wrong.exit_code, as_json=as_json)
+    except typer.Abort:
+        fail("Nothing was done: no answer was given.", code=1, as_json=as_json)
     except ClaraError as bad:
-        fail(str(bad))
+        fail(bad, as_json=as_json)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -101,4 +82,5 @@ def main() -> None:
         fail(
             f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where.",
             code=70,
+            as_json=as_json,
         )

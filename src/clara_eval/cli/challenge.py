@@ -6,32 +6,40 @@ a terminal, or need `--yes`. Posters' words are shown on one line, escaped and c
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, run, safe
+from clara_eval.cli.options import AddressArgument, JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
+from clara_eval.desk import open_desk
 from clara_eval.errors import BadInput, ConfigError
+from clara_eval.settings import Settings
+from clara_eval.use_cases.act import act, prepare
+from clara_eval.use_cases.browse import STATUS, Filter, browse, detail
+from clara_eval.use_cases.claim import plan_claim
+from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
+from clara_eval.use_cases.plan import Plan
+from clara_eval.use_cases.port import Desk
+from clara_eval.use_cases.post import plan_post
+from clara_eval.use_cases.results import eval_status, is_waiting
+from clara_eval.use_cases.submit import Handing, plan_submit
+from clara_eval.use_cases.terms import Posting
+from clara_eval.use_cases.times import show_moment, show_wait
+from clara_eval.use_cases.untrusted import bare
+from clara_eval.use_cases.wording import status, written
 
-if TYPE_CHECKING:
-    from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
-    from clara_eval.use_cases.plan import Plan
-    from clara_eval.use_cases.port import Desk
-
-app = typer.Typer(no_args_is_help=True, help="Post challenges, submit solutions, claim prizes, look and wait.")
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
 FromOption = Annotated[str, typer.Option("--from", help="Your address, when no wallet key is set.")]
-AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
 WATCH_SECONDS = 5.0
 
 
-@app.command()
 def post(  # noqa: PLR0917 - the terms of a challenge
     title: Annotated[str, typer.Option(help="One line that says what is wanted.")],
     problem: Annotated[str, typer.Option(help="The task, or @FILE to read it from.")],
@@ -53,9 +61,6 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     json: JsonFlag = False,
 ) -> None:
     """Post a challenge: shows plan, quote, fee and warnings; --send escrows the prize."""
-    from clara_eval.use_cases.post import plan_post
-    from clara_eval.use_cases.terms import Posting
-
     if evaluator not in {"clara", "self"}:
         raise BadInput(f"--evaluator {evaluator!r} is not known.", remedy="Use clara or self.")
     posting = Posting(
@@ -77,7 +82,6 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     _write(lambda desk: plan_post(desk, posting, sender or None), send=send, yes=yes, json=json)
 
 
-@app.command()
 def submit(  # noqa: PLR0917 - three ways to name a solution
     address: AddressArgument,
     text: Annotated[str, typer.Option(help="The solution itself.")] = "",
@@ -92,8 +96,6 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
     json: JsonFlag = False,
 ) -> None:
     """Submit a solution, or replace your earlier one."""
-    from clara_eval.use_cases.submit import Handing, plan_submit
-
     handing = Handing(
         challenge=address,
         content=text,
@@ -106,7 +108,6 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
     _write(lambda desk: plan_submit(desk, handing, sender or None), send=send, yes=yes, json=json)
 
 
-@app.command()
 def claim(
     address: AddressArgument,
     sender: FromOption = "",
@@ -115,12 +116,9 @@ def claim(
     json: JsonFlag = False,
 ) -> None:
     """Claim your prize, or your share of an expired challenge."""
-    from clara_eval.use_cases.claim import plan_claim
-
     _write(lambda desk: plan_claim(desk, address, sender or None), send=send, yes=yes, json=json)
 
 
-@app.command("list")
 def list_(
     status: Annotated[str, typer.Option(help="open, scoring, finalized, cancelled, expired or any.")] = "open",
     skill: Annotated[str, typer.Option(help="Only with this skill.")] = "",
@@ -130,8 +128,6 @@ def list_(
     json: JsonFlag = False,
 ) -> None:
     """List challenges, newest first."""
-    from clara_eval.use_cases.browse import STATUS, Filter, browse
-
     if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
         raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
     wanted = Filter(
@@ -144,11 +140,8 @@ def list_(
         _show_list(found)
 
 
-@app.command()
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """One challenge in full, with your own submission."""
-    from clara_eval.use_cases.browse import detail
-
     found = _read(lambda desk: detail(desk, address, sender or None))
     if json:
         emit_json(found)
@@ -156,7 +149,6 @@ def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = Fal
         _show_detail(found)
 
 
-@app.command()
 def watch(
     address: AddressArgument,
     every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = WATCH_SECONDS,
@@ -170,13 +162,11 @@ def watch(
 
 def _read(question: Callable[[Desk], Awaitable[Any]]) -> Any:
     async def ask() -> Any:
-        from clara_eval.desk import open_desk
-        from clara_eval.settings import Settings
 
         async with open_desk(Settings.from_env()) as desk:
             return await question(desk)
 
-    return run(ask())
+    return asyncio.run(ask())
 
 
 def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool, json: bool) -> None:
@@ -184,7 +174,6 @@ def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool
     if json:
         emit_json(found)
         return
-    from clara_eval.use_cases.wording import written
 
     console(stderr=False).print(written(found), markup=False, soft_wrap=True)
 
@@ -192,7 +181,6 @@ def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool
 async def _act(
     desk: Desk, make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool
 ) -> dict[str, Any]:
-    from clara_eval.use_cases.act import act, prepare
 
     async def report(done: int, total: int, words: str) -> None:
         console().print(f"[{done}/{total}] {words}", markup=False)
@@ -215,10 +203,6 @@ def _asked(question: str) -> bool:
 
 
 async def _watch(desk: Desk, address: str, every: float) -> EvalStatusResult:
-    import asyncio
-
-    from clara_eval.use_cases.results import eval_status, is_waiting
-    from clara_eval.use_cases.wording import status
 
     said = ""
     while True:
@@ -240,8 +224,6 @@ def _text(path: Path) -> str:
 
 
 def _show_list(found: BrowseResult) -> None:
-    from clara_eval.use_cases.times import show_wait
-    from clara_eval.use_cases.untrusted import bare
 
     screen = console(stderr=False)
     for item in found["challenges"]:
@@ -258,8 +240,6 @@ def _show_list(found: BrowseResult) -> None:
 
 
 def _show_detail(found: DetailResult) -> None:
-    from clara_eval.use_cases.times import show_moment
-    from clara_eval.use_cases.untrusted import bare
 
     item = found["challenge"]
     lines = [

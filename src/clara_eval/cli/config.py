@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, safe
-from clara_eval.cli.quote import quote
-from clara_eval.cli.rehearse import rehearse
+from clara_eval.cli.config_file import print_problems, read_bytes, usable_config
+from clara_eval.cli.options import ConfigFile, JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput
-
-if TYPE_CHECKING:
-    from clara_eval.eval_config import EvalConfig, Problem
-
-app = typer.Typer(no_args_is_help=True, help="Write, check and hash eval configs.", rich_markup_mode=None)
+from clara_eval.eval_config import (
+    Problem,
+    canonical_config,
+    collect_problems,
+    compile_schema,
+    config_hash,
+    parse_eval_config,
+)
+from clara_eval.eval_config.templates import template_text
 
 
 class Template(StrEnum):
@@ -29,20 +34,12 @@ class Template(StrEnum):
     amm = "amm"
 
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-
-@app.command()
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("eval-config.json"),
     template: Annotated[Template, typer.Option(help="What will be submitted.")] = Template.code,
-    as_json: AsJson = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Write a starter config that explains itself; never overwrites a file."""
-    from clara_eval.eval_config import config_hash
-    from clara_eval.eval_config.templates import template_text
-
     text = template_text(template.value)
     try:
         with file.open("x", encoding="utf-8", newline="\n") as out:
@@ -59,11 +56,8 @@ def init(
     out_.print(f"Edit it, then: clara-eval config validate {safe(str(file))}", soft_wrap=True)
 
 
-@app.command()
-def validate(file: ConfigFile, as_json: AsJson = False) -> None:
+def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
     """List everything that is wrong with a config, with its place and remedy; exit 1 if it is not usable."""
-    from clara_eval.eval_config import collect_problems
-
     content = read_bytes(file)
     problems = collect_problems(content)
     failed = any(problem.severity == "error" for problem in problems)
@@ -71,20 +65,17 @@ def validate(file: ConfigFile, as_json: AsJson = False) -> None:
     if as_json:
         emit_json({"ok": not failed, "file": str(file), "problems": [one.to_json() for one in problems], **summary})
     else:
-        _print_problems(problems)
+        print_problems(problems)
         _print_summary(file, problems, summary)
     raise typer.Exit(1 if failed else 0)
 
 
-@app.command("hash")
 def hash_(
     file: ConfigFile,
     canonical: Annotated[bool, typer.Option("--canonical", help="Hash the RFC 8785 form, not the bytes.")] = False,
-    as_json: AsJson = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Print the evalConfigHash: keccak256 of the exact bytes, or of the canonical form."""
-    from clara_eval.eval_config import canonical_config, config_hash
-
     content = read_bytes(file)
     config = usable_config(file, content, as_json=as_json)
     hashed = canonical_config(config) if canonical else content
@@ -95,31 +86,7 @@ def hash_(
         typer.echo(config_hash(hashed))
 
 
-def usable_config(file: Path, content: bytes, *, as_json: bool) -> EvalConfig:
-    """The config, checked; one that is not usable ends the command with its problems and exit code 1."""
-    from clara_eval.eval_config import BadEvalConfig, parse_eval_config
-
-    try:
-        return parse_eval_config(content)
-    except BadEvalConfig as bad:
-        if as_json:
-            emit_json({"ok": False, "file": str(file), "problems": [one.to_json() for one in bad.problems]})
-        else:
-            _print_problems(list(bad.problems))
-        raise typer.Exit(1) from None
-
-
-def read_bytes(file: Path) -> bytes:
-    """The bytes of a config file, or an error that names the file."""
-    try:
-        with file.open("rb") as handle:
-            return handle.read(1_048_576)  # far above the config's own limit, which gives the reason
-    except OSError as bad:
-        raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
-
-
 def _summary(content: bytes) -> dict[str, Any]:
-    from clara_eval.eval_config import canonical_config, compile_schema, config_hash, parse_eval_config
 
     config = parse_eval_config(content)
     schema, untyped = compile_schema(config)
@@ -129,15 +96,6 @@ def _summary(content: bytes) -> dict[str, Any]:
         "features": [{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
         "untyped": list(untyped),
     }
-
-
-def _print_problems(problems: list[Problem]) -> None:
-    out = console(stderr=False)
-    for problem in problems:
-        colour = "red" if problem.severity == "error" else "yellow"
-        value = "" if problem.value is None else f"  ({safe(str(problem.value), 80)})"
-        out.print(f"[{colour}]{problem.severity:7}[/] [bold]{safe(problem.path)}[/]{value}", soft_wrap=True)
-        out.print(f"        {safe(problem.reason, 400)} {safe(problem.remedy, 400)}", soft_wrap=True)
 
 
 def _print_summary(file: Path, problems: list[Problem], summary: dict[str, Any]) -> None:
@@ -166,7 +124,3 @@ def _describe(feature: dict[str, Any], untyped: list[str]) -> str:
         return f"{kind}, for people only"
     note = "; no catalogue knows this name, a model may type it" if feature["name"] in untyped else ""
     return f"{kind}{direction}, weight {feature['weight']:g}, {feature['source']}{note}"
-
-
-app.command("quote")(quote)
-app.command("rehearse")(rehearse)

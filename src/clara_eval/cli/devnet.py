@@ -7,17 +7,22 @@ All keys it prints are anvil's public development keys.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+import signal
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 import typer
+from eth_utils.address import to_checksum_address
 
+from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
+from clara_eval.devnet.anvil import Anvil, AnvilOptions
+from clara_eval.devnet.dev_node import DevNode
+from clara_eval.devnet.local_chain import DevAccount, LocalChain
 from clara_eval.errors import BadInput, ConfigError, Temporary
-
-if TYPE_CHECKING:
-    from clara_eval.devnet.anvil import AnvilOptions
-    from clara_eval.devnet.local_chain import DevAccount, LocalChain
+from clara_eval.settings import Settings
 
 app = typer.Typer(
     help="Run a local chain with every contract deployed; move its time.",
@@ -44,9 +49,6 @@ def devnet(
     """Start a local chain, deploy everything, print the settings, and run until Ctrl-C."""
     if context.invoked_subcommand is not None:
         return
-    import asyncio
-
-    from clara_eval.devnet.anvil import AnvilOptions
 
     options = AnvilOptions(port=port, accounts=agents + _FIXED_ACCOUNTS)
     asyncio.run(_run(options, block_time, json_output=json_output))
@@ -57,12 +59,9 @@ def warp(
     duration: Annotated[str | None, typer.Argument(metavar="DURATION", help="How far: 90, 30m, 12h, 7d, 1w.")] = None,
     to: Annotated[int | None, typer.Option(help="Move to this unix time instead.")] = None,
     rpc: Annotated[str | None, typer.Option(help="The node; CLARA_RPC_URL if not given.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_output: JsonFlag = False,
 ) -> None:
     """Move the time of a running devnet forward."""
-    import asyncio
-    from datetime import UTC, datetime
-
     if (duration is None) == (to is None):
         raise BadInput("Say how far to move.", remedy="Give either a duration such as 12h, or --to with a unix time.")
     seconds = None if duration is None else parse_duration(duration)
@@ -87,7 +86,6 @@ def parse_duration(text: str) -> int:
 
 
 def _configured_node() -> str:
-    from clara_eval.settings import Settings
 
     urls = Settings.from_env().rpc_urls
     if not urls:
@@ -96,7 +94,6 @@ def _configured_node() -> str:
 
 
 async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int, int]:
-    from clara_eval.devnet.dev_node import DevNode
 
     node = await DevNode.connect(rpc_url)
     try:
@@ -110,11 +107,6 @@ async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int,
 
 
 async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
-    import asyncio
-    import signal
-
-    from clara_eval.devnet.anvil import Anvil
-    from clara_eval.devnet.local_chain import LocalChain
 
     asked_to_end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -134,8 +126,6 @@ async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bo
 
 async def _until(asked_to_end: Any, node: Any) -> None:
     """Wait for the signal; a node that ends before it is an error."""
-    import asyncio
-
     asked = asyncio.create_task(asked_to_end.wait())
     died = asyncio.create_task(node.ended())
     done, pending = await asyncio.wait({asked, died}, return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +136,6 @@ async def _until(asked_to_end: Any, node: Any) -> None:
 
 
 async def _describe(chain: LocalChain) -> dict[str, Any]:
-    from eth_utils.address import to_checksum_address
 
     deployment = chain.deployment
     agents = [_account(agent) | {"agentId": await chain.register(agent)} for agent in chain.agents]
@@ -166,7 +155,6 @@ async def _describe(chain: LocalChain) -> dict[str, Any]:
 
 
 def _account(account: DevAccount) -> dict[str, Any]:
-    from eth_utils.address import to_checksum_address
 
     return {"address": to_checksum_address(account.address), "key": account.key}
 

@@ -6,29 +6,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import SecretStr
 
-from clara_eval.cli.output import console, emit_json, safe
-
-app = typer.Typer(no_args_is_help=True, help="Keys of the evaluator.")
-
-
-@app.callback()
-def keys() -> None:
-    """Keys of the evaluator."""
+from clara_eval.chain.wallet import new_keystore
+from clara_eval.cli.options import JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
+from clara_eval.settings import Settings
 
 
-@app.command()
 def new(
     path: Annotated[Path, typer.Argument(help="The keystore file to write.")] = Path("evaluator.json"),
     *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonFlag = False,
 ) -> None:
     """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
-    from pydantic import SecretStr
-
-    from clara_eval.chain.wallet import new_keystore
-    from clara_eval.settings import Settings
-
     password = Settings.from_env().evaluator_password
     if password is None:
         password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from clara_eval.mcp_server import run_stdio
+from clara_eval.settings import Settings
+
 
 def mcp() -> None:
     """Serve the challenge tools to an MCP client over stdio."""
-    import asyncio
-
-    from clara_eval.mcp_server import run_stdio
-    from clara_eval.settings import Settings
-
     asyncio.run(run_stdio(Settings.from_env()))

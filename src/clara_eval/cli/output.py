@@ -1,7 +1,8 @@
-"""How the commands speak: results on standard output, everything else on standard error.
+"""How a command ends: one JSON document, or one clear message, and an exit code.
 
-With `--json` a command prints exactly one document. A `ClaraError` becomes one clear message and exit code 2; no
-traceback reaches a user. Text that strangers wrote is escaped before it is shown.
+With `--json` a command prints exactly one document on standard output, an error too. The codes: 0 it is so; 1 the
+answer is no (a check fails, nothing is known, a post was reverted); 2 it could not be answered (usage, settings, input,
+or a node that does not answer). A bug ends with 70. No traceback reaches a user, and nothing that moves a terminal.
 """
 
 from __future__ import annotations
@@ -9,36 +10,20 @@ from __future__ import annotations
 import io
 import json
 import sys
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from rich.console import Console
-
-T = TypeVar("T")
+from clara_eval.errors import ClaraError
+from clara_eval.use_cases.untrusted import escaped, is_text
 
 
-def emit_json(document: Any) -> None:
+def emit_json(document: object) -> None:
     """The one document of `--json`."""
-    from clara_eval.use_cases.untrusted import is_text
-
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
     if not is_text(text):
-        text = json.dumps(document, indent=2, allow_nan=False)  # a file name that is no text
+        text = json.dumps(document, indent=2, allow_nan=False)  # a file name in another encoding
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-@lru_cache(maxsize=2)
-def console(*, stderr: bool = True) -> Console:
-    from rich.console import Console
-
-    screen = Console(stderr=stderr, highlight=False)
-    # A pipe has no width of its own; tables are made for a hundred columns.
-    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=100)
 
 
 def tolerate_terminals() -> None:
@@ -48,25 +33,17 @@ def tolerate_terminals() -> None:
             stream.reconfigure(errors="replace")
 
 
-def fail(message: str, *, code: int = 2) -> NoReturn:
+def error_document(error: ClaraError | str) -> dict[str, Any]:
+    """The document of an error: what happened, what to do about it, and where in the input it is."""
+    if isinstance(error, str):
+        return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}
+    where = {"remedy": error.remedy, "path": getattr(error, "path", "")}
+    return {"ok": False, "error": {"kind": type(error).__name__, "message": error.message, **where}}
+
+
+def fail(error: ClaraError | str, *, code: int = 2, as_json: bool = False) -> NoReturn:
     """End with a message and nothing else; it may quote a node, a file or a config."""
-    from clara_eval.use_cases.untrusted import escaped
-
-    sys.stderr.write(f"clara-eval: {escaped(message, keep_lines=True)}\n")
+    if as_json:
+        emit_json(error_document(error))
+    sys.stderr.write(f"clara-eval: {escaped(str(error), keep_lines=True)}\n")
     raise SystemExit(code)
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; asyncio is loaded only now, because --help does not need it."""
-    import asyncio
-
-    return asyncio.run(work)
-
-
-def safe(text: str, limit: int = 200) -> str:
-    """A stranger's text on one line: control characters escaped, markup neutralised, length capped."""
-    from rich.markup import escape
-
-    from clara_eval.use_cases.untrusted import escaped
-
-    return escape(escaped(text[:limit]) + ("…" if len(text) > limit else ""))

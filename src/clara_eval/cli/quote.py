@@ -7,19 +7,20 @@ specification's own table. A judge with no known price is said, and then there i
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from clara_eval.cli.output import console, emit_json, safe
+from clara_eval.cli.config_file import read_config
+from clara_eval.cli.options import ConfigFile, JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
+from clara_eval.llm.registry import parse_jury
+from clara_eval.money.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
+from clara_eval.settings import Settings
+from clara_eval.use_cases.quote import quote_schedule
 
-if TYPE_CHECKING:
-    from clara_eval.eval_config import EvalConfig
-    from clara_eval.money.quote import Quote
-
-ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
 
 
@@ -37,14 +38,9 @@ def quote(
     schedule: Annotated[Looks, typer.Option(help="Which pairs are compared.")] = Looks.auto,
     judges: Judges = "",
     batch: Annotated[bool, typer.Option("--batch", help="Claude through message batches, at half the price.")] = False,
-    as_json: AsJson = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Say what an evaluation will cost, stage by stage, beside the specification's table."""
-    from clara_eval.llm.registry import parse_jury
-    from clara_eval.money.quote import Size, to_json
-    from clara_eval.settings import Settings
-    from clara_eval.use_cases.quote import quote_schedule
-
     settings = Settings.from_env()
     config = read_config(file, as_json=as_json)
     jury = parse_jury(judges or settings.judges)
@@ -56,17 +52,7 @@ def quote(
     _print_quote(found, chosen)
 
 
-def read_config(file: Path, *, as_json: bool) -> EvalConfig:
-    """The config in a file, checked."""
-    from clara_eval.cli.config import read_bytes, usable_config
-
-    return usable_config(file, read_bytes(file), as_json=as_json)
-
-
 def _print_quote(found: Quote, schedule: str) -> None:
-    from rich.table import Table
-
-    from clara_eval.money.quote import GAS_MICRO_USD, specification_table
 
     out = console(stderr=False)
     size = found.size

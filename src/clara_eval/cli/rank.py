@@ -9,18 +9,21 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
 
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from clara_eval.ranking import Ranking, Standing
-    from clara_eval.ranking.pairwise_csv import Pairwise
-    from clara_eval.ranking.simulator import Point
+from clara_eval.ranking import Ranking, Standing
+from clara_eval.ranking import rank as rank_items
+from clara_eval.ranking.pairwise_csv import Pairwise, read_pairwise
+from clara_eval.ranking.payout import checked_payout
+from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
+from clara_eval.ranking.simulator import Point, quality_against_calls
 
 SCHEDULES = ("all", "full", "both", "adaptive")
 SHOWN_ROWS = 100
@@ -71,9 +74,6 @@ class _Simulation:
 
 
 def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
-    from clara_eval.cli.output import emit_json
-    from clara_eval.ranking import rank as rank_items
-    from clara_eval.ranking.pairwise_csv import read_pairwise
 
     gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
     games = read_pairwise(file)
@@ -89,7 +89,6 @@ def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool
 
 
 def _payout(text: str, winners: int | None) -> tuple[int, ...]:
-    from clara_eval.ranking.payout import checked_payout
 
     if text in ("", "equal"):
         return checked_payout(3 if winners is None else winners, None)
@@ -167,7 +166,6 @@ def _row(standing: Standing) -> dict[str, Any]:
 
 
 def _print(ranking: Ranking) -> None:
-    from clara_eval.cli.output import console, safe
 
     out = console(stderr=False)
     out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
@@ -193,10 +191,6 @@ def _print(ranking: Ranking) -> None:
 
 
 def _table(ranking: Ranking, names: int) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    from clara_eval.cli.output import safe
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("#", "item", "Elo", "95 %", "", "P(paid)", "W–L–T"):
@@ -226,13 +220,11 @@ def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
 
 
 def _write_plots(folder: Path, ranking: Ranking, games: Pairwise) -> None:
-    from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 
     _write(folder, {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.results)})
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
-    from clara_eval.cli.output import console
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -244,15 +236,11 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 
 def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
-    from clara_eval.cli.output import console, emit_json
-    from clara_eval.ranking.simulator import quality_against_calls
 
     console().print(f"simulating {plan.trials} challenges of {plan.size} submissions, seed {plan.seed} …")
     points = quality_against_calls(plan.size, plan.trials, plan.seed, plan.payout)
     points = [point for point in points if plan.schedule in ("all", point.schedule)]
     if svg is not None:
-        from clara_eval.ranking.plots import quality_svg
-
         _write(svg, {"quality.svg": quality_svg(points)})
     if json:
         emit_json({"size": plan.size, "trials": plan.trials, "seed": plan.seed, "points": [_point(p) for p in points]})
@@ -271,8 +259,6 @@ def _point(point: Point) -> dict[str, Any]:
 
 
 def _quality_table(points: list[Point]) -> Table:
-    from rich import box
-    from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):

@@ -7,20 +7,35 @@ typed. Nothing is kept, and `--write` never overwrites a file.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, safe
-from clara_eval.cli.quote import AsJson, ConfigFile, Judges, read_config
+from clara_eval.challenge.model import Address, Submission
+from clara_eval.cli.config_file import read_config
+from clara_eval.cli.options import ConfigFile, JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.quote import Judges
+from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput
-
-if TYPE_CHECKING:
-    from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema
-    from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema, parse_eval_config, with_types
+from clara_eval.features.extract import Reading, extract_features
+from clara_eval.hashing import keccak_hex, sha256_hex
+from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.comparison import describe
+from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.typing import type_names
+from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
+from clara_eval.money.dollars import micro_usd
+from clara_eval.money.prices import FREE
+from clara_eval.money.run_budget import RunBudget
+from clara_eval.settings import Settings
+from clara_eval.solutions.model import Solution
 
 
 def rehearse(
@@ -28,11 +43,9 @@ def rehearse(
     sample: Annotated[list[Path] | None, typer.Option(help="Read this file as a submission (repeat for more).")] = None,
     write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
     judges: Judges = "",
-    as_json: AsJson = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Compile the schema as an evaluation would, try it on samples, and freeze it as a fully typed config."""
-    import asyncio
-
     config = read_config(file, as_json=as_json)
     if write is not None and write.exists():
         raise _exists(write)  # before a model is paid for nothing
@@ -51,10 +64,6 @@ def rehearse(
 
 def frozen_config(config: EvalConfig, schema: FeatureSchema) -> str:
     """The poster's document with every feature typed; reading it again gives this very schema."""
-    import json
-
-    from clara_eval.eval_config import compile_schema, parse_eval_config
-
     document = json.loads(config.canonical)
     document["features"] = [_item(feature) for feature in schema.features]
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -81,8 +90,6 @@ def _item(feature: Feature) -> dict[str, Any]:
 async def _rehearse(
     config: EvalConfig, samples: Sequence[Path], judges: str
 ) -> tuple[FeatureSchema, dict[str, str], list[dict[str, Any]]]:
-    from clara_eval.eval_config import compile_schema, with_types
-    from clara_eval.judge.typing import type_names
 
     schema, untyped = compile_schema(config)
     by_model: dict[str, str] = {}
@@ -95,7 +102,6 @@ async def _rehearse(
 
 
 async def _try_out(asker: Asker | None, schema: FeatureSchema, config: EvalConfig, path: Path) -> dict[str, Any]:
-    from clara_eval.features.extract import Reading, extract_features
 
     solution = _as_solution(path, config.language)
     reading = Reading("0x" + "00" * 20, "0x" + "00" * 32, config.language)
@@ -111,13 +117,6 @@ async def _try_out(asker: Asker | None, schema: FeatureSchema, config: EvalConfi
 @asynccontextmanager
 async def _reader(judges: str) -> AsyncIterator[Asker | None]:
     """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
-    from clara_eval.judge.calls import JudgeLine, Patience
-    from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
-    from clara_eval.money.dollars import micro_usd
-    from clara_eval.money.prices import FREE
-    from clara_eval.money.run_budget import RunBudget
-    from clara_eval.settings import Settings
-
     settings = Settings.from_env()
     models = models_of(parse_jury(judges or settings.judges))[:1]
     if not models:
@@ -143,9 +142,6 @@ class _NoBook:
 
 
 def _as_solution(path: Path, language: str | None) -> Any:
-    from clara_eval.challenge.model import Address, Submission
-    from clara_eval.hashing import keccak_hex, sha256_hex
-    from clara_eval.solutions.model import Solution
 
     try:
         content = path.read_bytes()
@@ -172,7 +168,6 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _print_schema(schema: FeatureSchema, by_model: dict[str, str], readings: list[dict[str, Any]]) -> None:
-    from clara_eval.judge.comparison import describe
 
     out = console(stderr=False)
     for feature in schema.features:

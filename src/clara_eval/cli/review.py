@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, run, safe
+from clara_eval.challenge.model import to_address
+from clara_eval.cli.options import AddressArgument, JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
+from clara_eval.engine.reviews import settle_review
+from clara_eval.pipeline.review import Review, list_reviews
+from clara_eval.settings import Settings
+from clara_eval.store.open import open_store
 
-if TYPE_CHECKING:
-    from clara_eval.pipeline.review import Review
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Results that wait for a person.")
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
 Digest = Annotated[str | None, typer.Option(help="The trace digest that was looked at; another result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 
 
-@app.command("list")
 def list_waiting(*, json: JsonFlag = False) -> None:
     """Every review of this network, those that wait first."""
-    reviews = run(_with_store(_list))
+    reviews = asyncio.run(_with_store(_list))
     if json:
         emit_json({"reviews": [_wire(review) for review in reviews]})
         return
@@ -34,29 +35,25 @@ def list_waiting(*, json: JsonFlag = False) -> None:
             console(stderr=False).print(f"          {safe(reason)}", soft_wrap=True)
 
 
-@app.command()
 def approve(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
     """Let the service post exactly the result that was looked at."""
     _decide(address, note, digest, approve=True, json=json)
 
 
-@app.command()
 def reject(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
     """End the evaluation as failed; the poster may still post."""
     _decide(address, note, digest, approve=False, json=json)
 
 
 def _decide(address: str, note: str, digest: str | None, *, approve: bool, json: bool) -> None:
-    from clara_eval.challenge.model import to_address
 
     target = to_address(address)
 
     async def settle(store: Any, chain_id: int) -> Review:
-        from clara_eval.engine.reviews import settle_review
 
         return await settle_review(store, chain_id, target, approve=approve, note=note, digest=digest)
 
-    review = run(_with_store(settle))
+    review = asyncio.run(_with_store(settle))
     if json:
         emit_json(_wire(review))
     else:
@@ -65,8 +62,6 @@ def _decide(address: str, note: str, digest: str | None, *, approve: bool, json:
 
 
 async def _with_store(use: Any) -> Any:
-    from clara_eval.settings import Settings
-    from clara_eval.store.open import open_store
 
     settings = Settings.from_env()
     store = await open_store(settings.database_url)
@@ -77,7 +72,6 @@ async def _with_store(use: Any) -> Any:
 
 
 async def _list(store: Any, chain_id: int) -> list[Review]:
-    from clara_eval.pipeline.review import list_reviews
 
     return await list_reviews(store, chain_id)
 

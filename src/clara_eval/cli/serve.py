@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from clara_eval.engine.engine import Mode
+from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import ConfigError
-
-if TYPE_CHECKING:
-    from clara_eval.engine.engine import Mode
-    from clara_eval.settings import Settings
+from clara_eval.service import demo_settings, run_service
+from clara_eval.settings import Settings
 
 
 def serve(
@@ -27,8 +27,6 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Instead of CLARA_PORT; 0 lets the system choose.")] = None,
 ) -> None:
     """Run the service until it is told to stop."""
-    from clara_eval.settings import Settings
-
     if worker_only and api_only:
         raise ConfigError("--worker-only and --api-only exclude each other.", remedy="Give one, or neither for both.")
     if port is not None and not 0 <= port <= 65535:
@@ -41,8 +39,6 @@ def serve(
 
 
 async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
-    from clara_eval.engine.options import EngineOptions
-    from clara_eval.service import demo_settings, run_service
 
     if not demo:
         return await run_service(settings, mode=mode)

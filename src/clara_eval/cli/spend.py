@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from clara_eval.cli.output import console, emit_json, run
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from clara_eval.money.spend_report import SpendLine, SpendReport
-    from clara_eval.settings import Settings
+from clara_eval.cli.options import JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console
+from clara_eval.errors import BadInput
+from clara_eval.money.dollars import usd
+from clara_eval.money.spend_report import SpendLine, SpendReport, spend_report, to_json
+from clara_eval.settings import Settings
+from clara_eval.store.open import open_store
 
 
 def spend(
     *,
     since: Annotated[str | None, typer.Option(help="First day, YYYY-MM-DD; without it everything.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonFlag = False,
 ) -> None:
     """Report what was spent on models; reservations of running evaluations count and are shown apart."""
-    from clara_eval.money.spend_report import to_json
-    from clara_eval.settings import Settings
-
-    report = run(_report(Settings.from_env(), _first_moment(since)))
+    report = asyncio.run(_report(Settings.from_env(), _first_moment(since)))
     if json:
         emit_json(to_json(report))
         return
@@ -33,8 +34,6 @@ def spend(
 
 
 async def _report(settings: Settings, since: int) -> SpendReport:
-    from clara_eval.money.spend_report import spend_report
-    from clara_eval.store.open import open_store
 
     store = await open_store(settings.database_url)
     try:
@@ -44,9 +43,6 @@ async def _report(settings: Settings, since: int) -> SpendReport:
 
 
 def _first_moment(since: str | None) -> int:
-    from datetime import UTC, datetime
-
-    from clara_eval.errors import BadInput
 
     if since is None:
         return 0
@@ -57,9 +53,6 @@ def _first_moment(since: str | None) -> int:
 
 
 def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Table:
-    from rich.table import Table
-
-    from clara_eval.money.dollars import usd
 
     table = Table(title, "USD", "of it reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
     for line in lines:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from clara_eval.cli.config import app
+from clara_eval.cli import app
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import canonical_config, config_hash, parse_eval_config
 from clara_eval.eval_config.templates import TEMPLATES, template_text
@@ -18,7 +18,7 @@ from clara_eval.testing.configs import APPENDIX, config_text
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["config", *map(str, arguments)], catch_exceptions=False)
     return result.exit_code, result.stdout
 
 
@@ -111,7 +111,7 @@ def test_hash_is_over_bytes_or_canonical_form(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_ends_with_one_sentence_and_exit_2(tmp_path: Path) -> None:
-    """Through the real door: no traceback, the file named, exit code 2, nothing on standard output."""
+    """Through the real door: no traceback, the file named, exit code 2, and the error as the one document."""
     missing = tmp_path / "nope.json"
     done = subprocess.run(
         [sys.executable, "-m", "clara_eval", "config", "validate", str(missing), "--json"],
@@ -119,6 +119,7 @@ def test_a_missing_file_ends_with_one_sentence_and_exit_2(tmp_path: Path) -> Non
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2
+    assert str(missing) in json.loads(done.stdout)["error"]["message"]
     assert "nope.json" in done.stderr
     assert "Traceback" not in done.stderr

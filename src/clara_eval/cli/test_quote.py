@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from clara_eval.cli.config import app
+from clara_eval.cli import app
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import compile_schema, parse_eval_config
-from clara_eval.testing.fake_endpoint import Fault, Seen
+from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
 
 CLAUDE = "anthropic:claude-sonnet-4-5"
 CONFIG = {
@@ -35,7 +37,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(*arguments: str | Path) -> Any:
-    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["config", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0
     return result.stdout
 
@@ -103,7 +105,7 @@ def test_no_model_is_paid_for_a_file_that_is_not_written(config: Path, tmp_path:
 def test_a_config_that_is_not_usable_is_told_as_by_validate(config: Path, command: str) -> None:
     """Exit code 1 and its problems, as one document with --json; exit code 2 is for files that cannot be read."""
     config.write_text(json.dumps({**CONFIG, "critera": "x"}), encoding="utf-8")
-    result = CliRunner().invoke(app, [command, str(config), "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["config", command, str(config), "--json"], catch_exceptions=False)
     document = json.loads(result.stdout)
     assert (result.exit_code, document["ok"]) == (1, False)
     assert [problem["path"] for problem in document["problems"]] == ["$.critera"]
@@ -152,11 +154,6 @@ def _words(seen: Seen) -> Fault | None:
 @pytest.fixture
 def fake_model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model at an address of its own, in a thread with its own event loop, at the price nothing."""
-    import asyncio
-    import threading
-
-    from clara_eval.testing.fake_endpoint import FakeEndpoint
-
     ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
     endpoint = FakeEndpoint(script=_words)
 

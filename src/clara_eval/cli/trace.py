@@ -1,43 +1,38 @@
-"""`trace` and `verify`: get the public record of an evaluation, and check one without trusting anybody."""
+"""`trace`: get the public record of an evaluation."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 
-from clara_eval.cli.output import console, emit_json, fail, run, safe
-
-if TYPE_CHECKING:
-    from clara_eval.pipeline.replay import Checked
-    from clara_eval.settings import Settings
+from clara_eval.challenge.model import to_address
+from clara_eval.cli.output import fail
+from clara_eval.errors import BadInput
+from clara_eval.settings import Settings
+from clara_eval.store.open import open_store
+from clara_eval.trace.archive import stream_trace
 
 
 def trace(
     address: Annotated[str, typer.Argument(help="The challenge's address.")],
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="The trace is JSON already; same as without.")] = False,  # noqa: ARG001 - every reporting command takes it
+    json: Annotated[bool, typer.Option("--json", help="The trace is JSON already; same as without.")] = False,
 ) -> None:
     """Print the trace of an evaluated challenge."""
-    from clara_eval.challenge.model import to_address
-    from clara_eval.settings import Settings
-
     target = to_address(address)
-    written = run(_copy(Settings.from_env(), target, out))
+    written = asyncio.run(_copy(Settings.from_env(), target, out))
     if not written:
-        fail(f"No trace of {target} is in this store.", code=1)
+        fail(f"No trace of {target} is in this store.", code=1, as_json=json)
 
 
 async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     """Bytes as they are, on every terminal and system; no trace leaves no file."""
-    from clara_eval.errors import BadInput
-    from clara_eval.store.open import open_store
-    from clara_eval.trace.archive import stream_trace
-
     store = await open_store(settings.database_url)
     written = 0
     try:
@@ -53,129 +48,3 @@ async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     finally:
         await store.close()
     return written
-
-
-def verify(
-    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, or a challenge's address.")],
-    *,
-    rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Walk a trace again and say whether everything in it holds."""
-    from clara_eval.errors import BadTrace
-    from clara_eval.pipeline.replay import NOT_PROVEN
-
-    try:
-        checked = run(_verify(source, rpc))
-    except BadTrace as bad:
-        if json:
-            emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
-        else:
-            console(stderr=False).print(
-                f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}", soft_wrap=True
-            )
-        raise typer.Exit(1) from None
-    document = _document(checked)
-    if json:
-        emit_json({**document, "notProven": list(NOT_PROVEN)})
-    else:
-        _tell(document, NOT_PROVEN)
-
-
-async def _verify(source: str, rpc: str | None) -> Checked:
-    from clara_eval.errors import NotFound
-    from clara_eval.pipeline.replay import check_trace
-
-    lines = _file_lines(Path(source))
-    if lines is None and source.lower().startswith("0x"):
-        lines = await _stored(source)
-    if lines is None:
-        raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
-    if rpc is None:
-        return await check_trace(lines)
-    chain = await _chain_for(lines, rpc)
-    try:
-        return await check_trace(lines, chain)
-    finally:
-        await chain.close()
-
-
-def _file_lines(path: Path) -> list[str] | None:
-    """The lines of the file, or None where there is no such file."""
-    from clara_eval.errors import BadInput
-    from clara_eval.trace.document import trace_lines
-
-    try:
-        return trace_lines(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as bad:
-        raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
-
-
-async def _stored(source: str) -> list[str]:
-    from clara_eval.challenge.model import to_address
-    from clara_eval.errors import NotFound
-    from clara_eval.settings import Settings
-    from clara_eval.store.open import open_store
-    from clara_eval.trace.archive import stream_trace
-    from clara_eval.trace.document import trace_lines
-
-    settings, target = Settings.from_env(), to_address(source)
-    store = await open_store(settings.database_url)
-    try:
-        text = "".join([part async for part in stream_trace(store, settings.network.chain_id, target)])
-    finally:
-        await store.close()
-    if not text:
-        raise NotFound(f"No trace of {target} is in this store.", remedy="Give a trace file instead.")
-    return trace_lines(text.encode())
-
-
-async def _chain_for(lines: list[str], rpc: str) -> Any:
-    """A reader of the chain the trace speaks of, through the auditor's own node."""
-    from clara_eval.chain.node import EthereumChain
-    from clara_eval.chain.rpc import Rpc
-    from clara_eval.errors import BadTrace
-    from clara_eval.networks import NETWORKS
-    from clara_eval.trace.document import read_entries
-
-    header = next((entry.body for entry in read_entries(lines)), None)
-    chain_id = header.get("chainId") if isinstance(header, dict) else None
-    for network in NETWORKS.values():
-        if network.chain_id == chain_id:
-            return EthereumChain(Rpc([rpc], chain_id=network.chain_id), network)
-    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is no known network.", entry="header")
-
-
-def _document(checked: Checked) -> dict[str, Any]:
-    walk, posted = checked.walk, checked.posted
-    return {
-        "ok": True,
-        "challenge": checked.challenge.address,
-        "chainId": checked.challenge.chain_id,
-        "digest": checked.digest,
-        "entries": checked.entries,
-        "submissions": len(checked.challenge.submissions),
-        "comparisons": len(walk.comparisons),
-        "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
-        ],
-        "onChain": None
-        if posted is None
-        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
-    }
-
-
-def _tell(document: dict[str, Any], not_proven: tuple[str, ...]) -> None:
-    screen = console(stderr=False)
-    held = f"{document['entries']} entries of {document['challenge']} hold; digest {document['digest']}"
-    screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
-    counts = f"{document['submissions']} submissions, {document['comparisons']} games"
-    screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
-    if document["onChain"]:
-        posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
-        screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
-    screen.print("not proven by this:")
-    for point in not_proven:
-        screen.print(f"  - {point}", soft_wrap=True)

@@ -1,0 +1,41 @@
+"""Every command of `clara-eval`, in the order of its help: where its function is, and its line in the list.
+
+A new command is a function in a module of this folder and one line here.
+"""
+
+from __future__ import annotations
+
+from clara_eval.cli.lazy import Entry
+
+COMMANDS = {
+    "demo": Entry("demo:demo", "Run one challenge from escrow to claimed prizes, locally."),
+    "check": Entry("check:check", "Say what is ready to run and what is missing."),
+    "evaluate": Entry("evaluate:evaluate", "Evaluate one challenge and post its winners."),
+    "status": Entry("status:status", "Show how far an evaluation has come."),
+    "trace": Entry("trace:trace", "Print the trace of an evaluated challenge."),
+    "verify": Entry("verify:verify", "Check a trace without trusting anybody."),
+    "rank": Entry("rank:rank", "Rank pairwise results from a CSV file."),
+    "serve": Entry("serve:serve", "Run the service until it is told to stop."),
+    "spend": Entry("spend:spend", "Report what was spent on models."),
+    "mcp": Entry("mcp:mcp", "Serve the challenge tools to an MCP client over stdio."),
+    "devnet": Entry("devnet:app", "Run a local chain with every contract deployed."),
+    "config": Entry("", "Write, check, price and hash eval configs."),
+    "config init": Entry("config:init", "Write a starter config that explains itself."),
+    "config validate": Entry("config:validate", "List everything that is wrong with a config."),
+    "config hash": Entry("config:hash_", "Print the evalConfigHash of a config."),
+    "config quote": Entry("quote:quote", "Say what an evaluation will cost."),
+    "config rehearse": Entry("rehearse:rehearse", "Compile the schema and try it on samples."),
+    "challenge": Entry("", "Post challenges, submit solutions, claim prizes."),
+    "challenge post": Entry("challenge:post", "Post a challenge and escrow its prize."),
+    "challenge submit": Entry("challenge:submit", "Submit a solution, or replace your earlier one."),
+    "challenge claim": Entry("challenge:claim", "Claim your prize, or your share of an expired challenge."),
+    "challenge list": Entry("challenge:list_", "List challenges, newest first."),
+    "challenge show": Entry("challenge:show", "Show one challenge in full."),
+    "challenge watch": Entry("challenge:watch", "Follow an evaluation until it ends."),
+    "review": Entry("", "Approve or reject results that are waiting for a person."),
+    "review list": Entry("review:list_waiting", "List the reviews of this network."),
+    "review approve": Entry("review:approve", "Let the service post exactly the result you looked at."),
+    "review reject": Entry("review:reject", "End the evaluation as failed; the poster may still post."),
+    "keys": Entry("", "Create keys for the evaluator."),
+    "keys new": Entry("keys:new", "Create a key in an encrypted keystore file."),
+}

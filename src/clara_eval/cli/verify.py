@@ -1,0 +1,129 @@
+"""`verify`: check the public record of an evaluation without trusting anybody."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.rpc import Rpc
+from clara_eval.challenge.model import to_address
+from clara_eval.cli.options import JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
+from clara_eval.errors import BadInput, BadTrace, NotFound
+from clara_eval.networks import NETWORKS
+from clara_eval.pipeline.replay import NOT_PROVEN, Checked, check_trace
+from clara_eval.settings import Settings
+from clara_eval.store.open import open_store
+from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.document import read_entries, trace_lines
+
+
+def verify(
+    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, or a challenge's address.")],
+    *,
+    rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Walk a trace again and say whether everything in it holds."""
+    try:
+        checked = asyncio.run(_verify(source, rpc))
+    except BadTrace as bad:
+        if json:
+            emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
+        else:
+            console(stderr=False).print(
+                f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}", soft_wrap=True
+            )
+        raise typer.Exit(1) from None
+    document = _document(checked)
+    if json:
+        emit_json({**document, "notProven": list(NOT_PROVEN)})
+    else:
+        _tell(document, NOT_PROVEN)
+
+
+async def _verify(source: str, rpc: str | None) -> Checked:
+
+    lines = _file_lines(Path(source))
+    if lines is None and source.lower().startswith("0x"):
+        lines = await _stored(source)
+    if lines is None:
+        raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
+    if rpc is None:
+        return await check_trace(lines)
+    chain = await _chain_for(lines, rpc)
+    try:
+        return await check_trace(lines, chain)
+    finally:
+        await chain.close()
+
+
+def _file_lines(path: Path) -> list[str] | None:
+    """The lines of the file, or None where there is no such file."""
+    try:
+        return trace_lines(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as bad:
+        raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
+
+
+async def _stored(source: str) -> list[str]:
+
+    settings, target = Settings.from_env(), to_address(source)
+    store = await open_store(settings.database_url)
+    try:
+        text = "".join([part async for part in stream_trace(store, settings.network.chain_id, target)])
+    finally:
+        await store.close()
+    if not text:
+        raise NotFound(f"No trace of {target} is in this store.", remedy="Give a trace file instead.")
+    return trace_lines(text.encode())
+
+
+async def _chain_for(lines: list[str], rpc: str) -> Any:
+    """A reader of the chain the trace speaks of, through the auditor's own node."""
+    header = next((entry.body for entry in read_entries(lines)), None)
+    chain_id = header.get("chainId") if isinstance(header, dict) else None
+    for network in NETWORKS.values():
+        if network.chain_id == chain_id:
+            return EthereumChain(Rpc([rpc], chain_id=network.chain_id), network)
+    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is no known network.", entry="header")
+
+
+def _document(checked: Checked) -> dict[str, Any]:
+    walk, posted = checked.walk, checked.posted
+    return {
+        "ok": True,
+        "challenge": checked.challenge.address,
+        "chainId": checked.challenge.chain_id,
+        "digest": checked.digest,
+        "entries": checked.entries,
+        "submissions": len(checked.challenge.submissions),
+        "comparisons": len(walk.comparisons),
+        "winners": [
+            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
+        ],
+        "onChain": None
+        if posted is None
+        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
+    }
+
+
+def _tell(document: dict[str, Any], not_proven: tuple[str, ...]) -> None:
+    screen = console(stderr=False)
+    held = f"{document['entries']} entries of {document['challenge']} hold; digest {document['digest']}"
+    screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
+    counts = f"{document['submissions']} submissions, {document['comparisons']} games"
+    screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
+    if document["onChain"]:
+        posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
+        screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
+    screen.print("not proven by this:")
+    for point in not_proven:
+        screen.print(f"  - {point}", soft_wrap=True)
