@@ -26,7 +26,7 @@ from typing import Any
 
 from clara_eval.eval_config import compile_schema, parse_eval_config
 from clara_eval.judge.comparison import ModelJudge
-from clara_eval.judge.port import PaidAnswer, Prompt
+from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.judge.vector import JudgeVector, make_vector
 
 LATENCY = 0.05
@@ -64,7 +64,7 @@ def vectors(items: int) -> dict[str, JudgeVector]:
     }
 
 
-class _Listening:
+class _Listening(Asker):
     """An asker that only notes the prompts, to hand the very same texts to the bare client."""
 
     name = "bench"

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
-from clara_eval.judge.calls import JudgeLine, Patience, Succession, Watch
+from clara_eval.judge.calls import JudgeLine, LookAhead, Patience, Succession, Watch
 from clara_eval.judge.expected_calls import expected_calls
-from clara_eval.judge.port import Asker, ConnectedLlm, Foreseeing, PaidAnswer, Prompt
+from clara_eval.judge.port import Asker, ConnectedLlm, Prompt
 from clara_eval.judge.provider import BatchRun
 from clara_eval.llm.registry import build_llm, parse_judge, price_card, provider_of
 from clara_eval.money.caps import caps_of
+from clara_eval.money.dollars import MICRO
 from clara_eval.money.prices import FREE, PriceCard, parse_prices
 from clara_eval.money.quote import Quote, Size, quote
 from clara_eval.money.run_budget import RunBudget
@@ -43,49 +44,22 @@ Spread = Callable[[Ahead], Awaitable[None]]
 """Has some of this asked elsewhere; returns when nobody else asks any of it any more."""
 
 
-LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Foreseen:
-    """An asker that prepares what will be asked next: in Claude's batches, or by other workers."""
-
-    asker: Asker
-    ahead: LookAhead
-
-    @property
-    def name(self) -> str:
-        return self.asker.name
-
-    async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        await self.ahead(prompts)
-        if isinstance(self.asker, Foreseeing):
-            await self.asker.foresee(prompts)
-
-    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        return await self.asker.ask(prompt, attempt)
-
-
 @dataclass(slots=True)
 class RunSeats:
     """Fulfils `pipeline.evaluate.SeatedModels`."""
 
     lines: dict[str, JudgeLine]
     budget: RunBudget
-    ahead: dict[str, LookAhead] = field(default_factory=dict)
 
     def asker(self, name: str) -> Asker:
-        return self._foreseen(self.lines[name], name)
+        return self.lines[name]
 
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
-        return self._foreseen(lines[0] if len(lines) == 1 else Succession(lines), names[0])
-
-    def _foreseen(self, asker: Asker, name: str) -> Asker:
-        return _Foreseen(asker, self.ahead[name]) if name in self.ahead else asker
+        return lines[0] if len(lines) == 1 else Succession(lines)
 
     def meter(self) -> tuple[int, float]:
-        return sum(line.counts.answered for line in self.lines.values()), (self.budget.spent) / 1_000_000
+        return sum(line.counts.answered for line in self.lines.values()), self.budget.spent / MICRO
 
 
 @dataclass(slots=True)
@@ -112,22 +86,26 @@ class ModelPool:
         costly = any(card != FREE for card in cards.values())
         most = self._most_to_spend(challenge, config, plan, spent) if costly else None
         budget = RunBudget(most, spent_before=spent)
-        lines = {name: self.line(name, challenge.run, budget, seconds) for name in cards}
-        ahead = {name: self._ahead(name, challenge.run, budget, seconds) for name in cards}
+        lines = {
+            name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
+            for name in cards
+        }
         # Last before the run: a model that cannot be seated must not leave a reservation behind.
         ledger = await self._reserve(challenge, most or spent) if costly else None
         try:
-            yield RunSeats(lines, budget, {name: look for name, look in ahead.items() if look is not None})
+            yield RunSeats(lines, budget)
         finally:
             if ledger is not None:
                 await self.store.settle_spend(ledger, budget.spent)
 
-    def line(self, name: str, run: str, budget: RunBudget, seconds: float) -> JudgeLine:
+    def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> JudgeLine:
         """One model on its line for a run, for so many seconds."""
         at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
         patience = Patience(deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=at_once)
         llm, card = self._llm(name), self._card(name)
-        return JudgeLine(llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch)
+        return JudgeLine(
+            llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead
+        )
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> LookAhead | None:
         """Batches where the time allows them and the model has them, else other workers, else nothing."""

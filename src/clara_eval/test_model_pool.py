@@ -11,7 +11,7 @@ import pytest
 
 from clara_eval.errors import ConfigError, Deferred
 from clara_eval.eval_config import parse_eval_config
-from clara_eval.judge.port import Answer, Foreseeing, PaidAnswer, Prompt
+from clara_eval.judge.port import Answer, PaidAnswer, Prompt
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.llm.openai import OpenAiLlm
 from clara_eval.model_pool import ModelPool, RunSeats
@@ -110,7 +110,6 @@ async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
         seats._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
         async with seats.seat(challenge(20, (6000, 4000)), CONFIG, claude, 7 * 3600) as seated:
             asker = seated.asker(claude.judges[0])
-            assert isinstance(asker, Foreseeing)
             await asker.foresee(prompts)
             await asker.ask(prompts[0])
             single = [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")]
@@ -188,5 +187,4 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
 
 async def _foresee(seated: RunSeats, prompts: list[Prompt]) -> None:
     asker = seated.asker("anthropic:claude-test")
-    assert isinstance(asker, Foreseeing)
     await asker.foresee(prompts)

@@ -15,7 +15,7 @@ from clara_eval.features.extract import questions_for
 from clara_eval.features.features import choose_values
 from clara_eval.features.merging import differs, merge_values, merge_views
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.judge.port import Answer, PaidAnswer, Prompt
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.vector import Value
 from clara_eval.solutions import Solution
 from clara_eval.testing.scripted_llm import (
@@ -163,7 +163,7 @@ async def test_measured_values_survive_an_unusable_extraction() -> None:
     assert found.vector.as_dict() == {"correctness": None, "max_complexity": 2}
 
 
-class Down:
+class Down(Asker):
     name = "down:model"
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:

@@ -25,6 +25,9 @@ Sleep = Callable[[float], Awaitable[None]]
 Watch = Callable[[str, str, str, float], None]
 """Told after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
 
+LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
+"""Has prompts answered before they are asked for: in batches, or by other workers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -69,11 +72,12 @@ class JudgeLine:
         clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
         watch: Watch | None = None,
+        ahead: LookAhead | None = None,
     ) -> None:
         self._llm, self._book, self._run, self._budget, self._card = llm, book, run, budget, card
         self._name = llm.name
         self._patience = patience or Patience()
-        self._sleep, self._watch = sleep, watch
+        self._sleep, self._watch, self._ahead = sleep, watch, ahead
         self._rng = rng or random.Random(llm.name)  # noqa: S311 - jitter is no secret
         self._clock = clock or asyncio.get_running_loop().time
         self.gate = Gate(self._patience.most_in_flight, clock=self._clock)
@@ -98,7 +102,9 @@ class JudgeLine:
         return len(found)
 
     async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        """One question to the book instead of one for each prompt."""
+        """Have them answered elsewhere, if there is such a place; then one question to the book instead of many."""
+        if self._ahead is not None:
+            await self._ahead(prompts)
         await self.prefetch(prompts)
 
     async def recorded(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer | None:
@@ -288,8 +294,11 @@ class Succession:
     def name(self) -> str:
         return ", else ".join(line.name for line in self._lines)
 
-    async def prefetch(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
-        return max([await line.prefetch(prompts, attempt) for line in self._lines])
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        """The first will be asked; of the others only what they have answered already counts."""
+        await self._lines[0].foresee(prompts)
+        for line in self._lines[1:]:
+            await line.prefetch(prompts)
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         for line in self._lines:

@@ -15,7 +15,7 @@ from typing import Protocol
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
 from clara_eval.judge.asking import AGAIN, TRIES, ask_until
-from clara_eval.judge.port import Asker, Foreseeing, Prompt
+from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.templates import template, template_hash
 from clara_eval.judge.vector import JudgeVector
@@ -74,13 +74,17 @@ def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, 
 
 
 def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    """The only shape the user part of a comparison can have, asked for the first time or again."""
+    """The only shape the user part of a comparison can have, asked for the first time or again.
+
+    The words around the vectors are the prompt file's own, whatever they are; between them only typed facts fit.
+    """
     fields = ",".join(
         f'"{re.escape(feature.name)}":{_values(feature)}' for feature in sorted(schema.judged, key=lambda f: f.name)
     )
     vector = r"\{" + fields + r"\}"
     again = re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d")
-    return re.compile(rf"\ASOLUTION A FEATURES:\n{vector}\n\nSOLUTION B FEATURES:\n{vector}\n(?:{again})?\Z", re.ASCII)
+    asked = template("compare.user").pattern(first=vector, second=vector)
+    return re.compile(rf"\A{asked}(?:{again})?\Z", re.ASCII)
 
 
 def _values(feature: Feature) -> str:
@@ -120,8 +124,7 @@ class ModelJudge:
 
     async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         """Let the asker know what these games will ask; equal questions once, in a fixed order."""
-        if isinstance(self._asker, Foreseeing):
-            await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(*pair) for pair in pairs)))
+        await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(*pair) for pair in pairs)))
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         prompt = self._prompts.prompt(first, second)

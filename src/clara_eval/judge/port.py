@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from clara_eval.hashing import plain_json, sha256_hex
 
@@ -94,16 +94,13 @@ class Asker(Protocol):
     @property
     def name(self) -> str: ...
 
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        """Told what will be asked next. What is done ahead changes no answer; by default it is nothing."""
+        del prompts
+
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         """The recorded answer of this request, or a new paid one, recorded before it is returned."""
         ...
-
-
-@runtime_checkable
-class Foreseeing(Protocol):
-    """An asker that gains from knowing what will be asked next; what it does ahead changes no answer."""
-
-    async def foresee(self, prompts: Sequence[Prompt]) -> None: ...
 
 
 def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:

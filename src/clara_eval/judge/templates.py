@@ -1,16 +1,19 @@
 """Prompt files, filled in one pass and named by their hash.
 
 A name and its values come in, text goes out. A value is never looked at for further placeholders, so nothing that is
-filled in can fill in anything. A placeholder without a value, or a value without a placeholder, is a bug and is loud.
+filled in can fill in anything. The files may be edited: a placeholder without a value, or a value without one, is a
+ConfigError that names the file and its placeholders.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from clara_eval.errors import ConfigError
 from clara_eval.hashing import sha256_hex
 
 NAMES = ("extract.system", "extract.user", "compare.system", "compare.user", "typing.system", "typing.user")
@@ -24,9 +27,25 @@ class Template:
     sha256: str
 
     def fill(self, **values: str) -> str:
-        if set(_HOLE.findall(self.text)) != set(values):
-            raise AssertionError(f"The prompt {self.name} and its values do not match.")
+        self._check(values)
         return _HOLE.sub(lambda hole: values[hole.group(1)], self.text)
+
+    def pattern(self, **values: str) -> str:
+        """A regular expression for this text, filled with whatever the given expressions match."""
+        self._check(values)
+        pieces = _HOLE.split(self.text)  # text, name, text, name, …, text
+        return "".join(values[piece] if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
+
+    def _check(self, values: Collection[str]) -> None:
+        holes = set(_HOLE.findall(self.text))
+        if holes != set(values):
+            wrong = ", ".join(f"{{{{{name}}}}}" for name in sorted(holes ^ set(values)))
+            raise ConfigError(
+                f"The prompt file prompts/{self.name}.md does not fit its values: {wrong}.",
+                remedy="It holds each of these exactly: "
+                + ", ".join(f"{{{{{name}}}}}" for name in sorted(values))
+                + ".",
+            )
 
 
 @cache

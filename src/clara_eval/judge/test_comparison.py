@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clara_eval.errors import Temporary
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
-from clara_eval.judge.port import Answer, PaidAnswer, Prompt
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.templates import prompt_files, template
 from clara_eval.judge.vector import JudgeVector, Value, make_vector
 from clara_eval.judge.verdict import Verdict
@@ -120,7 +120,7 @@ async def test_a_better_answer_on_asking_again_counts() -> None:
     assert all(comparison_grammar(SCHEMA).fullmatch(prompt.user) for prompt in llm.seen)
 
 
-class Silent:
+class Silent(Asker):
     name = "silent:model"
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:

@@ -1,29 +1,31 @@
-"""Keeps every answer a walk used, and every request that stayed unanswered, for the trace.
+"""The one frame around a walk's questions: keeps every answer it used and every request that stayed unanswered.
 
-Wraps an asker without changing what it says.
+Changes nothing that an asker says. What a finished walk left unanswered (`closed`) is not asked again, or another
+result would come out of the same evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.errors import Temporary
-from clara_eval.judge.port import Asker, Foreseeing, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
 
 
 @dataclass(slots=True)
 class AnswerRecorder:
+    closed: Mapping[str, str]
     answers: dict[str, PaidAnswer] = field(default_factory=dict)
     unanswered: dict[str, str] = field(default_factory=dict)
 
     def over(self, asker: Asker) -> Asker:
-        return _Kept(self, asker)
+        return _Recorded(self, asker)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    keeping: AnswerRecorder
+class _Recorded:
+    recorder: AnswerRecorder
     asker: Asker
 
     @property
@@ -31,14 +33,20 @@ class _Kept:
         return self.asker.name
 
     async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        if isinstance(self.asker, Foreseeing):
-            await self.asker.foresee(prompts)
+        closed = self.recorder.closed
+        await self.asker.foresee([p for p in prompts if not closed or request_hash(self.name, p) not in closed])
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         try:
+            self._check_open(prompt, attempt)
             paid = await self.asker.ask(prompt, attempt)
         except Temporary as outage:
-            self.keeping.unanswered[request_hash(self.name, prompt, attempt)] = outage.message
+            self.recorder.unanswered[request_hash(self.name, prompt, attempt)] = outage.message
             raise
-        self.keeping.answers[paid.request] = paid
+        self.recorder.answers[paid.request] = paid
         return paid
+
+    def _check_open(self, prompt: Prompt, attempt: int) -> None:
+        closed = self.recorder.closed
+        if closed and (said := closed.get(request_hash(self.name, prompt, attempt))) is not None:
+            raise Temporary(said)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from clara_eval.challenge.model import Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
-from clara_eval.judge.port import Answer, Asker, Foreseeing, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.form import Form
@@ -51,6 +51,11 @@ class Seats(Protocol):
 
 
 class Sources(Protocol):
+    @property
+    def unanswered(self) -> Mapping[str, str]:
+        """Requests that a finished walk left unanswered, each with the reason: they stay so."""
+        ...
+
     async def metadata(self, challenge: Challenge) -> bytes: ...
     async def received(self, submission: Submission, language: str | None) -> Received: ...
     def asker(self, name: str) -> Asker: ...
@@ -117,7 +122,6 @@ class LiveSources:
     seats: Seats
     retry_after_seconds: tuple[float, ...]
     unanswered: Mapping[str, str]
-    """What a finished walk left unanswered: it stays so, or another result would come out."""
 
     async def metadata(self, challenge: Challenge) -> bytes:
         return await journal_metadata(self.journal, self.fetch, challenge)
@@ -136,35 +140,10 @@ class LiveSources:
         return await self.journal.once(f"received/{submission.submitter}", RECEIVED, receive)
 
     def asker(self, name: str) -> Asker:
-        return self._closed(self.seats.asker(name))
+        return self.seats.asker(name)
 
     def reader(self, names: Sequence[str]) -> Asker:
-        return self._closed(self.seats.reader(names))
-
-    def _closed(self, asker: Asker) -> Asker:
-        return _Closed(asker, self.unanswered) if self.unanswered else asker
-
-
-@dataclass(frozen=True, slots=True)
-class _Closed:
-    """Asks everything but what was left unanswered for good."""
-
-    asker: Asker
-    unanswered: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        return self.asker.name
-
-    async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        if isinstance(self.asker, Foreseeing):
-            await self.asker.foresee([p for p in prompts if request_hash(self.name, p) not in self.unanswered])
-
-    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        said = self.unanswered.get(request_hash(self.name, prompt, attempt))
-        if said is not None:
-            raise Temporary(said)
-        return await self.asker.ask(prompt, attempt)
+        return self.seats.reader(names)
 
 
 async def left_unanswered(entries: Entries, run: str) -> dict[str, str]:
@@ -187,6 +166,13 @@ class TraceSources:
     """A trace's own evidence; what the trace does not hold cannot be asked for, what a URI holds cannot be replaced."""
 
     entries: Mapping[str, Any]
+
+    @property
+    def unanswered(self) -> Mapping[str, str]:
+        found = self.entries.get("unanswered", {})
+        if not isinstance(found, dict) or not all(isinstance(reason, str) for reason in found.values()):
+            raise BadTrace("The entry unanswered does not hold reasons by request.", entry="unanswered")
+        return found
 
     async def metadata(self, challenge: Challenge) -> bytes:
         content = base64.b64decode(self._body("metadata")["content"])
@@ -240,11 +226,13 @@ class _RecordedAsker:
     def name(self) -> str:
         return ", else ".join(self.names)
 
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        """Everything is at hand."""
+
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         for name in self.names:
             request = request_hash(name, prompt, attempt)
             body = self.entries.get(f"answer/{request}")
             if body is not None:
                 return PaidAnswer(request, "", name, prompt.purpose, ANSWER.read(body["answer"]), None)
-        missing = request_hash(self.name, prompt, attempt)
-        raise Temporary(self.entries.get("unanswered", {}).get(missing, f"The trace records no answer to {missing}."))
+        raise Temporary(f"The trace records no answer to {request_hash(self.name, prompt, attempt)}.")

@@ -19,7 +19,7 @@ from clara_eval.features.extract import Reading, prompts_for
 from clara_eval.flags import Flag
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
-from clara_eval.judge.port import Asker, Foreseeing, PaidAnswer
+from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
 from clara_eval.pipeline.plan import Plan, Watch
 from clara_eval.pipeline.review_rules import Round, round_flags
@@ -75,7 +75,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     check_scorable(challenge)
     metadata_bytes = await sources.metadata(challenge)
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
-    keeping = AnswerRecorder()
+    keeping = AnswerRecorder(sources.unanswered)
     reader = keeping.over(sources.reader(plan.models)) if plan.models else None
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
@@ -171,7 +171,7 @@ async def _read(
         watch("extracting", done, len(solutions))
         return found
 
-    if isinstance(reader, Foreseeing):
+    if reader is not None:
         await reader.foresee(prompts_for(schema, solutions, context))
     found = await gather_or_raise(one(solution) for solution in solutions)
     return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}

@@ -21,7 +21,7 @@ from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import comparison_grammar
 from clara_eval.judge.extraction import line_buckets
 from clara_eval.judge.outages import RateLimited
-from clara_eval.judge.port import Answer, Llm, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import Answer, Asker, Llm, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.prompt_view import unescaped
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import STEPS, Value, make_vector
@@ -48,7 +48,7 @@ class ScriptedLlm:
 
 
 @dataclass(slots=True)
-class MemoryAsker:
+class MemoryAsker(Asker):
     """A model behind an answer book in memory: each request is made once."""
 
     llm: Llm
