@@ -34,6 +34,7 @@ _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LISTENING = re.compile(rb"Listening on \S*?:(\d+)\s*$")
 _PR_SET_PDEATHSIG = 1
+_SCRIPTS = frozenset({".js", ".mjs", ".cjs", ".cmd"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +153,34 @@ class Anvil:
 
 
 def find_anvil(near: Iterable[Path] | None = None) -> Path:
-    """The node's own binary: in the nearest `node_modules` above these folders, else on the PATH.
+    """The node's own binary: in the nearest `node_modules` above these folders, else behind `anvil` on the PATH.
 
-    By default the search starts at this package and at the current folder. Never the script in
-    `node_modules/.bin`: killing that one leaves the node running.
+    By default the search starts at this package and at the current folder. Never npm's script itself, which would leave
+    the node running when it is killed: the binary is beside it.
     """
-    for folder in _node_modules((Path(__file__).resolve().parent, Path.cwd()) if near is None else near):
+    on_path = shutil.which("anvil")
+    wrapped = Path(on_path).resolve() if on_path else None
+    starts = [
+        *((Path(__file__).resolve().parent, Path.cwd()) if near is None else near),
+        *([wrapped] if wrapped else []),
+    ]
+    for folder in _node_modules(starts):
         binary = folder / "@foundry-rs" / f"anvil-{_platform_name()}" / "bin" / _file_name()
         if binary.is_file():
             return binary
-    on_path = shutil.which("anvil")
-    if on_path and ".bin" not in Path(on_path).parts:
+    if on_path and wrapped and wrapped.suffix not in _SCRIPTS and ".bin" not in Path(on_path).parts:
         return Path(on_path)
-    raise ConfigError("The local node (anvil) is not installed.", remedy="Run `make setup` in the project's folder.")
+    raise ConfigError("The local node (anvil) is not installed.", remedy=install_remedy(Path(__file__).parents[3]))
+
+
+def install_remedy(project: Path) -> str:
+    """What installs the node: the Makefile where there is one, npm for those who have the package alone."""
+    alone = "Run `npm install -g @foundry-rs/anvil`."
+    return f"Run `make setup` in {project}, or `npm install -g @foundry-rs/anvil`." if _is_clone(project) else alone
+
+
+def _is_clone(project: Path) -> bool:
+    return (project / "Makefile").is_file() and (project / "package.json").is_file()
 
 
 def _node_modules(near: Iterable[Path]) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from clara_eval.devnet.anvil import Anvil, AnvilOptions, find_anvil
+from clara_eval.devnet.anvil import Anvil, AnvilOptions, find_anvil, install_remedy
 from clara_eval.errors import ConfigError
 
 OWNER = """
@@ -131,10 +131,33 @@ def test_a_node_that_does_not_run_has_no_address() -> None:
 
 
 def test_a_missing_node_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the npm packages and without anvil on the PATH the error says `make setup`."""
+    """Without the npm packages and without anvil on the PATH the error says what to install, with make or without."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="make setup"):
+    with pytest.raises(ConfigError, match=r"make setup.*npm install -g @foundry-rs/anvil"):
         find_anvil([tmp_path])
+    assert install_remedy(tmp_path) == "Run `npm install -g @foundry-rs/anvil`."
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_the_node_behind_a_global_npm_install_is_found(
+    nested: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`npm install -g` puts a script on the PATH; the binary that npm installed beside it is the one that is run."""
+    real = find_anvil()
+    modules = tmp_path / "lib" / "node_modules"
+    package = modules / "@foundry-rs" / "anvil"
+    package.mkdir(parents=True)
+    (package / "bin.mjs").write_text("#!/usr/bin/env node\n")
+    (package / "bin.mjs").chmod(0o755)
+    platform = (package / "node_modules" if nested else modules) / "@foundry-rs" / real.parents[1].name / "bin"
+    platform.mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "anvil").symlink_to(package / "bin.mjs")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(ConfigError):  # a script whose binary is missing is not taken for the node
+        find_anvil([tmp_path / "elsewhere"])
+    (platform / "anvil").symlink_to(real)
+    assert find_anvil([tmp_path / "elsewhere"]) == platform / "anvil"
 
 
 def test_the_npm_wrapper_is_not_taken_for_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 
 from clara_eval.mcp_server.server import TOOLS
+from clara_eval.settings import Settings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 AGENTS = ROOT / "docs" / "agents.md"
 
 
@@ -44,7 +45,5 @@ def test_the_setups_can_be_pasted() -> None:
     for function, _, _ in TOOLS:
         assert f"`{function.__name__}`" in text
     for name in re.findall(r"CLARA_[A-Z_]+", text):
-        from clara_eval.settings import Settings
-
         known = {field.alias for field in Settings.model_fields.values()}
         assert name.removesuffix("_FILE") in known, name

@@ -25,7 +25,7 @@ from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import RULES_CONFIG, agent_environment, agent_settings
 from clara_eval.trace.store import Store
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 INSPECTOR = ROOT / "node_modules" / ".bin" / "mcp-inspector"
 AT_ONCE = 2
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from clara_eval.cli import app as commands
 from clara_eval.desk import open_desk
-from clara_eval.devnet.local_chain import DAY, HOUR, USDC, DevAccount, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, DevAccount, Handed, LocalChain, Terms, create
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import config_hash
 from clara_eval.mcp_server import build_server
@@ -380,8 +380,6 @@ async def test_the_chain_commits_to_the_bytes_of_the_config_file(local_chain: Lo
 
 async def test_a_hostile_token_hides_no_other_challenge(local_chain: LocalChain, tmp_path: Path) -> None:
     """A challenge whose token answers nothing any more is still listed, and so are all others."""
-    from clara_eval.devnet.local_chain import create
-
     chain = local_chain
     token = await create(chain.node, "TestUSDC")
     contract = chain.contract("TestUSDC", token)

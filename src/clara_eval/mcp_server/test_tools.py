@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,8 +65,6 @@ async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
 
 async def test_the_config_schema_is_a_resource() -> None:
     """An agent can read what an eval config looks like, and that schema accepts a config that is accepted."""
-    import json
-
     async with open_desk(Settings.from_env({})) as desk, Client(build_server(desk)) as caller:
         text = (await caller.read_resource("clara://eval-config/schema")).contents[0].text  # type: ignore[union-attr]
         templates = (await caller.list_resource_templates()).resource_templates
