@@ -6,7 +6,7 @@ run seats them. Leaving the context closes all of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,8 +17,14 @@ from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
 from clara_eval.fetch import UriFetch
-from clara_eval.llm.registry import parse_jury
+from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
 from clara_eval.model_pool import ModelPool
+from clara_eval.money.dollars import micro_usd
+from clara_eval.money.prices import FREE
+from clara_eval.money.run_budget import RunBudget
+from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.status import Status
@@ -51,6 +57,10 @@ class App:
             "Neither CLARA_EVALUATOR_KEY nor CLARA_EVALUATOR_ADDRESS is set.",
             remedy="Set the key to post, or the address for a dry run.",
         )
+
+    def build_models(self) -> int:
+        """Build every model of the jury once, so that a missing key is known before a round needs it."""
+        return len([build_llm(judge, self.settings) for judge in models_of(parse_jury(self.settings.judges))])
 
     def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> Plan:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
@@ -89,3 +99,39 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
         await bench.close()
         await chain.close()
         await store.close()
+
+
+@asynccontextmanager
+async def open_chain(network: Network, rpc_url: str) -> AsyncIterator[EthereumChain]:
+    """A reader of one network through somebody's own node, for those who check."""
+    chain = EthereumChain(Rpc([rpc_url], chain_id=network.chain_id), network)
+    try:
+        yield chain
+    finally:
+        await chain.close()
+
+
+@asynccontextmanager
+async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Asker | None]:
+    """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
+    models = models_of(parse_jury(judges or settings.judges))[:1]
+    if not models:
+        yield None
+        return
+    llm = build_llm(models[0], settings)
+    card = price_cards(settings, models)[models[0].text]
+    budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
+    try:
+        yield JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
+    finally:
+        await llm.close()
+
+
+class _NoBook:
+    """A rehearsal keeps nothing."""
+
+    async def answers(self, _requests: Sequence[str]) -> dict[str, PaidAnswer]:
+        return {}
+
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        return paid

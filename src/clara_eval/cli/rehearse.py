@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from clara_eval.app import open_reader
 from clara_eval.challenge.model import Address, Submission
 from clara_eval.cli.config_file import read_config
 from clara_eval.cli.options import ConfigFile, JsonFlag
@@ -26,14 +26,9 @@ from clara_eval.errors import BadInput
 from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema, parse_eval_config, with_types
 from clara_eval.features.extract import Reading, extract_features
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.judge.calls import JudgeLine, Patience
 from clara_eval.judge.comparison import describe
-from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.port import Asker
 from clara_eval.judge.typing import type_names
-from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
-from clara_eval.money.dollars import micro_usd
-from clara_eval.money.prices import FREE
-from clara_eval.money.run_budget import RunBudget
 from clara_eval.settings import Settings
 from clara_eval.solutions.model import Solution
 
@@ -93,7 +88,7 @@ async def _rehearse(
 
     schema, untyped = compile_schema(config)
     by_model: dict[str, str] = {}
-    async with _reader(judges) as asker:
+    async with open_reader(Settings.from_env(), judges) as asker:
         if untyped and asker is not None:
             schema = with_types(schema, await type_names(asker, config, untyped))
             by_model = dict.fromkeys(untyped, asker.name)
@@ -102,7 +97,6 @@ async def _rehearse(
 
 
 async def _try_out(asker: Asker | None, schema: FeatureSchema, config: EvalConfig, path: Path) -> dict[str, Any]:
-
     solution = _as_solution(path, config.language)
     reading = Reading("0x" + "00" * 20, "0x" + "00" * 32, config.language)
     found = await extract_features(asker, schema, solution, reading)
@@ -114,35 +108,7 @@ async def _try_out(asker: Asker | None, schema: FeatureSchema, config: EvalConfi
     }
 
 
-@asynccontextmanager
-async def _reader(judges: str) -> AsyncIterator[Asker | None]:
-    """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
-    settings = Settings.from_env()
-    models = models_of(parse_jury(judges or settings.judges))[:1]
-    if not models:
-        yield None
-        return
-    llm = build_llm(models[0], settings)
-    card = price_cards(settings, models)[models[0].text]
-    budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
-    try:
-        yield JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
-    finally:
-        await llm.close()
-
-
-class _NoBook:
-    """A rehearsal keeps nothing."""
-
-    async def answers(self, _requests: Sequence[str]) -> dict[str, PaidAnswer]:
-        return {}
-
-    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        return paid
-
-
-def _as_solution(path: Path, language: str | None) -> Any:
-
+def _as_solution(path: Path, language: str | None) -> Solution:
     try:
         content = path.read_bytes()
         text = content.decode("utf-8")

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from clara_eval.challenge.model import to_address
+from clara_eval.challenge.model import Address, to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.engine.reviews import settle_review
 from clara_eval.pipeline.review import Review, list_reviews
 from clara_eval.settings import Settings
-from clara_eval.store.open import open_store
+from clara_eval.store.open import opened_store
 
 Digest = Annotated[str | None, typer.Option(help="The trace digest that was looked at; another result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
@@ -23,7 +23,7 @@ Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 
 def list_waiting(*, json: JsonFlag = False) -> None:
     """Every review of this network, those that wait first."""
-    reviews = asyncio.run(_with_store(_list))
+    reviews = asyncio.run(_list(Settings.from_env()))
     if json:
         emit_json({"reviews": [_wire(review) for review in reviews]})
         return
@@ -46,14 +46,7 @@ def reject(address: AddressArgument, *, note: Note = "", digest: Digest = None, 
 
 
 def _decide(address: str, note: str, digest: str | None, *, approve: bool, json: bool) -> None:
-
-    target = to_address(address)
-
-    async def settle(store: Any, chain_id: int) -> Review:
-
-        return await settle_review(store, chain_id, target, approve=approve, note=note, digest=digest)
-
-    review = asyncio.run(_with_store(settle))
+    review = asyncio.run(_settle(Settings.from_env(), to_address(address), note, digest, approve=approve))
     if json:
         emit_json(_wire(review))
     else:
@@ -61,19 +54,15 @@ def _decide(address: str, note: str, digest: str | None, *, approve: bool, json:
         console(stderr=False).print(f"{review.address} is {review.state}. {follows}", soft_wrap=True)
 
 
-async def _with_store(use: Any) -> Any:
-
-    settings = Settings.from_env()
-    store = await open_store(settings.database_url)
-    try:
-        return await use(store, settings.network.chain_id)
-    finally:
-        await store.close()
+async def _settle(settings: Settings, target: Address, note: str, digest: str | None, *, approve: bool) -> Review:
+    async with opened_store(settings.database_url) as store:
+        chain_id = settings.network.chain_id
+        return await settle_review(store, chain_id, target, approve=approve, note=note, digest=digest)
 
 
-async def _list(store: Any, chain_id: int) -> list[Review]:
-
-    return await list_reviews(store, chain_id)
+async def _list(settings: Settings) -> list[Review]:
+    async with opened_store(settings.database_url) as store:
+        return await list_reviews(store, settings.network.chain_id)
 
 
 def _wire(review: Review) -> dict[str, Any]:

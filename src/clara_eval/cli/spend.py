@@ -16,7 +16,7 @@ from clara_eval.errors import BadInput
 from clara_eval.money.dollars import usd
 from clara_eval.money.spend_report import SpendLine, SpendReport, spend_report, to_json
 from clara_eval.settings import Settings
-from clara_eval.store.open import open_store
+from clara_eval.store.open import opened_store
 
 
 def spend(
@@ -34,12 +34,8 @@ def spend(
 
 
 async def _report(settings: Settings, since: int) -> SpendReport:
-
-    store = await open_store(settings.database_url)
-    try:
+    async with opened_store(settings.database_url) as store:
         return spend_report(await store.spends(since=since))
-    finally:
-        await store.close()
 
 
 def _first_moment(since: str | None) -> int:

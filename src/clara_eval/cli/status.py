@@ -11,7 +11,7 @@ from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import console, safe
 from clara_eval.pipeline.status import read_status
 from clara_eval.settings import Settings
-from clara_eval.store.open import open_store
+from clara_eval.store.open import opened_store
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
@@ -34,8 +34,5 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
 
 
 async def _status(settings: Settings, target: str) -> dict[str, Any] | None:
-    store = await open_store(settings.database_url)
-    try:
+    async with opened_store(settings.database_url) as store:
         return await read_status(store, settings.network.chain_id, target)
-    finally:
-        await store.close()

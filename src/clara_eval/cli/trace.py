@@ -14,7 +14,7 @@ from clara_eval.challenge.model import to_address
 from clara_eval.cli.output import fail
 from clara_eval.errors import BadInput
 from clara_eval.settings import Settings
-from clara_eval.store.open import open_store
+from clara_eval.store.open import opened_store
 from clara_eval.trace.archive import stream_trace
 
 
@@ -33,18 +33,16 @@ def trace(
 
 async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     """Bytes as they are, on every terminal and system; no trace leaves no file."""
-    store = await open_store(settings.database_url)
     written = 0
     try:
-        with ExitStack() as files:
-            stream: BinaryIO | None = None
-            async for part in stream_trace(store, settings.network.chain_id, target):
-                stream = stream or (sys.stdout.buffer if out is None else files.enter_context(out.open("wb")))
-                written += stream.write(part.encode())
+        async with opened_store(settings.database_url) as store:
+            with ExitStack() as files:
+                stream: BinaryIO | None = None
+                async for part in stream_trace(store, settings.network.chain_id, target):
+                    stream = stream or (sys.stdout.buffer if out is None else files.enter_context(out.open("wb")))
+                    written += stream.write(part.encode())
     except OSError as bad:
         if out is None or isinstance(bad, BrokenPipeError):
             raise
         raise BadInput(f"{out} cannot be written: {bad.strerror or bad}.", remedy="Name another file.") from None
-    finally:
-        await store.close()
     return written

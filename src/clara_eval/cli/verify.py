@@ -8,17 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from clara_eval.chain.node import EthereumChain
-from clara_eval.chain.rpc import Rpc
+from clara_eval.app import open_chain
 from clara_eval.challenge.model import to_address
 from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput, BadTrace, NotFound
-from clara_eval.networks import NETWORKS
+from clara_eval.networks import NETWORKS, Network
 from clara_eval.pipeline.replay import NOT_PROVEN, Checked, check_trace
 from clara_eval.settings import Settings
-from clara_eval.store.open import open_store
+from clara_eval.store.open import opened_store
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import read_entries, trace_lines
 
@@ -56,11 +55,8 @@ async def _verify(source: str, rpc: str | None) -> Checked:
         raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
     if rpc is None:
         return await check_trace(lines)
-    chain = await _chain_for(lines, rpc)
-    try:
+    async with open_chain(_network_of(lines), rpc) as chain:
         return await check_trace(lines, chain)
-    finally:
-        await chain.close()
 
 
 def _file_lines(path: Path) -> list[str] | None:
@@ -76,24 +72,21 @@ def _file_lines(path: Path) -> list[str] | None:
 async def _stored(source: str) -> list[str]:
 
     settings, target = Settings.from_env(), to_address(source)
-    store = await open_store(settings.database_url)
-    try:
+    async with opened_store(settings.database_url) as store:
         text = "".join([part async for part in stream_trace(store, settings.network.chain_id, target)])
-    finally:
-        await store.close()
     if not text:
         raise NotFound(f"No trace of {target} is in this store.", remedy="Give a trace file instead.")
     return trace_lines(text.encode())
 
 
-async def _chain_for(lines: list[str], rpc: str) -> Any:
-    """A reader of the chain the trace speaks of, through the auditor's own node."""
+def _network_of(lines: list[str]) -> Network:
+    """The network that the trace speaks of."""
     header = next((entry.body for entry in read_entries(lines)), None)
     chain_id = header.get("chainId") if isinstance(header, dict) else None
     for network in NETWORKS.values():
-        if network.chain_id == chain_id:
-            return EthereumChain(Rpc([rpc], chain_id=network.chain_id), network)
-    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is no known network.", entry="header")
+        if str(network.chain_id) == str(chain_id):
+            return network
+    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
 
 
 def _document(checked: Checked) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from clara_eval.errors import ConfigError
@@ -28,9 +30,19 @@ async def open_store(url: str) -> SqlStore:
 
         return await PostgresStore.open(url)
     raise ConfigError(
-        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is no known database.",
+        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is not a known database.",
         remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
     )
+
+
+@asynccontextmanager
+async def opened_store(url: str) -> AsyncIterator[SqlStore]:
+    """The store of this URL while the body lasts: for those who read records and need nothing else open."""
+    store = await open_store(url)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def _scheme(url: str) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.abi import Undecodable, calldata, decoded
-from clara_eval.challenge.model import ZERO_ADDRESS
+from clara_eval.challenge.model import ZERO_ADDRESS, to_address
 from clara_eval.errors import ClaraError
-from clara_eval.llm.registry import build_llm, models_of, parse_jury
+from clara_eval.llm.registry import parse_jury
 from clara_eval.settings import Settings
 
 LOW_BALANCE_WEI = 10**15
@@ -56,8 +56,6 @@ async def _network(app: App) -> str:
 
 
 async def _factory(app: App) -> str:
-    from clara_eval.challenge.model import to_address
-
     factory = to_address(app.settings.factory)
     code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
@@ -91,7 +89,5 @@ async def _store(app: App) -> str:
 
 
 async def _judges(app: App) -> str:
-    jury = parse_jury(app.settings.judges)
-    for judge in models_of(jury):
-        build_llm(judge, app.settings)
-    return ", ".join(judge.text for judge in jury)
+    app.build_models()
+    return ", ".join(judge.text for judge in parse_jury(app.settings.judges))
