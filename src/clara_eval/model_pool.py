@@ -82,7 +82,8 @@ class ModelPool:
     ) -> AsyncIterator[RunSeats]:
         """The seats of this run; leaving settles what was reserved."""
         cards = {name: self._card(name) for name in plan.models}
-        spent = sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
+        unsure = await self.store.unsure_of(challenge.run)
+        spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
         costly = any(card != FREE for card in cards.values())
         most = self._most_to_spend(challenge, config, plan, spent) if costly else None
         budget = RunBudget(most, spent_before=spent)
@@ -91,12 +92,19 @@ class ModelPool:
             for name in cards
         }
         # Last before the run: a model that cannot be seated must not leave a reservation behind.
-        ledger = await self._reserve(challenge, most or spent) if costly else None
+        ledger = await self._reserve(challenge, max(0, (most or spent) - unsure)) if costly else None
         try:
             yield RunSeats(lines, budget)
         finally:
             if ledger is not None:
-                await self.store.settle_spend(ledger, budget.spent)
+                await self._settle(ledger, challenge.run, budget, unsure)
+
+    async def _settle(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
+        """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
+        if budget.unsure_micro_usd:
+            await self.store.add_unsure(run, budget.unsure_micro_usd)
+        unsure = unsure_before + budget.unsure_elsewhere + budget.unsure_micro_usd
+        await self.store.settle_spend(ledger, budget.spent - unsure)
 
     def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> JudgeLine:
         """One model on its line for a run, for so many seconds."""
@@ -121,7 +129,10 @@ class ModelPool:
             if by_batches is not None and await by_batches(batch, prompts, left):
                 return
             if spread is not None:
+                before = await self.store.unsure_of(run)
                 await spread(Ahead(name, run, tuple(prompts), budget, card))
+                # Only other workers add to it while this run is under way.
+                budget.unsure_elsewhere += await self.store.unsure_of(run) - before
 
         return look
 

@@ -15,6 +15,7 @@ from clara_eval.judge.port import Answer, PaidAnswer, Prompt
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.llm.openai import OpenAiLlm
 from clara_eval.model_pool import ModelPool, RunSeats
+from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
@@ -87,6 +88,30 @@ async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path
         assert 500_000 < line.reserved_micro_usd < 25_000_000
     (line,) = await seats.store.spends()
     assert line.settled_micro_usd == 1234
+
+
+async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> None:
+    """Attempt after attempt loses calls that may have been charged: together they stay under the challenge's cap."""
+    seats = await bench(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="1")
+    round_ = challenge(5, (6000, 4000))
+    card = PriceCard(3_000_000, 15_000_000, 3_000_000, 3_000_000)
+    prompt = Prompt("comparison", "judge", "pair" * 10_000, SCHEMA, 2_000, "0x00")
+    worst, lost = card.worst(prompt), 0
+
+    async def attempt() -> None:
+        nonlocal lost
+        async with seats.seat(round_, CONFIG, PLAN, 60) as seated:
+            assert seated.budget.spent == lost
+            seated.budget.unsure(await seated.budget.reserve(PLAN.judges[0], card, prompt), "comparison")
+            lost += worst
+
+    while lost + worst <= 1_000_000:
+        await attempt()
+    with pytest.raises(Deferred):
+        await attempt()
+    assert lost <= 1_000_000 < lost + worst
+    assert await seats.store.unsure_of(round_.run) == lost
+    assert sum(line.settled_micro_usd or 0 for line in await seats.store.spends()) == lost
 
 
 async def test_a_poster_cannot_start_more_than_the_day_allows(tmp_path: Path) -> None:
@@ -167,15 +192,21 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
     """A restart with little time left finds the answers of the batch it paid for, and makes no single call for them."""
     claude = Plan(("anthropic:claude-test",))
     prompts = [Prompt("comparison", "judge", f"pair {n}", SCHEMA, 50, "0x00") for n in range(120)]
-    seats = ModelPool(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), await SqliteStore.open(tmp_path / "store.db"))
+    store = await SqliteStore.open(tmp_path / "store.db")
+    seats = ModelPool(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), store)
     round_ = challenge(20, (6000, 4000))
     async with FakeEndpoint().running() as endpoint:
         seats.poll_seconds = 0.01
         seats._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
         endpoint.batch_polls_needed = 10**9
         async with seats.seat(round_, CONFIG, claude, 7 * 3600) as seated:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(_foresee(seated, prompts), 0.5)
+            looking = asyncio.create_task(_foresee(seated, prompts))
+            while not endpoint.batches:  # noqa: ASYNC110 - the provider tells nobody
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            looking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await looking
         endpoint.batch_polls_needed = 0
         async with seats.seat(round_, CONFIG, claude, 600) as seated:
             await _foresee(seated, prompts)
@@ -183,6 +214,9 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
         await seats.close()
     assert len(endpoint.batches) == 1
     assert [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")] == []
+    paid = sum([one.cost_micro_usd or 0 async for one in store.answers_of(round_.run)])
+    (line,) = await store.spends()
+    assert line.settled_micro_usd == paid > 0, "a batch that was given up once and collected later counts once"
 
 
 async def _foresee(seated: RunSeats, prompts: list[Prompt]) -> None:

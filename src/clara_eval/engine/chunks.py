@@ -129,7 +129,8 @@ class Spreader:
                 return {"asked": len(chunk.prompts), "answered": answered}
 
     async def _ask_all(self, chunk: Chunk, most: int | None) -> int:
-        line = self._bench.line(chunk.judge, chunk.run, RunBudget(most), CHUNK_SECONDS)
+        budget = RunBudget(most)
+        line = self._bench.line(chunk.judge, chunk.run, budget, CHUNK_SECONDS)
         await line.prefetch(chunk.prompts)
         answered = 0
         waiting = iter(chunk.prompts)
@@ -144,5 +145,9 @@ class Spreader:
                 else:
                     answered += 1
 
-        await gather_or_raise(work() for _ in range(min(len(chunk.prompts), self._bench.settings.max_concurrency)))
+        try:
+            await gather_or_raise(work() for _ in range(min(len(chunk.prompts), self._bench.settings.max_concurrency)))
+        finally:
+            if budget.unsure_micro_usd:
+                await self._store.add_unsure(chunk.run, budget.unsure_micro_usd)
         return answered

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from clara_eval.errors import Deferred, Temporary
@@ -102,12 +103,12 @@ class MessageBatches:
     async def _carry_out(self, plan: _Planned, missing: dict[str, Prompt], deadline: float) -> None:
         asked = {request: missing[request] for request in plan.requests if request in missing}
         reserved = await self._set_aside(plan, asked)
-        give_back = self.budget.release
+        give_back: Callable[[int, str], None] = self.budget.release
         try:
             if reserved:
                 batch_id = plan.batch_id or await self._submit(plan, asked)
-                # From here to the last answer the provider may charge for what we have not seen.
-                give_back = self.budget.unsure
+                # From here to the last answer the provider may charge for what we have not seen. It is looked for.
+                give_back = partial(self.budget.unsure, is_looked_for=True)
                 await self._until_ended(batch_id, deadline)
                 await self._collect(batch_id, asked, reserved)
                 give_back = self.budget.release

@@ -1,7 +1,8 @@
 """What is written down about money: the caps, the lines of the ledger, and the port through which they are kept.
 
 Must hold: an amount is reserved before anything is paid, under all caps in one transaction, and settled to the real
-amount afterwards; a line that is not settled counts with all of its reservation.
+amount afterwards; a line that is not settled counts with all of its reservation. What may have been charged and is not
+known (a call that was sent and never answered) has a line of its own, which only grows: no attempt forgets it.
 """
 
 from __future__ import annotations
@@ -47,4 +48,13 @@ class Ledger(Protocol):
         ...
 
     async def settle_spend(self, spend_id: int, micro_usd: int) -> None: ...
+
+    async def add_unsure(self, run: str, micro_usd: int) -> None:
+        """Add the worst case of calls of a reserved run that were sent and never answered: it counts for good."""
+        ...
+
+    async def unsure_of(self, run: str) -> int:
+        """All that was added for this run."""
+        ...
+
     async def spends(self, *, since: int = 0) -> list[Spend]: ...

@@ -34,19 +34,23 @@ class StageSpend:
 
 @dataclass(slots=True)
 class RunBudget:
-    """`cap_micro_usd` None is no bound. `spent_before` is what earlier runs of the same evaluation paid."""
+    """`cap_micro_usd` None is no bound. `spent_before` is what earlier attempts at the same run paid or may have."""
 
     cap_micro_usd: int | None
     spent_before: int = 0
     stages: dict[str, StageSpend] = field(default_factory=dict)
     reserved: int = 0
+    unsure_micro_usd: int = 0
+    """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
+    unsure_elsewhere: int = 0
+    """The same of other workers that ask for this run, as the ledger has it."""
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
     @property
     def spent(self) -> int:
         """Everything that counts against the cap, calls in flight excepted."""
-        return self.spent_before + self._spent
+        return self.spent_before + self._spent + self.unsure_elsewhere
 
     async def reserve(self, judge: str, card: PriceCard | None, prompt: Request) -> int:
         """Set the worst case of one call aside and return it."""
@@ -82,9 +86,13 @@ class RunBudget:
         self._spent += cost or 0
         self._give_back(reserved)
 
-    def unsure(self, reserved: int, purpose: str) -> None:
-        """The call was sent and never answered: it may be charged, so the reservation is spent."""
+    def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
+        """The call was sent and never answered: it may be charged, so the reservation is spent.
+
+        `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then, not twice.
+        """
         self._stage(purpose).unsure_micro_usd += reserved
+        self.unsure_micro_usd += 0 if is_looked_for else reserved
         self._spent += reserved
         self._give_back(reserved)
 

@@ -273,6 +273,22 @@ class SqlStore:
     async def settle_spend(self, spend_id: int, micro_usd: int) -> None:
         await self.driver.fetch("UPDATE spends SET settled_micro_usd = ? WHERE id = ?", (micro_usd, spend_id))
 
+    async def add_unsure(self, run: str, micro_usd: int) -> None:
+        await self.driver.fetch(
+            "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, settled_micro_usd, at) "
+            "SELECT run, poster, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT) FROM spends "
+            "WHERE run = ? ORDER BY id LIMIT 1 ON CONFLICT (run, purpose) DO UPDATE SET "
+            "reserved_micro_usd = spends.reserved_micro_usd + excluded.reserved_micro_usd, "
+            "settled_micro_usd = spends.settled_micro_usd + excluded.settled_micro_usd, at = excluded.at",
+            (_UNSURE, micro_usd, micro_usd, int(self.now()), run),
+        )
+
+    async def unsure_of(self, run: str) -> int:
+        rows = await self.driver.fetch(
+            "SELECT settled_micro_usd FROM spends WHERE run = ? AND purpose = ?", (run, _UNSURE)
+        )
+        return int(rows[0][0]) if rows else 0
+
     async def spends(self, *, since: int = 0) -> list[Spend]:
         rows = await self.driver.fetch(
             "SELECT id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at FROM spends WHERE at >= ? "
@@ -281,6 +297,9 @@ class SqlStore:
         )
         return [Spend(*row) for row in rows]
 
+
+_UNSURE = "unsure"
+"""The purpose of a run's line for calls that were sent and never answered."""
 
 _TRANSACTIONS = (
     "SELECT run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, max_priority_fee_per_gas, "

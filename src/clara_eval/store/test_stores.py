@@ -184,3 +184,25 @@ async def test_a_user_without_rights_is_told_what_to_grant(postgres_url: str) ->
                 await open_store(postgres_url.replace("//postgres:", f"//{name}:x", 1))
         finally:
             await admin.execute(f"DROP ROLE {name}".encode())
+
+
+async def test_what_is_unsure_grows_and_counts_under_every_cap(store: SqlStore) -> None:
+    """It adds up over attempts on a line of its own, which a new reservation of the run does not replace."""
+    assert await store.unsure_of(RUN) == 0
+    await store.add_unsure(RUN, 1)
+    assert await store.spends() == [], "nothing is reserved, so nothing can have been sent"
+    caps = Caps(per_challenge=100, per_poster_day=100, per_month=100)
+    line = await store.reserve_spend(RUN, "poster", "evaluation", 60, caps)
+    await store.add_unsure(RUN, 25)
+    await store.add_unsure(RUN, 15)
+    await store.settle_spend(line, 10)
+    assert await store.unsure_of(RUN) == 40
+    assert [(s.poster, s.purpose, s.settled_micro_usd) for s in await store.spends()] == [
+        ("poster", "evaluation", 10),
+        ("poster", "unsure", 40),
+    ]
+    with pytest.raises(Deferred):
+        await store.reserve_spend(RUN, "poster", "evaluation", 61, caps)
+    await store.reserve_spend(RUN, "poster", "evaluation", 60, caps)
+    with pytest.raises(Deferred):
+        await store.reserve_spend("31337:0xother", "poster", "evaluation", 1, caps)
