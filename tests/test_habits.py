@@ -26,6 +26,7 @@ WALK = (
     "winners",
     "publish",
     "trace",
+    "publication",
     "records",
     "pipeline",
 )

@@ -11,22 +11,24 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import JudgeLine, LookAhead, Patience, Succession, Watch
 from clara_eval.judge.expected_calls import expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Prompt
-from clara_eval.judge.provider import BatchRun
+from clara_eval.judge.provider import BatchRun, BatchStore
 from clara_eval.llm.registry import build_llm, parse_judge, price_card, provider_of
 from clara_eval.money.caps import caps_of
 from clara_eval.money.dollars import MICRO
+from clara_eval.money.ledger import Ledger
 from clara_eval.money.prices import FREE, PriceCard, parse_prices
 from clara_eval.money.quote import Quote, Size, quote
 from clara_eval.money.run_budget import RunBudget
 from clara_eval.pipeline.plan import Plan
 from clara_eval.settings import Settings
-from clara_eval.trace.store import Store
+from clara_eval.trace.store import RunAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,16 @@ class RunSeats:
         return sum(line.counts.answered for line in self.lines.values()), self.budget.spent / MICRO
 
 
+class PoolStore(BatchStore, RunAnswers, Ledger, Protocol):
+    """What the models of runs need kept: answers, batches, and the money."""
+
+
 @dataclass(slots=True)
 class ModelPool:
     """Fulfils `pipeline.evaluate.Bench`; models are built once and shared by runs."""
 
     settings: Settings
-    store: Store
+    store: PoolStore
     spread: Spread | None = None
     """Set by an engine that has other workers to share with."""
     watch: Watch | None = None

@@ -7,7 +7,7 @@ last, and emptied first where another trace stands, so a half-written trace is n
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,14 +28,16 @@ class Archived:
     parts: int
 
 
-async def save_trace(keys: Keys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> Archived:
+async def save_trace(
+    keys: Keys, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
+) -> Archived:
     """Write the pieces of `document.render`; the same trace written twice is the same."""
     before = await archived_trace(keys, chain_id, address)
     if before is not None and before.digest != digest:
         await keys.put(chain_id, trace_key(address), "")
     buffer: list[str] = []
     size = parts = 0
-    for piece in pieces:
+    async for piece in _each(pieces):
         buffer.append(piece)
         size += len(piece)
         if size >= _PART:
@@ -47,6 +49,15 @@ async def save_trace(keys: Keys, chain_id: int, address: str, pieces: Iterable[s
     archived = Archived(digest, parts)
     await keys.put(chain_id, trace_key(address), plain_json({"digest": digest, "parts": parts}))
     return archived
+
+
+async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+    if isinstance(pieces, AsyncIterable):
+        async for piece in pieces:
+            yield piece
+        return
+    for piece in pieces:
+        yield piece
 
 
 async def archived_trace(keys: Keys, chain_id: int, address: str) -> Archived | None:

@@ -1,0 +1,106 @@
+"""Publishing a posted result: everything arrives, in the right order, whatever interrupts it, and nothing before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from clara_eval.errors import Temporary
+from clara_eval.publication import publish_documents as publishing
+from clara_eval.publication.publish_documents import publish_documents
+from clara_eval.publication.store_publication import StorePublication
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sqlite import SqliteStore
+from clara_eval.trace.archive import save_trace, stream_trace
+from clara_eval.trace.store_keys import features_key, pairwise_key, review_key, scores_key, status_key
+
+CHAIN, ADDRESS, DIGEST = 31337, "0x" + "ab" * 20, "0xdigest"
+SUBMITTERS = [f"0x{number:040x}" for number in range(12)]
+TRACE = [f"line {number}\n" * 10_000 for number in range(40)]
+
+
+async def filled(path: Path, *, posted_by: str | None = "evaluator") -> SqlStore:
+    """A store after an evaluation: features, pairs, trace, scores, status, and a review that is nobody's business."""
+    store = await SqliteStore.open(path)
+    pairs = [(features_key(ADDRESS, one), json.dumps({"of": one})) for one in SUBMITTERS]
+    pairs += [(pairwise_key(ADDRESS, a, b), '{"winner":"A"}') for a in SUBMITTERS for b in SUBMITTERS if a != b]
+    pairs += [(scores_key(ADDRESS), json.dumps({"traceDigest": DIGEST, "postedBy": posted_by}))]
+    pairs += [(status_key(ADDRESS), '{"status":"complete"}'), (review_key(ADDRESS), '{"reasons":["private"]}')]
+    await store.put_many(CHAIN, pairs)
+    await save_trace(store, CHAIN, ADDRESS, TRACE, DIGEST)
+    return store
+
+
+@dataclass
+class Breaking:
+    """A place that goes down at the n-th call."""
+
+    inner: StorePublication
+    calls_left: int
+    name: str = "elsewhere"
+    put: list[str] = field(default_factory=list)
+
+    def _count(self) -> None:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise Temporary("The place of publication is down.")
+
+    async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
+        self._count()
+        await self.inner.put_keys(chain_id, pairs)
+        self.put += [key for key, _ in pairs]
+
+    async def trace_digest(self, chain_id: int, address: str) -> str | None:
+        return await self.inner.trace_digest(chain_id, address)
+
+    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> None:
+        self._count()
+        await self.inner.take_trace(chain_id, address, digest, parts)
+
+
+async def test_everything_public_arrives_and_nothing_else(tmp_path: Path) -> None:
+    """The five kinds of keys are there as they are here; reviews stay at home; a second call puts nothing."""
+    store, there = await filled(tmp_path / "a.db"), await SqliteStore.open(tmp_path / "b.db")
+    place = Breaking(StorePublication(there), 10**9)
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    public = [item for item in await store.items(CHAIN, f"challenges:{ADDRESS}:") if item[0] != review_key(ADDRESS)]
+    assert await there.items(CHAIN, "") == public
+    assert [part async for part in stream_trace(there, CHAIN, ADDRESS)] == [
+        part async for part in stream_trace(store, CHAIN, ADDRESS)
+    ]
+    count = len(place.put)
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    assert len(place.put) == count
+
+
+async def test_nothing_goes_out_before_the_post(tmp_path: Path) -> None:
+    """A result that is not posted, or that is not the archived one, stays at home."""
+    store, there = await filled(tmp_path / "a.db", posted_by=None), await SqliteStore.open(tmp_path / "b.db")
+    assert not await publish_documents(store, StorePublication(there), CHAIN, ADDRESS)
+    await store.put(CHAIN, scores_key(ADDRESS), json.dumps({"traceDigest": "0xother", "postedBy": "evaluator"}))
+    assert not await publish_documents(store, StorePublication(there), CHAIN, ADDRESS)
+    assert await there.items(CHAIN, "") == []
+
+
+async def test_an_interruption_at_any_call_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it breaks, no status is readable before all the rest, and going on puts every key once."""
+    monkeypatch.setattr(publishing, "BULK", 7)
+    store, there = await filled(tmp_path / "a.db"), await SqliteStore.open(tmp_path / "b.db")
+    place = Breaking(StorePublication(there), 0)
+    done, calls = False, 0
+    while not done:
+        place.calls_left = 1
+        try:
+            done = await publish_documents(store, place, CHAIN, ADDRESS)
+        except Temporary:
+            assert await there.get(CHAIN, status_key(ADDRESS)) is None
+        calls += 1
+        assert calls < 100
+    pairs = [key for key in place.put if key not in {scores_key(ADDRESS), status_key(ADDRESS)}]
+    assert len(pairs) == len(set(pairs)) == 12 + 12 * 11
+    assert place.put[-1] == status_key(ADDRESS)
+    assert await there.get(CHAIN, status_key(ADDRESS)) == '{"status":"complete"}'
