@@ -12,6 +12,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import by_the_page
+
+from clara_eval.solutions.model import REJECTIONS
 
 ROOT = Path(__file__).parents[1]
 COMMAND = Path(sys.executable).parent / "clara-eval"
@@ -85,6 +92,63 @@ def trace_walk(path: Path) -> str:
     return "\n".join(shown.values())
 
 
+def bodies_of(path: Path) -> dict[str, Any]:
+    entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
+    return {line["entry"]["key"]: line["entry"]["body"] for line in entries}
+
+
+def format_page(page: str, trace: Path) -> str:
+    """docs/trace-format.md with its generated parts: the codes of rejections, and examples from a real trace."""
+    codes = "\n".join(f"| `{code}` | {meaning} |" for code, meaning in REJECTIONS.items())
+    page = replaced(page, "rejections", codes)
+    bodies = bodies_of(trace)
+    for name, example in (("rules", _rules_example), ("elo", _elo_example), ("calldata", _calldata_example)):
+        page = replaced(page, f"example-{name}", example(bodies))
+    return page
+
+
+def _rules_example(bodies: dict[str, Any]) -> str:
+    game = bodies["comparison/0000000"]
+    schema, vectors = bodies["schema"], [bodies[f"features/{game[side]}"]["features"] for side in ("first", "second")]
+    rows = [
+        f"| `{f['name']}` | {f['weight']} | {json.dumps(a)} | {by_the_page.goodness(f, a):.6f} "
+        f"| {json.dumps(b)} | {by_the_page.goodness(f, b):.6f} |"
+        for f in schema["features"]
+        for a, b in [[vector[f["name"]] for vector in vectors]]
+    ]
+    merits = [by_the_page.merit(schema, vector) for vector in vectors]
+    head = "| feature | weight | first | goodness | second | goodness |\n|---|---|---|---|---|---|"
+    return (
+        "For example, `comparison/0000000` of the demo:\n\n"
+        + "\n".join([head, *rows])
+        + f"\n\nThe merits are {merits[0]:.6f} and {merits[1]:.6f}: `{game['winner']}` with confidence "
+        f"{game['confidence']}, because {game['reason']}."
+    )
+
+
+def _elo_example(bodies: dict[str, Any]) -> str:
+    challenge, items = bodies["challenge"], by_the_page.canonical_order(bodies)
+    seed = f"{challenge['chainId']}:{challenge['address']}"
+    games = by_the_page.results(bodies, items)
+    rows = by_the_page.deal(games, seed.encode())
+    orders = [by_the_page.shuffle(len(rows), seed.encode(), f"permutation {n}") for n in (0, 1)]
+    best = bodies["ranking"]["standings"][0]
+    listed = "\n".join(f"{number}. `{item}`" for number, item in enumerate(items))
+    return (
+        f"For example, in the demo the seed is `{seed}` and the canonical order is\n\n{listed}\n\n"
+        f"There are {len(games)} results; the first three, sorted, are {', '.join(map(str, games[:3]))}. They are "
+        f"dealt into {len(rows)} rows, the first of them {rows[0]}. Permutation 0 plays the rows in the order "
+        f"{orders[0]}, permutation 1 backwards, permutation 2 as {orders[1]}. `{best['item']}` ends with "
+        f"{best['elo']} and the score {best['score']}."
+    )
+
+
+def _calldata_example(bodies: dict[str, Any]) -> str:
+    call = bodies["calldata"]
+    words = [call[10 + 64 * n : 74 + 64 * n] for n in range((len(call) - 10) // 64)]
+    return "For example, the demo's:\n\n```\n" + "\n".join([call[:10], *words]) + "\n```"
+
+
 def _short(value: object) -> object:
     if isinstance(value, dict):
         return {key: _short(item) for key, item in value.items()}
@@ -105,6 +169,8 @@ def main() -> None:
         )
         walk = ROOT / "docs" / "walk.md"
         trace = next(Path(place).glob("*.trace.json"))
+        page = ROOT / "docs" / "trace-format.md"
+        page.write_text(format_page(page.read_text(encoding="utf-8"), trace), encoding="utf-8")
         walk.write_text(replaced(walk.read_text(encoding="utf-8"), "entries", trace_walk(trace)), encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(help_page(), encoding="utf-8")
 

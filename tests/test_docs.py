@@ -55,6 +55,13 @@ def test_the_walk_shows_the_kinds_of_entries_a_trace_has(make_docs: ModuleType, 
     assert keys.findall(page) == keys.findall(make_docs.trace_walk(trace))
 
 
+def test_the_format_page_has_the_examples_of_the_demo(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:
+    """The worked examples and the list of codes in docs/trace-format.md are those of a fresh trace."""
+    assert demo
+    page = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
+    assert page == make_docs.format_page(page, next(trace_dir.glob("*.trace.json")))
+
+
 def test_the_commands_page_is_current(make_docs: ModuleType) -> None:
     """docs/commands.md is what --help says today."""
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == make_docs.help_page()
