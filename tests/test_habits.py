@@ -19,6 +19,7 @@ WALK = (
     "challenge",
     "solutions",
     "money",
+    "execution",
     "judge",
     "features",
     "tournament",

@@ -103,6 +103,10 @@ class Settings(BaseModel):
     ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")
     """An IPFS node's HTTP API; with it, submitted content is pinned there instead of going into a data: URI."""
     trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")
+    solc: str | None = Field(None, alias="CLARA_SOLC")
+    """The Solidity compiler for harnesses: a binary, or the folder of the npm package; if empty, that is sought."""
+    cache_dir: Path = Field(Path("~/.cache/clara-eval"), alias="CLARA_CACHE_DIR")
+    """What was compiled to run submissions; it may be removed at any time."""
     api_url: str | None = Field(None, alias="CLARA_API_URL")
     """Where a running service answers, for the agents' tools; without it they read store and chain themselves."""
 

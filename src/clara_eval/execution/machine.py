@@ -1,0 +1,186 @@
+"""The port: one submission, run under a harness or alone, in the machine of its language.
+
+`Machine.run` takes a harness (or None), a submission and limits, and gives `Executed`. It raises `MissingEngine` where
+the engine of that language is not installed; everything a submission does ends in an outcome. Calls block: from async
+code use a thread. Several threads may run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clara_eval.errors import BadInput, ConfigError
+from clara_eval.execution.compilers import REMEDY, CompileCache, compiler_identity, find_compiler
+from clara_eval.execution.model import Call, Executed, Fact, Harness, Language, Limits, Outcome, Submission, overall
+from clara_eval.execution.solc import SOLC_SETTINGS, Compiler
+from clara_eval.execution.workers import WorkerLost, Workers
+
+if TYPE_CHECKING:
+    from clara_eval.settings import Settings
+
+MAX_LOGS = 50
+MAX_LOG_CHARS = 4_000
+MAX_DETAIL_CHARS = 300
+
+
+class MissingEngine(ConfigError):
+    """The engine of this language is not installed here; the remedy is one line."""
+
+    def __init__(self, language: Language, message: str, remedy: str) -> None:
+        super().__init__(message, remedy=remedy)
+        self.language = language
+
+
+class Machine:
+    """The engines that this machine has."""
+
+    def __init__(self, *, solc: str | None = None, cache: Path | None = None, workers: int | None = None) -> None:
+        self._solc = solc
+        self._cache = CompileCache(cache / "solidity" if cache else None)
+        self._workers = Workers(workers)
+        self._compiler: tuple[Compiler, str] | None = None
+
+    def run(self, harness: Harness | None, submission: Submission, limits: Limits | None = None) -> Executed:
+        limits = limits or Limits()
+        if harness is not None and harness.language != submission.language:
+            raise BadInput(
+                f"The harness is in {harness.language}, the submission in {submission.language}.",
+                remedy="Both must be in the same language.",
+            )
+        self.require(submission.language)
+        if len(submission.source.encode("utf-8", "replace")) > limits.source_bytes:
+            fact = "compiles" if submission.language == "solidity" else "loads"
+            found = f"The submission is larger than {limits.source_bytes:,} bytes."
+            return _ended(harness, submission, Outcome.TOO_LARGE, found, {fact: False})
+        return self._solidity(harness, submission, limits)
+
+    def close(self) -> None:
+        self._workers.close()
+
+    def require(self, language: Language) -> None:
+        """Raise `MissingEngine` where this language cannot be executed here."""
+        if language == "solidity":
+            self._solidity_compiler()
+            return
+        raise MissingEngine(language, f"There is no engine for {language} here.", "Use solidity.")
+
+    def has(self, language: Language) -> bool:
+        try:
+            self.require(language)
+        except MissingEngine:
+            return False
+        return True
+
+    def _solidity_compiler(self) -> tuple[Compiler, str]:
+        if self._compiler is not None:
+            return self._compiler
+        if find_spec("pyrevm") is None:
+            raise MissingEngine("solidity", "The EVM is not installed.", "Run `pip install pyrevm`.")
+        compiler = find_compiler(self._solc)
+        if compiler is None:
+            raise MissingEngine("solidity", "There is no Solidity compiler here.", REMEDY)
+        self._compiler = (compiler, compiler_identity(compiler))
+        return self._compiler
+
+    def _solidity(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
+        compiled = self._compiled(harness, submission, limits)
+        if compiled["outcome"] == Outcome.INFRASTRUCTURE:
+            return _ended(harness, submission, Outcome.INFRASTRUCTURE, compiled["detail"])
+        code = compiled["submission"]
+        facts: dict[str, Fact] = {"compiles": code is not None or compiled["outcome"] in {None, Outcome.DOES_NOT_FIT}}
+        facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
+        job = {"kind": "evm", "submission": code, "harness": compiled["harness"], "limits": asdict(limits)}
+        found = self._ask(job, limits) if code or compiled["harness"] else {"deployGas": None, "calls": [], "logs": []}
+        if "lost" in found:
+            return _ended(harness, submission, Outcome.INFRASTRUCTURE, found["lost"])
+        facts["deploy_gas"] = found["deployGas"]
+        calls = tuple(Call.from_json(one) for one in found["calls"])
+        return Executed(
+            language="solidity",
+            outcome=Outcome(compiled["outcome"]) if compiled["outcome"] else overall(calls),
+            detail=_short(compiled["detail"]),
+            calls=calls,
+            facts=facts,
+            logs=_capped(found["logs"]),
+            machine=_evm_machine(compiled["compiler"], limits),
+            with_harness=harness is not None,
+        )
+
+    def _compiled(self, harness: Harness | None, submission: Submission, limits: Limits) -> dict[str, Any]:
+        compiler, identity = self._solidity_compiler()
+        source = harness.source if harness else None
+        key = self._cache.key(identity, submission.source, source)
+        found = self._cache.get(key)
+        if found is not None:
+            return found
+        job = {"kind": "compile", "compiler": compiler.to_json(), "submission": submission.source, "harness": source}
+        found = self._ask(job, 2 * compiler.seconds + limits.seconds)
+        if "lost" in found:
+            return {"outcome": Outcome.INFRASTRUCTURE.value, "detail": found["lost"]}
+        if found["outcome"] != Outcome.INFRASTRUCTURE:
+            self._cache.put(key, found)
+        return found
+
+    def _ask(self, job: Mapping[str, Any], limits: Limits | float) -> dict[str, Any]:
+        """The worker's answer, or `{"lost": reason}`."""
+        try:
+            return self._workers.ask(job, limits if isinstance(limits, (int, float)) else limits.seconds)
+        except WorkerLost as lost:
+            return {"lost": str(lost)}
+
+
+def open_machine(settings: Settings) -> Machine:
+    """The machine as the operator's settings say it."""
+    return Machine(solc=settings.solc, cache=settings.cache_dir.expanduser())
+
+
+def _evm_machine(compiler: str, limits: Limits) -> dict[str, Any]:
+    from clara_eval.execution.evm import WORLD, engine_version
+
+    return {
+        "engine": engine_version(),
+        "compiler": compiler,
+        "settings": SOLC_SETTINGS,
+        "world": WORLD,
+        "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
+    }
+
+
+def _ended(
+    harness: Harness | None,
+    submission: Submission,
+    outcome: Outcome,
+    detail: str,
+    facts: Mapping[str, Fact] | None = None,
+) -> Executed:
+    return Executed(
+        language=submission.language,
+        outcome=outcome,
+        detail=_short(detail),
+        facts=facts or {},
+        with_harness=harness is not None,
+    )
+
+
+def _short(text: str) -> str:
+    return _printable(text[:MAX_DETAIL_CHARS])
+
+
+def _capped(lines: list[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    left = MAX_LOG_CHARS
+    for line in lines[:MAX_LOGS]:
+        if left <= 0:
+            break
+        kept.append(_printable(line[:left]))
+        left -= len(kept[-1])
+    return tuple(kept)
+
+
+def _printable(text: str) -> str:
+    """Plain ASCII: everything else is spelled out, because it goes to terminals and pages."""
+    return "".join(c if " " <= c <= "~" else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

@@ -1,0 +1,217 @@
+"""Solidity to bytecode, in a subprocess that is given nothing but the sources: compiling is hostile work too.
+
+In come the submission, the harness if there is one, and which compiler to use (a native `solc`, or the npm package run
+by node); out goes `Compiled`. The submission is compiled alone first, so that it can import nothing and so that it is
+known whose fault an error is; then together with the harness. Runs inside the worker. `CompilerBroke` means that the
+compiler crashed or passed a limit of memory or time: that is never said about a submission.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clara_eval.execution.model import Outcome
+
+EVM_VERSION = "cancun"
+SOLC_SETTINGS: dict[str, Any] = {
+    "evmVersion": EVM_VERSION,
+    "optimizer": {"enabled": True, "runs": 200},
+    "viaIR": False,
+    # No hash of the sources at the end of the code: a comment must not change what deploying costs.
+    "metadata": {"appendCBOR": False, "bytecodeHash": "none"},
+    "debug": {"revertStrings": "default"},
+}
+SUBMISSION_FILE = "Submission.sol"
+HARNESS_FILE = "Harness.sol"
+MAX_OUTPUT_BYTES = 32 * 1024 * 1024
+MEMORY_BYTES = 3 * 1024**3
+NODE_HEAP_MEGABYTES = 1024
+_OUTPUTS = ["abi", "evm.bytecode.object", "evm.methodIdentifiers"]
+_IMPORT_NOT_FOUND = "6275"
+_RUNNER = Path(__file__).with_name("solc_runner.cjs")
+
+
+class CompilerBroke(Exception):
+    """The compiler did not come to an answer; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Where the compiler is: a native binary, or node with the npm package."""
+
+    native: str | None
+    node: str | None = None
+    package: str | None = None
+    seconds: float = 120.0
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Compiler:
+        return cls(**value)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"native": self.native, "node": self.node, "package": self.package, "seconds": self.seconds}
+
+
+def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> dict[str, Any]:
+    """`{"outcome", "detail", "compiler", "submission", "harness"}`: outcome None means that all compiled."""
+    inputs = [_standard_input({SUBMISSION_FILE: submission})]
+    if harness is not None:
+        inputs.append(_standard_input({SUBMISSION_FILE: submission, HARNESS_FILE: harness}))
+    version, outputs = _compile(compiler, inputs)
+    found: dict[str, Any] = {"outcome": None, "detail": "", "compiler": version, "submission": None, "harness": None}
+    if problem := _first_error(outputs[0]):
+        missing = problem.get("errorCode") == _IMPORT_NOT_FOUND
+        outcome = Outcome.FORBIDDEN_IMPORT if missing else Outcome.DOES_NOT_COMPILE
+        return found | {"outcome": outcome.value, "detail": _line(problem)}
+    found["submission"] = _deployable(outputs[0])
+    if harness is None:
+        return found
+    if problem := _first_error(outputs[1]):
+        return found | {"outcome": Outcome.DOES_NOT_FIT.value, "detail": _line(problem)}
+    return found | _harness_part(outputs[1])
+
+
+def _standard_input(sources: Mapping[str, str]) -> dict[str, Any]:
+    selection = {"*": {"*": _OUTPUTS}, HARNESS_FILE: {"": ["ast"], "*": _OUTPUTS}}
+    return {
+        "language": "Solidity",
+        "sources": {name: {"content": text} for name, text in sources.items()},
+        "settings": {**SOLC_SETTINGS, "outputSelection": selection},
+    }
+
+
+def _compile(compiler: Compiler, inputs: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    if compiler.native is not None:
+        return _native(compiler.native, inputs, compiler.seconds)
+    command = [str(compiler.node), f"--max-old-space-size={NODE_HEAP_MEGABYTES}", str(_RUNNER)]
+    text = _call(command, json.dumps({"solc": compiler.package, "inputs": inputs}), compiler.seconds)
+    answer = json.loads(text)
+    return _plain_version(answer["version"]), answer["outputs"]
+
+
+def _native(binary: str, inputs: list[dict[str, Any]], seconds: float) -> tuple[str, list[dict[str, Any]]]:
+    version = _plain_version(_call([binary, "--version"], "", seconds))
+    outputs: list[dict[str, Any]] = []
+    for one in inputs:
+        command = [binary, "--standard-json", "--no-import-callback"]
+        outputs.append(json.loads(_call(command, json.dumps(one), seconds)))
+        if _first_error(outputs[-1]):
+            break
+    return version, outputs
+
+
+def _plain_version(text: str) -> str:
+    """`0.8.37+commit.1234abcd`, the same for every build of one release."""
+    found = re.search(r"\d+\.\d+\.\d+\+commit\.[0-9a-f]{8}", text)
+    if found is None:
+        raise CompilerBroke("The compiler does not say its version.")
+    return found.group()
+
+
+def _call(command: list[str], text: str, seconds: float) -> str:
+    """One run of a program with no environment, an empty working folder and limits; its standard output."""
+    with tempfile.TemporaryDirectory(prefix="clara-solc-") as folder, tempfile.TemporaryFile() as out:
+        try:
+            done = subprocess.run(  # noqa: S603  # a fixed program; the hostile part is its input
+                command,
+                input=text.encode(),
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+                env={},
+                timeout=seconds,
+                check=False,
+                preexec_fn=_limit_child,  # the worker has one thread
+            )
+        except subprocess.TimeoutExpired:
+            raise CompilerBroke(f"The compiler took longer than {seconds:g} s.") from None
+        except OSError as bad:
+            raise CompilerBroke(f"The compiler {command[0]} cannot be started: {bad.strerror}.") from None
+        out.seek(0)
+        content = out.read(MAX_OUTPUT_BYTES + 1)
+    if done.returncode != 0 or len(content) > MAX_OUTPUT_BYTES:
+        raise CompilerBroke(f"The compiler ended with code {done.returncode} and {len(content):,} bytes.")
+    return content.decode("utf-8", "replace")
+
+
+def _limit_child() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_OUTPUT_BYTES + 1, MAX_OUTPUT_BYTES + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _first_error(output: Mapping[str, Any]) -> dict[str, Any] | None:
+    return next((one for one in output.get("errors", ()) if one.get("severity") == "error"), None)
+
+
+def _line(problem: Mapping[str, Any]) -> str:
+    place = problem.get("sourceLocation") or {}
+    return f"{problem.get('type', 'Error')} in {place.get('file', '?')}: {problem.get('message', '')}"
+
+
+def _deployable(output: Mapping[str, Any]) -> str | None:
+    """The code of `Submission`, or of the only contract there is; None where it is not clear which one is meant."""
+    contracts = output.get("contracts", {}).get(SUBMISSION_FILE, {})
+    codes: dict[str, str] = {name: one["evm"]["bytecode"]["object"] for name, one in contracts.items()}
+    whole = {name: code for name, code in codes.items() if code and _is_hex(code)}
+    if "Submission" in whole:
+        return whole["Submission"]
+    return next(iter(whole.values())) if len(whole) == 1 else None
+
+
+def _harness_part(output: Mapping[str, Any]) -> dict[str, Any]:
+    contracts: Mapping[str, Any] = output.get("contracts", {}).get(HARNESS_FILE, {})
+    own = dict(_own_functions(output["sources"][HARNESS_FILE]["ast"]))
+    with_functions = [name for name, names in own.items() if any(_role(one) for one in names) and name in contracts]
+    chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
+    if chosen is None:
+        wanted = "one contract with setUp, test_… or metric_… functions, or one that is called Harness"
+        return _broken(f"The harness does not have {wanted}.")
+    contract = contracts[chosen]
+    code = contract["evm"]["bytecode"]["object"]
+    if not code or not _is_hex(code):
+        return _broken(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
+    return {"harness": {"code": code, "functions": _functions(contract, own[chosen])}}
+
+
+def _broken(detail: str) -> dict[str, Any]:
+    return {"outcome": Outcome.DOES_NOT_FIT.value, "detail": detail}
+
+
+def _own_functions(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """What the harness file itself declares: functions that a submission brings along by inheritance do not count."""
+    for node in tree.get("nodes", ()):
+        if node.get("nodeType") == "ContractDefinition":
+            names = [one["name"] for one in node["nodes"] if one.get("nodeType") == "FunctionDefinition"]
+            yield node["name"], names
+
+
+def _role(name: str) -> str | None:
+    if name == "setUp":
+        return "setUp"
+    kind = name.partition("_")[0]
+    return kind if kind in {"test", "metric"} and "_" in name else None
+
+
+def _functions(contract: Mapping[str, Any], own: list[str]) -> list[dict[str, Any]]:
+    outputs = {one["name"]: one.get("outputs", []) for one in contract["abi"] if one["type"] == "function"}
+    found = []
+    for name in sorted(set(own)):
+        selector = contract["evm"]["methodIdentifiers"].get(f"{name}()")
+        if selector is None or _role(name) is None:
+            continue
+        types = [one["type"] for one in outputs[name]]
+        found.append({"name": name, "kind": _role(name), "selector": selector, "returns": types})
+    return found
+
+
+def _is_hex(code: str) -> bool:
+    return re.fullmatch(r"(?:[0-9a-f]{2})+", code) is not None

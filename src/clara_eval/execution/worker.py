@@ -1,0 +1,56 @@
+"""The process in which everything hostile happens: one JSON job a line comes in, one JSON answer a line goes out.
+
+It has no environment, an empty working folder and limits of its own, and it knows nothing but its jobs: no settings, no
+keys, no store. Whoever started it kills it when it takes too long or dies, starts another, and says `infrastructure`.
+Started as `python -I -m clara_eval.execution.worker`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from clara_eval.execution.model import Limits, Outcome
+
+MAX_OPEN_FILES = 64
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""A compiled module of CPython is the largest file that is ever written."""
+
+
+def answer(job: Mapping[str, Any]) -> dict[str, Any]:
+    """One job's answer. What goes wrong inside a machine is the caller's to name: it gets the words."""
+    kind = job["kind"]
+    if kind == "compile":
+        from clara_eval.execution.solc import Compiler, CompilerBroke, compile_solidity
+
+        try:
+            return compile_solidity(Compiler.from_json(job["compiler"]), job["submission"], job["harness"])
+        except CompilerBroke as broke:
+            return {"outcome": Outcome.INFRASTRUCTURE.value, "detail": str(broke)}
+    return _evm(job)
+
+
+def _evm(job: Mapping[str, Any]) -> dict[str, Any]:
+    from clara_eval.execution import evm
+
+    limits = Limits(**job["limits"])
+    code = job["submission"]
+    deploy_gas = evm.deploy_cost(code, limits) if code else None
+    calls, logs = evm.run_harness(job["harness"], limits) if job["harness"] else ([], [])
+    return {"deployGas": deploy_gas, "calls": [call.to_json() for call in calls], "logs": logs}
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
+    for line in sys.stdin.buffer:
+        sys.stdout.write(json.dumps(answer(json.loads(line)), allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
