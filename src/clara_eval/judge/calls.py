@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
@@ -313,7 +312,7 @@ class Succession:
         return await self._lines[-1].ask(prompt, attempt)
 
 
-async def _to_the_end(saving: Coroutine[Any, Any, PaidAnswer]) -> PaidAnswer:
+async def _to_the_end(saving: Awaitable[PaidAnswer]) -> PaidAnswer:
     """A caller that is cancelled while its paid answer is saved goes when it is saved."""
     task = asyncio.ensure_future(saving)
     try:

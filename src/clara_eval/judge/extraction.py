@@ -156,7 +156,7 @@ def _bucket(lines: float) -> str:
 
 def answer_schema(schema: FeatureSchema) -> dict[str, Any]:
     """Every field required and nullable, no ranges: what strict modes of the providers accept. We check the rest."""
-    properties: dict[str, Any] = {
+    properties: dict[str, object] = {
         "check": {"type": "integer", "description": "The check number stated in the task."},
         "check_lines": {"type": "string", "enum": [name for _, name in LINE_BUCKETS]},
     }
@@ -165,7 +165,7 @@ def answer_schema(schema: FeatureSchema) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _type(feature: Feature) -> dict[str, Any]:
+def _type(feature: Feature) -> dict[str, object]:
     if feature.type == "enum":
         return {"type": "string", "enum": list(feature.values)}
     if feature.type == "text":
@@ -193,21 +193,23 @@ def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
         elif isinstance(value, str):
             texts[feature.name] = shown(value, TEXT_LENGTH)
         elif value is not None:
-            raise BadAnswer(f"{feature.name} is no text.")
+            raise BadAnswer(f"{feature.name} is not a text.")
     return Claims(values, texts)
 
 
-def _typed(feature: Feature, value: Any) -> Value:
-    if value is None:
-        return None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    fits = {
-        "boolean": isinstance(value, bool),
-        "enum": isinstance(value, str) and value in feature.values,
-        "number": is_number,
-        "integer": is_number and float(value).is_integer(),
-    }[feature.type]
-    if not fits:
-        raise BadAnswer(f"{feature.name} is no {feature.type} of the schema.")
-    settled: Value = int(value) if feature.type == "integer" else value
-    return settled
+def _typed(feature: Feature, value: object) -> Value:
+    match value:
+        case None:
+            return None
+        case bool():
+            if feature.type == "boolean":
+                return value
+        case str():
+            if feature.type == "enum" and value in feature.values:
+                return value
+        case int() | float():
+            if feature.type == "number":
+                return value
+            if feature.type == "integer" and float(value).is_integer():
+                return int(value)
+    raise BadAnswer(f"{feature.name} is not {feature.type} as the schema says.")

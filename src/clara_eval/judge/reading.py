@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection
-from typing import Any
 
 from clara_eval.errors import BadAnswer, BadInput
 from clara_eval.eval_config import JsonLimits, read_strict_json
@@ -19,7 +18,7 @@ LIMITS = JsonLimits(bytes=16_384, depth=3)
 _FENCED = re.compile(r"```json\n([^`]*)\n```")
 
 
-def read_object(text: str, fields: Collection[str], limits: JsonLimits = LIMITS) -> dict[str, Any]:
+def read_object(text: str, fields: Collection[str], limits: JsonLimits = LIMITS) -> dict[str, object]:
     """The one object with exactly these fields."""
     body = text.strip(" \t\r\n")
     fenced = _FENCED.fullmatch(body)

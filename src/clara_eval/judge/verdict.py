@@ -7,14 +7,14 @@ default tie and no repaired number. The reason is for people and never goes into
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal
 
 from clara_eval.errors import BadAnswer
 from clara_eval.judge.reading import read_object, shown
 
 Side = Literal["A", "B", "tie"]
 REASON_LENGTH = 300
-VERDICT_SCHEMA: dict[str, Any] = {
+VERDICT_SCHEMA: dict[str, object] = {
     "type": "object",
     "properties": {
         "winner": {"type": "string", "enum": ["A", "B", "tie"]},
@@ -42,7 +42,7 @@ def read_verdict(text: str) -> Verdict:
     if winner not in ("A", "B", "tie"):
         raise BadAnswer("The winner is none of A, B, tie.")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 <= confidence <= 1:
-        raise BadAnswer("The confidence is no number from 0 to 1.")
+        raise BadAnswer("The confidence is not a number from 0 to 1.")
     if not isinstance(reason, str):
-        raise BadAnswer("The reason is no text.")
-    return Verdict(cast("Side", winner), float(confidence), shown(reason, REASON_LENGTH))
+        raise BadAnswer("The reason is not a text.")
+    return Verdict(winner, float(confidence), shown(reason, REASON_LENGTH))

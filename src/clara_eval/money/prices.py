@@ -11,9 +11,12 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from clara_eval.errors import ConfigError
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelPrice
 
 PICO = 1_000_000
 """Rates are whole picodollars a token: a dollar per million tokens is a million of them."""
@@ -156,7 +159,7 @@ def public_price(
     return card
 
 
-def _card_at(prices: Any, start: int, up_to: int | None, beyond: PriceCard | None) -> PriceCard:
+def _card_at(prices: ModelPrice, start: int, up_to: int | None, beyond: PriceCard | None) -> PriceCard:
     def rate(name: str, instead: int = 0) -> int:
         price = getattr(prices, name)
         if price is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.money.dollars import usd
 from clara_eval.money.ledger import Caps
@@ -125,7 +124,7 @@ def specification_table(submissions: int) -> dict[str, int]:
     return {**table, "total": sum(table.values())}
 
 
-def to_json(found: Quote) -> dict[str, Any]:
+def to_json(found: Quote) -> dict[str, object]:
     """The document of `config quote --json`: dollars as decimal strings, null where nobody knows."""
     return {
         "submissions": found.size.submissions,

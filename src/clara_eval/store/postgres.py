@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from clara_eval.errors import ConfigError, Temporary
-from clara_eval.store.sql_store import MIGRATIONS, Driver, Migrations, Row, SqlStore, migrate
+from clara_eval.store.sql_store import MIGRATIONS, Driver, Migrations, Row, SqlStore, SqlValue, migrate
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
@@ -37,11 +36,11 @@ class PostgresDriver:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         async with _outage_is_temporary(), self._pool.connection() as connection:
             return await _fetch(connection, sql, values)
 
-    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         async with _outage_is_temporary(), self._pool.connection() as connection, connection.cursor() as cursor:
             await cursor.executemany(_numbered(sql), rows)
 
@@ -61,10 +60,10 @@ class _InTransaction:
     def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
         self._connection = connection
 
-    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         return await _fetch(self._connection, sql, values)
 
-    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         async with self._connection.cursor() as cursor:
             await cursor.executemany(_numbered(sql), rows)
 
@@ -119,10 +118,11 @@ async def _outage_is_temporary() -> AsyncIterator[None]:
         raise Temporary(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
 
 
-async def _fetch(connection: psycopg.AsyncConnection[Row], sql: str, values: Sequence[Any]) -> list[Row]:
-    cursor = await connection.execute(_numbered(sql).encode(), values)
+async def _fetch(connection: psycopg.AsyncConnection[Row], sql: str, values: Sequence[SqlValue]) -> list[Row]:
+    cursor = await connection.execute(_numbered(sql), values)
     return await cursor.fetchall() if cursor.description else []
 
 
-def _numbered(sql: str) -> Any:
-    return sql.replace("?", "%s")
+def _numbered(sql: str) -> bytes:
+    """As bytes: the driver's types let only literals be text."""
+    return sql.replace("?", "%s").encode()

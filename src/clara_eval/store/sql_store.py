@@ -20,6 +20,7 @@ from clara_eval.money.ledger import Caps, Spend
 from clara_eval.trace.store import Checkpoint, StoredTransaction
 
 Row = tuple[Any, ...]
+SqlValue = str | int | float | None
 _BULK = 500
 """Placeholders in one statement; SQLite's oldest limit is 999."""
 
@@ -66,8 +67,8 @@ MIGRATIONS: Migrations = (
 class Driver(Protocol):
     """A database, reduced to what the store needs. Statements use `?` for values."""
 
-    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]: ...
-    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None: ...
+    async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
+    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None: ...
     def exclusive(self) -> AbstractAsyncContextManager[Driver]:
         """One transaction that no other writer of the ledger can interleave with."""
         ...

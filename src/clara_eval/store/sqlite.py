@@ -12,10 +12,9 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from clara_eval.errors import ConfigError, Temporary
-from clara_eval.store.sql_store import Driver, Row, SqlStore, migrate
+from clara_eval.store.sql_store import Driver, Row, SqlStore, SqlValue, migrate
 
 BUSY_SECONDS = 20
 """How long another program may hold the file before we say so."""
@@ -26,7 +25,7 @@ class SqliteDriver:
         self._connection = connection
         self._ledger = asyncio.Lock()
 
-    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         durable = sql.startswith("INSERT INTO transactions")
         try:
             if durable:
@@ -38,7 +37,7 @@ class SqliteDriver:
             if durable:
                 self._connection.execute("PRAGMA synchronous=NORMAL")
 
-    async def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(sql, rows)
