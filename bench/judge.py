@@ -227,7 +227,7 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     async def run() -> Any:
         played = await play_tournament(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
         assert all(comparison.winner for comparison in played)
-        assert line.counts.answered == len(played) == budget.stages["comparison"].calls
+        assert line.answered == len(played) == budget.stages["comparison"].calls
         await llm.close()
         await store.close()
         return played

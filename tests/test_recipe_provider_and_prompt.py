@@ -115,6 +115,20 @@ def test_a_provider_is_one_new_file(copy: Path) -> None:
     assert "first:MODEL" in str(found["forms"])
 
 
+def test_a_provider_of_another_package_is_found_and_replaces_none_of_ours(copy: Path) -> None:
+    """An entry point in `clara_eval.judges` is a judge like ours; one that takes our name is not asked."""
+    (copy.parent / "first_judge.py").write_text(PROVIDER, encoding="utf-8")
+    info = copy.parent / "first_judge-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: first-judge\nVersion: 1.0\n", encoding="utf-8")
+    names = "first = first_judge:PROVIDER\nopenai = first_judge:PROVIDER\nsecond = first_judge:PROVIDER\n"
+    (info / "entry_points.txt").write_text(f"[clara_eval.judges]\n{names}", encoding="utf-8")
+    found = told(copy, ASK)
+    assert (found["winner"], found["spent"]) == ("A", 240)
+    assert str(found["forms"]).count("first:MODEL") == 1, "a name that is not the provider's own is none"
+    assert str(found["forms"]).count("openai:MODEL@") == 1
+
+
 def test_a_prompt_is_edited_as_a_file(copy: Path) -> None:
     """New words around the vectors are asked and hashed as they are, and still nothing but typed facts fits in."""
     file = copy / "prompts" / "compare.user.md"

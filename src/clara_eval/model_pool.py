@@ -61,7 +61,7 @@ class RunSeats:
         return lines[0] if len(lines) == 1 else Succession(lines)
 
     def meter(self) -> tuple[int, float]:
-        return sum(line.counts.answered for line in self.lines.values()), self.budget.spent / MICRO
+        return sum(line.answered for line in self.lines.values()), self.budget.spent / MICRO
 
 
 class PoolStore(BatchStore, RunAnswers, Ledger, Protocol):

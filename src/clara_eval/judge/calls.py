@@ -44,17 +44,6 @@ class Patience:
     """How long one request may wait for a judge that is down, where there is no deadline."""
 
 
-@dataclass(slots=True)
-class CallCounts:
-    """What happened so far, for the progress shown to people."""
-
-    answered: int = 0
-    reused: int = 0
-    refused: int = 0
-    rate_limited: int = 0
-    failed: int = 0
-
-
 class JudgeLine:
     """One model behind the answer book; an `Asker`."""
 
@@ -81,7 +70,7 @@ class JudgeLine:
         self._clock = clock or asyncio.get_running_loop().time
         self.gate = Gate(self._patience.most_in_flight, clock=self._clock)
         self.breaker = Breaker()
-        self.counts = CallCounts()
+        self.answered = 0
         self._found: dict[str, PaidAnswer] = {}
         self._absent: set[str] = set()
         self._under_way: dict[str, asyncio.Future[PaidAnswer]] = {}
@@ -118,7 +107,6 @@ class JudgeLine:
                 paid = await asyncio.shield(shared)
             except _GivenUp:
                 continue
-            self.counts.reused += 1
             return paid
         promise: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
         self._under_way[request] = promise
@@ -138,10 +126,7 @@ class JudgeLine:
     async def _look_up(self, request: str) -> PaidAnswer | None:
         if request in self._absent:
             return None
-        known = self._found.pop(request, None) or (await self._book.answers((request,))).get(request)
-        if known is not None:
-            self.counts.reused += 1
-        return known
+        return self._found.pop(request, None) or (await self._book.answers((request,))).get(request)
 
     async def _pay(self, request: str, prompt: Prompt, *, yields: bool) -> PaidAnswer:
         until = self._patience.deadline or self._clock() + self._patience.ask_seconds
@@ -179,7 +164,7 @@ class JudgeLine:
             self.gate.leave()
         cost = None if self._card is None else self._card.cost(answer)
         self._budget.settle(reserved, prompt.purpose, answer, cost)
-        self.counts.answered += 1
+        self.answered += 1
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
@@ -191,19 +176,16 @@ class JudgeLine:
         try:
             answer = await self._within_time(prompt, until)
         except RateLimited as bad:
-            self.counts.rate_limited += 1
             self._tell(prompt, "rate_limited", asked_at)
             self.gate.limited(entered_at, bad.retry_after_seconds)
             self._budget.release(reserved, prompt.purpose)
             raise
         except Temporary as bad:
-            self.counts.failed += 1
             self._tell(prompt, "unanswered" if isinstance(bad, Unanswered) else "failed", asked_at)
             self.breaker.failed(self._clock(), probe=probe)
             (self._budget.unsure if isinstance(bad, Unanswered) else self._budget.release)(reserved, prompt.purpose)
             raise
         except ClaraError as bad:
-            self.counts.refused += 1
             self._tell(prompt, "refused", asked_at)
             if isinstance(bad, ConfigError):
                 self._broken = bad

@@ -111,8 +111,8 @@ def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> s
 @cache
 def forms() -> str:
     """How every judge that there is here is written."""
-    names = ["rules", *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
-    found = (_provider(name) for name in names)
+    names = [RULES.name, *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    found = (_provider(name) for name in dict.fromkeys(names))
     return ", ".join(provider.form for provider in found if provider is not None)
 
 

@@ -85,7 +85,7 @@ async def test_a_batch_fills_the_answer_book(tmp_path: Path) -> None:
         await desk.batches().fill(PROMPTS)
         line = JudgeLine(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
         answers = [await line.ask(prompt) for prompt in PROMPTS]
-        assert line.counts.answered == 0
+        assert line.answered == 0
         assert desk.endpoint.paid == 20
         (batch,) = desk.endpoint.batches.values()
     assert [paid.request for paid in answers] == [request_hash(desk.llm.name, prompt) for prompt in PROMPTS]
@@ -105,7 +105,7 @@ async def test_failed_items_are_left_to_ordinary_calls(tmp_path: Path) -> None:
         line = JudgeLine(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
         for prompt in PROMPTS:
             await line.ask(prompt)
-        assert line.counts.answered == 3
+        assert line.answered == 3
         assert desk.endpoint.paid == 20
 
 

@@ -93,7 +93,7 @@ class Seats:
         return lines[0] if len(lines) == 1 else Succession(lines)
 
     def meter(self) -> tuple[int, float]:
-        return sum(line.counts.answered for line in self.lines.values()), 0.0
+        return sum(line.answered for line in self.lines.values()), 0.0
 
 
 @dataclass
