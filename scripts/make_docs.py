@@ -11,8 +11,14 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # the other scripts, also for whoever loads this one
+
 from typing import Any
+
+import architecture
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -160,13 +166,11 @@ def _short(value: object) -> object:
 
 
 def main() -> None:
-    import tempfile
-
+    architecture.main()
     with tempfile.TemporaryDirectory() as place:
         readme = ROOT / "README.md"
-        readme.write_text(
-            replaced(readme.read_text(encoding="utf-8"), "demo", demo_output(Path(place))), encoding="utf-8"
-        )
+        page = replaced(readme.read_text(encoding="utf-8"), "rooms", architecture.rooms_table())
+        readme.write_text(replaced(page, "demo", demo_output(Path(place))), encoding="utf-8")
         walk = ROOT / "docs" / "walk.md"
         trace = next(Path(place).glob("*.trace.json"))
         page = ROOT / "docs" / "trace-format.md"

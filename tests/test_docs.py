@@ -46,6 +46,12 @@ def test_the_readme_shows_what_the_demo_prints(make_docs: ModuleType, demo: str)
     assert masked(make_docs.part(readme, "demo")) == masked(demo)
 
 
+def test_the_readme_names_every_room(make_docs: ModuleType) -> None:
+    """The table of rooms in the README is the list that the imports are held to."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert make_docs.part(readme, "rooms") == make_docs.architecture.rooms_table()
+
+
 def test_the_walk_shows_the_kinds_of_entries_a_trace_has(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:
     """docs/walk.md has every kind of entry of the demo's trace, in its order."""
     trace = next(trace_dir.glob("*.trace.json"))

@@ -3,73 +3,105 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
-FLOOR = ("errors", "flags", "gather", "hashing", "camel_json", "networks", "settings", "contracts")
-WALK = (
-    "eval_config",
-    "challenge",
-    "solutions",
-    "money",
-    "execution",
-    "judge",
-    "features",
-    "tournament",
-    "ranking",
-    "winners",
-    "publish",
-    "trace",
-    "publication",
-    "records",
-    "pipeline",
-)
-OUTSIDE = (
-    "use_cases",
-    "desk",
-    "public",
-    "chain",
-    "fetch",
-    "llm",
-    "store",
-    "app",
-    "model_pool",
-    "cli",
-    "api",
-    "mcp_server",
-    "engine",
-    "demo",
-    "devnet",
-    "testing",
-)
+
+
+def _architecture() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("architecture", ROOT / "scripts" / "architecture.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+house = _architecture()
 
 
 def modules(folder: Path = SRC) -> list[Path]:
     return sorted(p for p in folder.rglob("*.py") if not p.name.startswith("test_"))
 
 
-def imported(path: Path) -> Iterator[str]:
-    """The first part below clara_eval of everything a module imports when it is loaded or run."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("clara_eval."):
-            yield (node.module or "").split(".")[1]
+def test_the_house_stands_as_it_is_drawn() -> None:
+    """Every room has a place, imports look back, nothing shipped imports test code, adapters are built in app.py."""
+    assert house.faults(SRC) == []
 
 
-@pytest.mark.parametrize("room", WALK)
-def test_rooms_import_only_from_rooms_before_them(room: str) -> None:
-    """A room knows the rooms before it on the walk, and nothing of the outside."""
-    ahead = {*WALK[WALK.index(room) + 1 :], *OUTSIDE}
-    # Addresses are the floor's words too: settings read them, and the first room may name them.
-    for path in modules(SRC / room):
-        wrong = set(imported(path)) & ahead
-        assert not wrong, f"{path.relative_to(ROOT)} looks ahead to {sorted(wrong)}"
+FAULTS = [
+    ("service.py", "from clara_eval.testing.scripted_llm import ScriptedLlm", "imports test code"),
+    ("demo/round.py", "def late():\n    import clara_eval.testing.fake_endpoint", "imports test code"),
+    ("app.py", "from clara_eval import testing", "imports test code"),
+    ("ranking/rank.py", "from clara_eval.winners.choose import choose_winners", "looks ahead to winners"),
+    ("judge/rules.py", "def late():\n    from clara_eval.pipeline.walk import Walk", "looks ahead to pipeline"),
+    ("judge/rules.py", "def late():\n    from ..store import open", "looks ahead to store"),
+    ("challenge/read.py", "if TYPE_CHECKING:\n    from clara_eval.chain.node import EthereumChain", "looks ahead to chain"),
+    ("trace/journal.py", "from clara_eval import app", "looks ahead to app"),
+    ("use_cases/quote.py", "from clara_eval import cli", "looks ahead to cli"),
+    ("errors.py", "import clara_eval.hashing", "looks ahead to hashing"),
+    ("api/routes.py", "def here():\n    import clara_eval.devnet.anvil", "looks ahead to devnet"),
+    ("cli/status.py", "from clara_eval.chain.rpc import Rpc\nnode = Rpc([])", "builds Rpc"),
+    ("engine/tick.py", "async def f(u):\n    from clara_eval.store.open import open_store\n    return await open_store(u)",
+     "builds open_store"),
+    ("use_cases/check.py", "from clara_eval.store.sqlite import SqliteStore\nstore = SqliteStore.open('x')",
+     "builds SqliteStore"),
+    ("public.py", "from clara_eval.llm.registry import build_llm as b, build_llm\nllm = build_llm('x', None)",
+     "builds build_llm"),
+    ("cellar/__init__.py", '"""A room that nobody placed."""', "a room without a place"),
+    ("attic.py", '"""A module that nobody placed."""', "a room without a place"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("copy") / "clara_eval"
+    return Path(shutil.copytree(SRC, copy, ignore=shutil.ignore_patterns("__pycache__", "test_*", "testing", "static")))
+
+
+@pytest.mark.parametrize(("place", "written", "told"), FAULTS, ids=[f"{p} {t}" for p, _, t in FAULTS])
+def test_a_broken_rule_is_found(place: str, written: str, told: str, source_copy: Path) -> None:
+    """Each of the old faults, written into a copy of the source, is found and named with its place; nothing else is."""
+    target = source_copy / place
+    new = not target.exists()
+    target.parent.mkdir(exist_ok=True)
+    before = "" if new else target.read_text(encoding="utf-8")
+    target.write_text(f"{before}\n\n{written}\n", encoding="utf-8")
+    found = house.faults(source_copy)
+    target.unlink() if new else target.write_text(before, encoding="utf-8")
+    assert len(found) == 1, found
+    assert told in found[0]
+    assert found[0].startswith(place.removesuffix(".py").split("/__init__")[0])
+    assert house.faults(source_copy) == []
+
+
+def test_a_room_that_is_gone_is_missed(tmp_path: Path) -> None:
+    """The list names no room that does not exist."""
+    copy = tmp_path / "clara_eval"
+    shutil.copytree(SRC, copy, ignore=shutil.ignore_patterns("__pycache__", "test_*", "observe"))
+    assert "observe: in scripts/architecture.py, but there is no such room" in house.faults(copy)
+
+
+def test_the_picture_is_drawn_from_the_list() -> None:
+    """The picture in the README is what `make docs` draws, and the README names every room with a link to it."""
+    assert house.PICTURE.read_text(encoding="utf-8") == house.picture(), "run `make docs`"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "docs/images/architecture.svg" in readme
+    missing = [
+        r.name for r in house.ROOMS if not r.name.startswith("__") and f"](src/clara_eval/{r.name}" not in readme
+    ]
+    assert missing == []
 
 
 def test_only_the_settings_read_the_environment() -> None:
