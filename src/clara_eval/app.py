@@ -1,38 +1,44 @@
-"""The only place where adapters are built and joined: settings in, an `App` with everything open out.
+"""The only place where settings become adapters: an `App` for the evaluator, a `Caller` for everybody else.
 
-`open_app` connects nothing that is not needed: the node is asked when a room first asks it, models are built when a
-run seats them. Leaving the context closes all of it.
+Both stand on the same chain, sender and store. Nothing is connected that is not needed: the node is asked when a room
+first asks it, models are built when a run seats them. Leaving the context closes all of it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sending import EthereumAccount
-from clara_eval.chain.wallet import open_wallet
-from clara_eval.challenge.model import Address, to_address
-from clara_eval.errors import ConfigError
+from clara_eval.chain.wallet import Wallet, open_wallet
+from clara_eval.challenge.model import Address, Challenge, to_address
+from clara_eval.errors import BadInput, ConfigError
 from clara_eval.fetch import UriFetch
+from clara_eval.fetch.contents import IpfsContents
 from clara_eval.judge.calls import JudgeLine, Patience
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
 from clara_eval.model_pool import ModelPool
-from clara_eval.money.dollars import micro_usd
+from clara_eval.money.dollars import is_dollar, micro_usd
 from clara_eval.money.prices import FREE
 from clara_eval.money.run_budget import RunBudget
 from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.status import Status
-from clara_eval.publish.policy import evaluator_policy
+from clara_eval.publish.policy import agent_policy, evaluator_policy
 from clara_eval.publish.send import Pace, TransactionSender
 from clara_eval.settings import Settings
+from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.open import open_store
+from clara_eval.store.rows import ApiRecords, StoreRecords
 from clara_eval.store.sql_store import SqlStore
+from clara_eval.trace.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +90,9 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     """Everything a door needs, closed again on leaving."""
     wallet = open_wallet(settings, evaluator_policy(settings.network.chain_id))
     store = await open_store(settings.database_url)
-    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id)
-    chain = EthereumChain(rpc, settings.network, first_block=settings.first_block)
-    known = settings.challenge_factory or settings.network.factory
-    factory = to_address(known) if known else None
+    chain = _chain(settings)
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
-    account = EthereumAccount(chain, wallet, factory=factory, dry_address=dry_address)
+    account = EthereumAccount(chain, wallet, factory=_factory(settings), dry_address=dry_address)
     sender = TransactionSender(account, store, pace or Pace())
     bench = ModelPool(settings, store)
     fetch = UriFetch(settings.ipfs_gateway)
@@ -135,3 +138,119 @@ class _NoBook:
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         return paid
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the use cases of one caller have at hand: a poster, an agent, or somebody who looks.
+
+    Nothing is asked of a node, a service or a store before the first use case does.
+    """
+
+    settings: Settings
+    chain: EthereumChain
+    account: EthereumAccount | None
+    """The local wallet; without it transactions come back unsigned."""
+    store: StoreOnDemand
+    records: StoreRecords | ApiRecords
+    contents: IpfsContents
+    evaluator: Address | None
+    """Clara's address, if it is known here."""
+    is_local: bool
+    """Whether the caller sits at this machine: only then are files read, content pinned and the local key used."""
+    pace: Pace
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One wallet does one thing at a time: two calls at once must not post the same thing twice."""
+    known: list[Address] = field(default_factory=list)
+    """Challenges of the factory met so far, oldest first."""
+    seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)
+    """When a challenge was read last, and what it said; only for callers from elsewhere."""
+
+    @property
+    def factory(self) -> Address:
+        return to_address(self.settings.factory, what="CLARA_CHALLENGE_FACTORY")
+
+    @property
+    def chain_id(self) -> int:
+        return self.settings.network.chain_id
+
+    def is_dollar(self, token: Address) -> bool:
+        """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""
+        listed = (part.strip().lower() for part in self.settings.wallet_tokens.split(","))
+        return is_dollar(token, self.settings.network) or token in listed
+
+    def explorer(self, kind: str, value: str) -> str | None:
+        base = self.settings.network.explorer
+        return f"{base}/{kind}/{value}" if base else None
+
+    async def close(self) -> None:
+        await self.store.close()
+        await self.chain.close()
+
+
+def make_caller(settings: Settings, *, is_local: bool, store: Store | None = None) -> Caller:
+    """One caller; nothing is connected yet. A store that is given stays its owner's.
+
+    A caller from elsewhere never gets the local wallet, local files or the local IPFS node.
+    """
+    chain = _chain(settings, rounds=2)
+    evaluator = evaluator_address(settings)
+    on_demand = StoreOnDemand(settings.database_url, store)
+    is_remote = settings.api_url is not None and store is None
+    return Caller(
+        settings=settings,
+        chain=chain,
+        account=_person(settings, chain, evaluator) if is_local else None,
+        store=on_demand,
+        records=ApiRecords(settings.api_url or "") if is_remote else StoreRecords(on_demand, settings.network.chain_id),
+        contents=IpfsContents(settings.ipfs_api if is_local else None, settings.ipfs_gateway),
+        evaluator=evaluator,
+        is_local=is_local,
+        pace=Pace(poll_seconds=0.05 if settings.network_name == "local" else 1.0, give_up_after_seconds=180.0),
+    )
+
+
+@asynccontextmanager
+async def open_caller(
+    settings: Settings, *, is_local: bool = True, store: Store | None = None
+) -> AsyncIterator[Caller]:
+    """The same as a context."""
+    caller = make_caller(settings, is_local=is_local, store=store)
+    try:
+        yield caller
+    finally:
+        await caller.close()
+
+
+def _chain(settings: Settings, *, rounds: int = 3) -> EthereumChain:
+    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, rounds=rounds)
+    return EthereumChain(rpc, settings.network, first_block=settings.first_block)
+
+
+def _factory(settings: Settings) -> Address | None:
+    known = settings.challenge_factory or settings.network.factory
+    return to_address(known) if known else None
+
+
+def _person(settings: Settings, chain: EthereumChain, evaluator: Address | None) -> EthereumAccount | None:
+    """A poster's or agent's own wallet. For a person a transaction counts when it is in a block."""
+    if settings.wallet_key is None:
+        return None
+    factory = _factory(settings)
+    policy = agent_policy(settings.network.chain_id, factory=factory, evaluator=evaluator)
+    wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
+    return EthereumAccount(chain, wallet, factory=factory, confirmations=1)
+
+
+def evaluator_address(settings: Settings) -> Address | None:
+    """Clara's address: as set, else of the evaluator's key or keystore; None if neither is here."""
+    if settings.evaluator_address:
+        return to_address(settings.evaluator_address)
+    if settings.evaluator_key is not None:
+        return Wallet(settings.evaluator_key, evaluator_policy(settings.network.chain_id)).address
+    if settings.evaluator_keystore is not None:
+        try:
+            return to_address("0x" + json.loads(settings.evaluator_keystore.read_text())["address"].removeprefix("0x"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadInput):
+            return None
+    return None

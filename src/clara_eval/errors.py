@@ -65,6 +65,10 @@ class CannotPublish(ClaraError):
     """The contract would refuse, or we must not send: stop this challenge and raise the alarm."""
 
 
+class CannotAct(ClaraError):
+    """A poster's or agent's action would be refused, or their wallet must not do it: nothing more was sent."""
+
+
 class Unscorable(CannotPublish):
     """No possible result can be posted, for example fewer submitters than winners."""
 

@@ -23,6 +23,8 @@ class Network:
     """Blocks on top of a transaction before it counts as final for us."""
     finality_tag: str
     """The block tag at which submissions may be pinned."""
+    contracts: str = "1"
+    """Which version of the contracts is deployed there."""
 
 
 NETWORKS = {

@@ -26,7 +26,8 @@ GROWS_AFTER = 3
 @dataclass(frozen=True, slots=True)
 class Filter:
     addresses: tuple[Address, ...]
-    topics: tuple[str, ...]
+    topics: tuple[str | None, ...]
+    """None accepts everything in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,10 @@ def _checked(entries: Any, wanted: Filter) -> list[Any]:
         is_asked = (
             isinstance(entry, dict)
             and str(entry.get("address", "")).lower() in wanted.addresses
-            and [str(word).lower() for word in entry.get("topics", [])[: len(wanted.topics)]] == list(wanted.topics)
+            and len(entry.get("topics", [])) >= len(wanted.topics)
+            and all(
+                topic in {None, str(word).lower()} for topic, word in zip(wanted.topics, entry["topics"], strict=False)
+            )
         )
         if not is_asked:
             raise Temporary("A node answered eth_getLogs with entries that were not asked for.")

@@ -8,11 +8,20 @@ the reading is not used. Refuses addresses without code and contracts that do no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from clara_eval.chain import abi
-from clara_eval.chain.abi import GETTERS, Undecodable, calldata, decoded
+from clara_eval.chain.contracts import (
+    VERSIONS,
+    ChallengeContract,
+    ChallengeFactoryContract,
+    ChallengeState,
+    IdentityRegistryContract,
+    TokenContract,
+    View,
+    describe_tokens,
+)
 from clara_eval.chain.logs import Filter, Logs
 from clara_eval.chain.rpc import Call, Node, NodeRefusal, Rpc, quantity
 from clara_eval.chain.rpc_errors import Meaning
@@ -21,14 +30,11 @@ from clara_eval.challenge.model import (
     Address,
     Block,
     Challenge,
-    ChallengeStatus,
     Checkpoint,
     Submission,
     Token,
-    short,
 )
 from clara_eval.errors import NotFound, Temporary
-from clara_eval.money.dollars import poses_as_dollar
 from clara_eval.networks import Network
 from clara_eval.publish.posted import Posted, PostedBy, Standing
 from clara_eval.winners import Winner
@@ -40,12 +46,23 @@ LATE_SECONDS = 3_600
 SECTIONS = 16
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionReceipt:
+    """What a block says about one transaction."""
+
+    block_number: int
+    gas_used: int
+    has_succeeded: bool
+    logs: tuple[Mapping[str, Any], ...]
+
+
 class EthereumChain:
     """One network through its nodes."""
 
     def __init__(self, rpc: Rpc, network: Network, *, first_block: int | None = None) -> None:
         self.rpc = rpc
         self._network = network
+        self._version = VERSIONS[network.contracts]
         self._first_block = network.from_block if first_block is None else first_block
         self._logs = Logs(rpc)
         self._can_pin_by_hash = True
@@ -66,7 +83,10 @@ class EthereumChain:
     async def head(self) -> Block:
         """The newest block of the node that is ahead; that node is asked first from now on."""
         if len(self.rpc.nodes) == 1:
-            return _block(await self.rpc.ask("eth_getBlockByNumber", "latest", False))
+            raw = await self.rpc.ask_maybe("eth_getBlockByNumber", "latest", False)
+            if raw is None:
+                raise Temporary("The node does not know its newest block.", remedy="Set another CLARA_RPC_URL.")
+            return _block(raw)
         told = await self.rpc.ask_every_node("eth_getBlockByNumber", "latest", False)
         heads = [(node, block) for node, raw in told if (block := _block_or_none(raw)) is not None]
         if not heads:
@@ -119,89 +139,149 @@ class EthereumChain:
             high = min([high, *after])
         return low
 
-    # views
+    async def receipt(self, tx_hash: str) -> TransactionReceipt | None:
+        """None while no node shows it in a block."""
+        raw = await self.rpc.ask_maybe("eth_getTransactionReceipt", tx_hash)
+        if raw is None:
+            return None
+        try:
+            number, used = quantity(raw["blockNumber"]), quantity(raw["gasUsed"])
+            return TransactionReceipt(number, used, quantity(raw["status"]) == 1, tuple(raw["logs"]))
+        except (KeyError, TypeError):
+            raise Temporary("A node answered with something that is no receipt.") from None
 
-    async def view(self, to: Address, data: str, block: Block) -> Any:
-        return (await self.views([(to, data)], block))[0]
+    # contracts
 
-    async def views(self, calls: Sequence[tuple[Address, str]], block: Block) -> list[Any]:
+    def challenge(self, address: Address) -> ChallengeContract:
+        return self._version.challenge(self, address)
+
+    def factory(self, address: Address) -> ChallengeFactoryContract:
+        return self._version.factory(self, address)
+
+    def token(self, address: Address) -> TokenContract:
+        return TokenContract(self, address)
+
+    def registry(self, address: Address) -> IdentityRegistryContract:
+        return IdentityRegistryContract(self, address)
+
+    async def views(self, calls: Sequence[View], block: Block) -> list[object]:
         """Return data or refusal of each call, all at `block`."""
         if self._can_pin_by_hash:
             at: Any = {"blockHash": block.hash, "requireCanonical": True}
-            answers = await self.rpc.ask_many([_eth_call(to, data, at) for to, data in calls])
-            if not any(_is(answer, Meaning.UNSUPPORTED) or _is(answer, Meaning.OTHER) for answer in answers):
-                return _present(answers, block)
+            answers = await self.rpc.ask_many([Call("eth_call", (call.request(), at)) for call in calls])
+            # A stranger's contract must not talk us out of it: what it provokes is never a word about pinning.
+            unpinned = [
+                _is(answer, Meaning.UNSUPPORTED) or (_is(answer, Meaning.OTHER) and not call.is_foreign)
+                for call, answer in zip(calls, answers, strict=True)
+            ]
+            if not any(unpinned):
+                return _present(answers, calls, block)
             self._can_pin_by_hash = False
-        answers = await self.rpc.ask_many([_eth_call(to, data, hex(block.number)) for to, data in calls])
+        number = hex(block.number)
+        answers = await self.rpc.ask_many([Call("eth_call", (call.request(), number)) for call in calls])
         if not await self.is_canonical(block):
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Read again.")
-        return _present(answers, block)
+        return _present(answers, calls, block)
 
     async def deadline(self, address: Address) -> int:
-        found = await self._getters(address, await self.head(), ["deadline"])
-        return int(found["deadline"])
+        return (await self.challenge(address).state(await self.head(), ("deadline",))).number("deadline")
 
     async def balance(self, address: Address) -> int:
         """What an address has for gas, in wei."""
         return quantity(await self.rpc.ask("eth_getBalance", address, "latest"))
 
     async def evaluator(self, address: Address, block: Block) -> Address:
-        return Address((await self._getters(address, block, ["evaluator"]))["evaluator"])
+        return (await self.challenge(address).state(block, ("evaluator",))).address("evaluator")
 
     async def standing(self, address: Address) -> Standing:
         """Status and time of the post at the newest block, of a challenge that was read before."""
         try:
-            found = await self._getters(address, await self.head(), ["status", "scorePostedAt"])
+            return await self.challenge(address).standing(await self.head())
         except NotFound:
             # A node that is replacing blocks has moments without the contract: nobody may take that for its end.
             await asyncio.sleep(0.2)
-            found = await self._getters(address, await self.head(), ["status", "scorePostedAt"])
-        return Standing(_status(address, found["status"]), found["scorePostedAt"])
+            return await self.challenge(address).standing(await self.head())
 
-    async def _getters(self, address: Address, block: Block, names: Sequence[str]) -> dict[str, Any]:
-        answers = await self.views([(address, calldata(f"{name}()")) for name in names], block)
-        return {name: _value(address, name, answer) for name, answer in zip(names, answers, strict=True)}
+    async def token_at(self, address: Address, block: Block) -> Token | None:
+        """A token's symbol and scale; None if none stands there."""
+        return await self.token(address).describe(block, self._network)
 
     async def challenge_at(self, address: Address, block: Block) -> Challenge:
         """Everything the contract says at `block`."""
-        found = await self._getters(address, block, list(GETTERS))
-        submitters = await self._submitters(address, block, found)
-        token, payout_bps, submissions = await self._details(address, block, found, submitters)
-        return Challenge(
-            chain_id=self.chain_id,
-            address=address,
-            block=block,
-            poster=Address(found["poster"]),
-            evaluator=Address(found["evaluator"]),
-            token=token,
-            prize_pool=found["prizePool"],
-            poster_bond=found["posterBond"],
-            deadline=found["deadline"],
-            scoring_deadline=found["scoringDeadline"],
-            challenge_uri=found["challengeURI"],
-            eval_config_hash=found["evalConfigHash"],
-            private_set_hash=found["privateSetHash"],
-            winner_count=found["winnerCount"],
-            payout_bps=payout_bps,
-            identity_registry=Address(found["identityRegistry"]),
-            max_participants=found["maxParticipants"],
-            status=_status(address, found["status"]),
-            submission_count=found["submissionCount"],
-            score_posted_at=found["scorePostedAt"],
-            submissions=submissions,
-        )
+        contract = self.challenge(address)
+        state = await contract.state(block)
+        submitters = await self._submitters(address, block, state)
+        submissions = await contract.submissions(block, submitters)
+        return (await self._challenges(block, [(contract, state)], {address: submissions}))[0]
 
-    async def _submitters(self, address: Address, block: Block, found: dict[str, Any]) -> list[Address]:
+    async def challenges_at(self, addresses: Sequence[Address], block: Block) -> list[Challenge]:
+        """Many at one block, without their submissions, in as few requests as the nodes allow."""
+        contracts = [self.challenge(address) for address in addresses]
+        names = ChallengeContract.GETTERS
+        answers = await self.views([contract.view(name) for contract in contracts for name in names], block)
+        rows = [answers[start : start + len(names)] for start in range(0, len(answers), len(names))]
+        found = [(contract, contract.state_in(names, row)) for contract, row in zip(contracts, rows, strict=True)]
+        return await self._challenges(block, found, {})
+
+    async def posters_of(self, addresses: Sequence[Address]) -> list[Address]:
+        block, contracts = await self.head(), [self.challenge(address) for address in addresses]
+        answers = await self.views([contract.view("poster") for contract in contracts], block)
+        return [
+            contract.state_in(["poster"], [answer]).address("poster")
+            for contract, answer in zip(contracts, answers, strict=True)
+        ]
+
+    async def _challenges(
+        self,
+        block: Block,
+        found: Sequence[tuple[ChallengeContract, ChallengeState]],
+        submissions: Mapping[Address, tuple[Submission, ...]],
+    ) -> list[Challenge]:
+        tokens = await describe_tokens(self, block, [state.address("token") for _, state in found], self._network)
+        asked = [contract.payout_views(state.number("winnerCount")) for contract, state in found]
+        answers = iter(await self.views([call for calls in asked for call in calls], block))
+        shares = [
+            contract.payout_in([next(answers) for _ in calls])
+            for (contract, _), calls in zip(found, asked, strict=True)
+        ]
+        return [
+            Challenge(
+                chain_id=self.chain_id,
+                address=contract.address,
+                block=block,
+                poster=state.address("poster"),
+                evaluator=state.address("evaluator"),
+                token=tokens[state.address("token")],
+                prize_pool=state.number("prizePool"),
+                poster_bond=state.number("posterBond"),
+                deadline=state.number("deadline"),
+                scoring_deadline=state.number("scoringDeadline"),
+                challenge_uri=state.text("challengeURI"),
+                eval_config_hash=state.text("evalConfigHash"),
+                private_set_hash=state.text("privateSetHash"),
+                winner_count=state.number("winnerCount"),
+                payout_bps=payout,
+                identity_registry=state.address("identityRegistry"),
+                max_participants=state.number("maxParticipants"),
+                status=contract.status_in(state),
+                submission_count=state.number("submissionCount"),
+                score_posted_at=state.number("scorePostedAt"),
+                submissions=submissions.get(contract.address, ()),
+            )
+            for (contract, state), payout in zip(found, shares, strict=True)
+        ]
+
+    async def _submitters(self, address: Address, block: Block, state: ChallengeState) -> list[Address]:
         """Read the events backwards until as many submitters are known as the contract counts."""
-        wanted, known = found["submissionCount"], set[Address]()
+        wanted, known = state.number("submissionCount"), set[Address]()
         if wanted == 0:
             return []
         last = block.number
-        if block.timestamp - found["deadline"] > LATE_SECONDS:
-            last = await self.first_block_at(found["deadline"], block)
-        received = Filter((address,), (abi.SUBMISSION_RECEIVED,))
+        if block.timestamp - state.number("deadline") > LATE_SECONDS:
+            last = await self.first_block_at(state.number("deadline"), block)
+        received = Filter((address,), (ChallengeContract.ABI.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self._first_block, last, backwards=True):
-            known.update(abi.topic_address(entry["topics"][1]) for entry in group.entries)
+            known.update(ChallengeContract.submission_received(entry).submitter for entry in group.entries)
             if len(known) >= wanted:
                 return sorted(known)
         raise Temporary(
@@ -209,72 +289,26 @@ class EthereumChain:
             remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
         )
 
-    async def _details(
-        self, address: Address, block: Block, found: dict[str, Any], submitters: Sequence[Address]
-    ) -> tuple[Token, tuple[int, ...], tuple[Submission, ...]]:
-        token, places = Address(found["token"]), found["winnerCount"]
-        calls = [
-            (token, calldata("symbol()")),
-            (token, calldata("decimals()")),
-            (address, calldata("getPayoutBps()")),
-            *((address, calldata("payoutBps(uint256)", place)) for place in range(places)),
-            *((address, calldata("getSubmission(address)", submitter)) for submitter in submitters),
-        ]
-        symbol, decimals, shares_at_once, *rest = await self.views(calls, block)
-        shares = _shares(address, shares_at_once, rest[:places])
-        submissions = await self._submissions(address, block, submitters, rest[places:])
-        return self._token(token, symbol, decimals), shares, submissions
-
-    async def _submissions(
-        self, address: Address, block: Block, submitters: Sequence[Address], answers: Sequence[Any]
-    ) -> tuple[Submission, ...]:
-        read = [_submission(who, answer, is_struct=True) for who, answer in zip(submitters, answers, strict=True)]
-        missing = [who for who, submission in zip(submitters, read, strict=True) if submission is None]
-        again = await self.views([(address, calldata("submissions(address)", who)) for who in missing], block)
-        repaired = {who: _submission(who, answer, is_struct=False) for who, answer in zip(missing, again, strict=True)}
-        complete = [submission or repaired[who] for who, submission in zip(submitters, read, strict=True)]
-        lost = [who for who, submission in zip(submitters, complete, strict=True) if submission is None]
-        if lost:
-            raise NotFound(
-                f"{address} does not tell the submission of {lost[0]}.",
-                remedy="It must answer getSubmission(address) or submissions(address).",
-            )
-        return tuple(submission for submission in complete if submission is not None)
-
-    def _token(self, address: Address, symbol: Any, decimals: Any) -> Token:
-        is_usdc = address == self._network.usdc
-        try:
-            places = decoded(("uint8",), decimals)[0]
-        except Undecodable:
-            # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
-            places = 6 if is_usdc else 0
-        name = abi.read_symbol(symbol) or ("USDC" if is_usdc else short(address))
-        return Token(address, short(address) if poses_as_dollar(address, name, self._network) else name, places)
-
     # events
 
     async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page[NewChallenge]]:
-        wanted = Filter((factory,), (abi.CHALLENGE_CREATED,))
+        wanted = Filter((factory,), (ChallengeFactoryContract.ABI.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
-            yield Page(tuple(abi.read_challenge_created(entry) for entry in group.entries), group.upto)
+            yield Page(tuple(ChallengeFactoryContract.challenge_created(entry) for entry in group.entries), group.upto)
 
     async def submissions_received(
         self, challenges: Sequence[Address], first: int, last: Block
     ) -> AsyncIterator[Page[NewSubmission]]:
-        wanted = Filter(tuple(challenges), (abi.SUBMISSION_RECEIVED,))
+        wanted = Filter(tuple(challenges), (ChallengeContract.ABI.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
-            yield Page(tuple(abi.read_submission_received(entry) for entry in group.entries), group.upto)
+            yield Page(tuple(ChallengeContract.submission_received(entry) for entry in group.entries), group.upto)
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         """Whether the factory announced this address; asks the factory's own list, newest first."""
-        block = await self.head()
-        count = _value(
-            factory, "getChallengeCount", await self.view(factory, calldata("getChallengeCount()"), block), "uint256"
-        )
-        calls = [(factory, calldata("challenges(uint256)", number)) for number in reversed(range(count))]
-        for start in range(0, len(calls), 500):
-            answers = await self.views(calls[start : start + 500], block)
-            if any(_value(factory, "challenges", answer, "address") == address for answer in answers):
+        block, contract = await self.head(), self.factory(factory)
+        numbers = list(reversed(range(await contract.count(block))))
+        for start in range(0, len(numbers), 500):
+            if address in await contract.challenges(block, numbers[start : start + 500]):
                 return True
         return False
 
@@ -283,11 +317,11 @@ class EthereumChain:
     async def posted_by(self, challenge: Challenge) -> Posted | None:
         """The transaction that posted the scores and who sent it; None while nothing is posted."""
         head = await self.head()
-        posted_at = (await self._getters(challenge.address, head, ["scorePostedAt"]))["scorePostedAt"]
+        posted_at = (await self.challenge(challenge.address).standing(head)).score_posted_at
         if posted_at == 0:
             return None
         first = await self.first_block_at(posted_at, head)
-        wanted = Filter((challenge.address,), (abi.SCORES_POSTED,))
+        wanted = Filter((challenge.address,), (ChallengeContract.ABI.event("ScoresPosted").topic,))
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
@@ -306,42 +340,48 @@ class EthereumChain:
         )
 
     async def winners_on_chain(self, address: Address, count: int) -> tuple[Winner, ...]:
-        """The posted winners in their order; empty while nothing is posted."""
-        block = await self.head()
-        found = await self._getters(address, block, ["scorePostedAt"])
-        if found["scorePostedAt"] == 0:
-            return ()
-        answers = await self.views([(address, calldata("winners(uint256)", place)) for place in range(count)], block)
-        entries = [_decoded_or_missing(address, "winners", abi.WINNER, answer) for answer in answers]
-        return tuple(Winner(Address(account), agent, score, prize) for account, agent, score, prize in entries)
+        return await self.challenge(address).winners(await self.head(), count)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
-        answers = await self.views(
-            [(address, calldata("hasClaimed(address)", account)) for account in accounts], await self.head()
-        )
-        return {
-            account: _value(address, "hasClaimed", answer, "bool")
-            for account, answer in zip(accounts, answers, strict=True)
-        }
+        return await self.challenge(address).has_claimed(await self.head(), accounts)
 
+    async def agents_of(self, registry: Address, owner: Address, block: Block) -> list[int]:
+        """Agent ids that the registry's events gave to an address and that it still owns, oldest first.
 
-def _eth_call(to: Address, data: str, at: Any) -> Call:
-    return Call("eth_call", ({"to": to, "data": data}, at))
+        Empty where the registry emits no events, or the nodes do not have them.
+        """
+        who = "0x" + owner[2:].rjust(64, "0")
+        for event in IdentityRegistryContract.OWNING_EVENTS:
+            wanted = Filter((registry,), (event.topic, None, who))
+            try:
+                async for group in self._logs.groups(wanted, self._first_block, block.number, backwards=True):
+                    ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)
+                    owners = await self.registry(registry).owners_of(block, ids)
+                    owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
+                    if owned:
+                        return owned
+            except NodeRefusal:
+                continue  # not every node has old events; the caller is asked for the id then
+        return []
 
 
 def _is(answer: Any, meaning: Meaning) -> bool:
     return isinstance(answer, NodeRefusal) and answer.meaning is meaning
 
 
-def _present(answers: list[Any], block: Block) -> list[Any]:
-    """Reverts are answers; anything else a node refuses means that this block cannot be read here."""
-    for answer in answers:
+def _present(answers: list[Any], calls: Sequence[View], block: Block) -> list[object]:
+    """Reverts are answers; anything else a node refuses means that this block cannot be read here.
+
+    What a stranger's contract provokes is never more than a refusal of that one call.
+    """
+    for call, answer in zip(calls, answers, strict=True):
         if _is(answer, Meaning.MISSING):
             raise Temporary(
                 f"No node has the state of block {block.number}: it was replaced, or is too old for them.",
                 remedy="Read again; for old blocks use an archive node.",
             )
-        if isinstance(answer, NodeRefusal) and answer.meaning is not Meaning.REVERTED:
+        is_answer = call.is_foreign or not isinstance(answer, NodeRefusal) or answer.meaning is Meaning.REVERTED
+        if not is_answer:
             raise answer
     return answers
 
@@ -364,41 +404,3 @@ def _block_or_none(raw: Any) -> Block | None:
         return _block(raw)
     except Temporary:
         return None
-
-
-def _value(address: Address, name: str, answer: Any, kind: str | None = None) -> Any:
-    return _decoded_or_missing(address, name, (kind or GETTERS[name],), answer)[0]
-
-
-def _decoded_or_missing(address: Address, name: str, types: tuple[str, ...], answer: Any) -> tuple[Any, ...]:
-    try:
-        return decoded(types, answer)
-    except Undecodable:
-        what = "has no code there" if answer == "0x" else f"does not answer {name}() as a challenge does"
-        raise NotFound(
-            f"No challenge at {address}: the chain {what}.",
-            remedy="Check the address and CLARA_NETWORK.",
-        ) from None
-
-
-def _submission(submitter: Address, answer: Any, *, is_struct: bool) -> Submission | None:
-    try:
-        submission = abi.read_submission(submitter, answer, is_struct=is_struct)
-    except Undecodable:
-        return None
-    return submission if submission.submitted_at else None
-
-
-def _shares(address: Address, at_once: Any, singly: Sequence[Any]) -> tuple[int, ...]:
-    """The payout shares from the getter for all, or else from the getter for each."""
-    try:
-        return tuple(decoded(("uint16[]",), at_once)[0])
-    except Undecodable:
-        return tuple(_value(address, "payoutBps", answer, "uint16") for answer in singly)
-
-
-def _status(address: Address, value: int) -> ChallengeStatus:
-    try:
-        return ChallengeStatus(value)
-    except ValueError:
-        raise NotFound(f"No challenge at {address}: its status is {value}.") from None

@@ -44,6 +44,12 @@ _MISSING = re.compile(
     re.IGNORECASE,
 )
 _BATCH = re.compile(r"batch", re.IGNORECASE)
+_FAULT = re.compile(
+    r"out ?of ?gas|invalid (opcode|jump)|opcode ?not ?found|stack (under|over)flow|stack limit|evm error"
+    r"|gas required exceeds",
+    re.IGNORECASE,
+)
+"""What a contract's own code did, which is its answer and no trouble of the node."""
 
 # The order matters: a replacement that is underpriced must not read as a plain low fee.
 _SENDING: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
@@ -73,6 +79,8 @@ def meaning_of(method: str, code: int, message: str, data: object = None) -> Mea
         found = next((meaning for pattern, meaning in _SENDING if pattern.search(message)), None)
         if found is not None:
             return found
+        if method != "eth_sendRawTransaction" and _FAULT.search(message):
+            return Meaning.REVERTED
     if method == "eth_getLogs" and (_RANGE.search(message) or code in {-32614, -32062, 35}):
         return Meaning.RANGE_TOO_LARGE
     if _MISSING.search(message) and code != -32601:

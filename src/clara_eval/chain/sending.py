@@ -14,7 +14,7 @@ from clara_eval.chain.rpc import Call, NodeRefusal, quantity
 from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.chain.wallet import Wallet
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
-from clara_eval.contracts.refusals import decode_refusal
+from clara_eval.contracts.refusals import Refusal, decode_refusal
 from clara_eval.errors import CannotPublish, ClaraError, NotYet, Temporary
 from clara_eval.publish.fees import Fees, first_fees, raised_fees
 from clara_eval.publish.send import ContractCall, Mined, Sent
@@ -33,6 +33,14 @@ _SENT = {
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
+class ContractRefused(CannotPublish):
+    """A contract would refuse the call; `refusal` is its custom error, None if it is not one that we know."""
+
+    def __init__(self, message: str, refusal: Refusal | None, *, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.refusal = refusal
+
+
 class EthereumAccount:
     """One wallet on one network, or one address in dry run."""
 
@@ -43,7 +51,10 @@ class EthereumAccount:
         *,
         factory: Address | None = None,
         dry_address: Address | None = None,
+        confirmations: int | None = None,
     ) -> None:
+        """`confirmations` is how deep a success has to be; without it, as deep as the network demands."""
+        self._confirmations = chain.confirmations if confirmations is None else confirmations
         self._chain = chain
         self._wallet = wallet
         self._factory = factory
@@ -82,20 +93,15 @@ class EthereumAccount:
     ) -> StoredTransaction:
         wallet = self._signer()
         await self._make_known(call.to, wallet)
-        try:
-            gas = quantity(
-                await self._chain.rpc.ask("eth_estimateGas", await self._request(call, await self._chain.head()))
-            )
-        except NodeRefusal as refusal:
-            raise _in_our_terms(call, refusal) from None
-        fees = first_fees(*await self._market(), wallet.policy.max_fee_per_gas)
+        gas = await estimate_gas(self._chain, call, self.address)
+        fees = await self.fees()
         tx = Unsigned(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             to=call.to,
             data=call.data,
             value=0,
-            gas=gas + gas // 5 + GAS_MARGIN,
+            gas=with_margin(gas),
             max_fee_per_gas=fees.max_fee_per_gas,
             max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
         )
@@ -159,7 +165,11 @@ class EthereumAccount:
         if block is None or block["hash"] != block_hash:
             return None
         depth = head.number - number + 1
-        return Mined(tx_hash, number, has_succeeded, is_final=depth >= self._chain.confirmations)
+        return Mined(tx_hash, number, has_succeeded, is_final=depth >= self._confirmations)
+
+    async def fees(self) -> Fees:
+        """What a first attempt would pay now."""
+        return first_fees(*await self._market(), self._signer().policy.max_fee_per_gas)
 
     async def _market(self) -> tuple[int, int]:
         """The base fee of the newest block and the tip the node suggests; nodes without a suggestion get the least."""
@@ -171,13 +181,18 @@ class EthereumAccount:
         base_fee = quantity(block.get("baseFeePerGas", "0x0"))
         return base_fee, 0 if isinstance(tip, NodeRefusal) else quantity(tip)
 
-    async def _make_known(self, challenge: Address, wallet: Wallet) -> None:
-        """Tell the policy of a challenge, once the factory has vouched for it."""
-        vouched = wallet.policy.vouched
-        if challenge in vouched.targets or self._factory is None:
+    async def _make_known(self, target: Address, wallet: Wallet) -> None:
+        """Tell the policy of a challenge or the registry, once the factory has vouched for it."""
+        vouched, factory = wallet.policy.vouched, self._factory
+        if factory is None or target in vouched.targets or target in vouched.spending:
             return
-        if await self._chain.is_challenge_of(self._factory, challenge):
-            vouched.permit([challenge])
+        registry = await self._chain.factory(factory).identity_registry(await self._chain.head())
+        if target == registry or await self._chain.is_challenge_of(factory, target):
+            vouched.permit([target])
+
+    def permit_spending(self, token: Address, units: int) -> None:
+        """Let one transaction give away that much: the owner agreed to it."""
+        self._signer().policy.vouched.permit_spending(token, units)
 
     def _signer(self) -> Wallet:
         if self._wallet is None:
@@ -188,6 +203,19 @@ class EthereumAccount:
         """Without any address of ours, a dry run rehearses as the evaluator the contract names."""
         sender = self._address or await self._chain.evaluator(call.to, head)
         return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
+
+
+def with_margin(gas: int) -> int:
+    return gas + gas // 5 + GAS_MARGIN
+
+
+async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
+    """What the node says the call would use; a contract that would refuse it says so here."""
+    request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
+    try:
+        return quantity(await chain.rpc.ask("eth_estimateGas", request))
+    except NodeRefusal as refusal:
+        raise _in_our_terms(call, refusal) from None
 
 
 def _signed(
@@ -212,12 +240,12 @@ def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError
     """What the caller is to do about a node's no."""
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
-        return CannotPublish(f"{what}: the wallet cannot pay the gas.", remedy="Send ETH to the evaluator's address.")
+        return CannotPublish(f"{what}: the wallet cannot pay the gas.", remedy="Send ETH to its address.")
     if refusal.meaning is not Meaning.REVERTED:
         return refusal
     reason = decode_refusal(refusal.data if isinstance(refusal.data, str) else None)
     if reason is None:
-        return CannotPublish(f"{what} would be reverted: {refusal.message[:200]}.")
+        return ContractRefused(f"{what} would be reverted: {refusal.message[:200]}.", None)
     if reason.name in _LATER:
         return NotYet(f"{what}: {reason.reason}", remedy=reason.remedy)
-    return CannotPublish(f"{what}: {reason.reason} ({reason.name})", remedy=reason.remedy)
+    return ContractRefused(f"{what}: {reason.reason} ({reason.name})", reason, remedy=reason.remedy)

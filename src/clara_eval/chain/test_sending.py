@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from clara_eval.chain.abi import SCORES_POSTED
+from clara_eval.chain.contracts import ChallengeContract
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sending import EthereumAccount
@@ -39,6 +39,7 @@ from clara_eval.testing.faulty_node import FaultyNode, refuses, status
 from clara_eval.winners import Placed, Winners, choose_winners
 
 DIGEST = "0x" + "d1" * 32
+SCORES_POSTED = ChallengeContract.ABI.event("ScoresPosted").topic
 
 
 class Clock:

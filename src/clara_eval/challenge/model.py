@@ -77,6 +77,8 @@ class Token:
     address: Address
     symbol: str
     decimals: int
+    is_known: bool = True
+    """Whether it told its scale itself; otherwise amounts are base units."""
 
 
 @dataclass(frozen=True, slots=True)

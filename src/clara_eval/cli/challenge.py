@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
+from clara_eval.app import Caller, open_caller
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
-from clara_eval.desk import open_desk
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.settings import Settings
 from clara_eval.use_cases.act import act, prepare
 from clara_eval.use_cases.browse import STATUS, Filter, browse, detail
-from clara_eval.use_cases.claim import plan_claim
+from clara_eval.use_cases.claim import claim as claim_action
 from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.use_cases.plan import Plan
-from clara_eval.use_cases.port import Desk
-from clara_eval.use_cases.post import plan_post
+from clara_eval.use_cases.plan import Action
+from clara_eval.use_cases.post import post as post_action
 from clara_eval.use_cases.results import eval_status, is_waiting
-from clara_eval.use_cases.submit import Handing, plan_submit
+from clara_eval.use_cases.submit import Handing
+from clara_eval.use_cases.submit import submit as submit_action
 from clara_eval.use_cases.terms import Posting
 from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.untrusted import bare
@@ -79,7 +79,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
         expected_entries=expected_entries,
         allow_duplicate=allow_duplicate,
     )
-    _write(lambda desk: plan_post(desk, posting, sender or None), send=send, yes=yes, json=json)
+    _write(post_action(posting, sender or None), send=send, yes=yes, json=json)
 
 
 def submit(  # noqa: PLR0917 - three ways to name a solution
@@ -105,7 +105,7 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
         agent_id=agent_id,
         register=register,
     )
-    _write(lambda desk: plan_submit(desk, handing, sender or None), send=send, yes=yes, json=json)
+    _write(submit_action(handing, sender or None), send=send, yes=yes, json=json)
 
 
 def claim(
@@ -116,7 +116,7 @@ def claim(
     json: JsonFlag = False,
 ) -> None:
     """Claim your prize, or your share of an expired challenge."""
-    _write(lambda desk: plan_claim(desk, address, sender or None), send=send, yes=yes, json=json)
+    _write(claim_action(address, sender or None), send=send, yes=yes, json=json)
 
 
 def list_(
@@ -133,7 +133,7 @@ def list_(
     wanted = Filter(
         status=cast("Any", status), skill=skill, evaluator=cast("Any", evaluator), limit=limit, offset=offset
     )
-    found = _read(lambda desk: browse(desk, wanted))
+    found = _read(lambda caller: browse(caller, wanted))
     if json:
         emit_json(found)
     else:
@@ -142,7 +142,7 @@ def list_(
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """One challenge in full, with your own submission."""
-    found = _read(lambda desk: detail(desk, address, sender or None))
+    found = _read(lambda caller: detail(caller, address, sender or None))
     if json:
         emit_json(found)
     else:
@@ -155,22 +155,22 @@ def watch(
     json: JsonFlag = False,
 ) -> None:
     """Follow an evaluation until it ends; --json prints the last status."""
-    found = _read(lambda desk: _watch(desk, address, every))
+    found = _read(lambda caller: _watch(caller, address, every))
     if json:
         emit_json(found)
 
 
-def _read(question: Callable[[Desk], Awaitable[Any]]) -> Any:
+def _read(question: Callable[[Caller], Awaitable[Any]]) -> Any:
     async def ask() -> Any:
 
-        async with open_desk(Settings.from_env()) as desk:
-            return await question(desk)
+        async with open_caller(Settings.from_env()) as caller:
+            return await question(caller)
 
     return asyncio.run(ask())
 
 
-def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool, json: bool) -> None:
-    found = _read(lambda desk: _act(desk, make_plan, send=send, yes=yes))
+def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
+    found = _read(lambda caller: _act(caller, action, send=send, yes=yes))
     if json:
         emit_json(found)
         return
@@ -178,22 +178,20 @@ def _write(make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool
     console(stderr=False).print(written(found), markup=False, soft_wrap=True)
 
 
-async def _act(
-    desk: Desk, make_plan: Callable[[Desk], Coroutine[Any, Any, Plan]], *, send: bool, yes: bool
-) -> dict[str, Any]:
+async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> dict[str, Any]:
 
     async def report(done: int, total: int, words: str) -> None:
         console().print(f"[{done}/{total}] {words}", markup=False)
 
     if not send:
-        found = await act(desk, lambda: make_plan(desk), confirmed="unasked")
-        if desk.wallet is not None:
+        found = await act(caller, action, confirmed="unasked")
+        if caller.account is not None:
             found["next"] = "Nothing was sent: this was a dry run. Run it again with --send to send it."
         return found
-    if desk.wallet is None:
+    if caller.account is None:
         raise ConfigError("--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
-    agreed = yes or _asked((await prepare(desk, lambda: make_plan(desk))).question)
-    return await act(desk, lambda: make_plan(desk), confirmed="yes" if agreed else "no", report=report)
+    agreed = yes or _asked((await prepare(caller, action)).question)
+    return await act(caller, action, confirmed="yes" if agreed else "no", report=report)
 
 
 def _asked(question: str) -> bool:
@@ -202,11 +200,11 @@ def _asked(question: str) -> bool:
     return typer.confirm(question, err=True)
 
 
-async def _watch(desk: Desk, address: str, every: float) -> EvalStatusResult:
+async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
 
     said = ""
     while True:
-        found = await eval_status(desk, address)
+        found = await eval_status(caller, address)
         text = status(found)
         if text != said:
             console().print(text, markup=False, soft_wrap=True)

@@ -14,11 +14,11 @@ async def test_an_agent_is_a_token_with_its_uri(local_chain: LocalChain) -> None
     chain, agent = local_chain, local_chain.agents[0]
     owner = to_checksum_address(agent.address)
     receipt = await chain.send(agent, chain.registry, "register", "data:,me")
-    event = chain.registry.events.Register().process_receipt(receipt, errors=DISCARD)[0]["args"]
-    assert dict(event) == {"agentId": 1, "owner": owner, "agentURI": "data:,me"}
+    event = chain.registry.events.Registered().process_receipt(receipt, errors=DISCARD)[0]["args"]
+    assert dict(event) == {"agentId": 0, "owner": owner, "agentURI": "data:,me"}
     functions = chain.registry.functions
-    assert await functions.ownerOf(1).call() == owner
-    assert await functions.tokenURI(1).call() == "data:,me"
+    assert await functions.ownerOf(0).call() == owner
+    assert await functions.tokenURI(0).call() == "data:,me"
     assert await functions.balanceOf(owner).call() == 1
 
 
@@ -28,6 +28,44 @@ async def test_one_owner_may_have_several_agents(local_chain: LocalChain) -> Non
     for _ in range(2):
         await chain.send(agent, chain.registry, "register", "")
     assert await chain.registry.functions.balanceOf(to_checksum_address(agent.address)).call() == 2
+
+
+async def test_an_agent_registers_in_each_of_the_three_ways(local_chain: LocalChain) -> None:
+    """Without a URI, with one, and with facts that contracts can read; ids count from 0."""
+    chain, agent = local_chain, local_chain.agents[0]
+    for name, args in (("register()", ()), ("register(string)", ("data:,a",))):
+        data = chain.registry.encode_abi(name, args=list(args))
+        await chain.send_data(agent, chain.deployment.identity_registry, data)
+    entries = [("role", b"judge")]
+    data = chain.registry.encode_abi("register(string,(string,bytes)[])", args=["data:,b", entries])
+    receipt = await chain.send_data(agent, chain.deployment.identity_registry, data)
+    events = chain.registry.events
+    assert events.Registered().process_receipt(receipt, errors=DISCARD)[0]["args"]["agentId"] == 2
+    functions = chain.registry.functions
+    assert [await functions.tokenURI(number).call() for number in range(3)] == ["", "data:,a", "data:,b"]
+    assert await functions.getMetadata(2, "role").call() == b"judge"
+
+
+async def test_owners_and_their_operators_may_act_for_an_agent(local_chain: LocalChain) -> None:
+    """The owner and whoever the owner approved are authorized, nobody else; an unknown agent is refused."""
+    chain, (owner, helper, stranger) = local_chain, local_chain.agents[:3]
+    agent_id = await chain.register(owner)
+    await chain.send(owner, chain.registry, "approve", to_checksum_address(helper.address), agent_id)
+    ask = chain.registry.functions.isAuthorizedOrOwner
+    told = [await ask(to_checksum_address(one.address), agent_id).call() for one in (owner, helper, stranger)]
+    assert told == [True, True, False]
+    data = chain.registry.encode_abi("isAuthorizedOrOwner", args=[to_checksum_address(owner.address), 99])
+    with refuses("ERC721NonexistentToken", 99):
+        await chain.node.rpc("eth_call", {"to": chain.deployment.identity_registry, "data": data})
+
+
+async def test_a_contract_without_a_receiver_is_not_registered(local_chain: LocalChain) -> None:
+    """Minting is safe: a contract wallet that does not take tokens stays without an agent."""
+    chain = local_chain
+    data = chain.registry.encode_abi("register()", args=[])
+    call = {"from": chain.deployment.factory, "to": chain.deployment.identity_registry, "data": data}
+    with refuses("ERC721InvalidReceiver", chain.deployment.factory):
+        await chain.node.rpc("eth_call", call)
 
 
 async def test_an_unknown_agent_has_no_uri(local_chain: LocalChain) -> None:

@@ -238,10 +238,10 @@ class LocalChain:
     async def _register_all(self, agents: Iterable[DevAccount], agent_uri: str = "") -> None:
         missing = {agent.address: agent for agent in agents if agent.address not in self._agent_ids}
         registry = self.registry
-        call = registry.encode_abi("register", args=[agent_uri])
+        call = registry.encode_abi("register(string)", args=[agent_uri])
         target = self.deployment.identity_registry
         hashes = [await self.node.post(agent, target, call) for agent in missing.values()]
-        registered = registry.events.Register()
+        registered = registry.events.Registered()
         for address, receipt in zip(missing, await self.node.receipts(hashes), strict=True):
             event = registered.process_receipt(receipt, errors=DISCARD)[0]
             self._agent_ids[address] = int(event["args"]["agentId"])

@@ -14,15 +14,15 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent
 
+from clara_eval.app import Caller
 from clara_eval.errors import ClaraError
-from clara_eval.use_cases.port import Desk
 from clara_eval.use_cases.untrusted import escaped
 
-ToolContext = Context[Desk, Any]
+ToolContext = Context[Caller, Any]
 MAX_ERROR_CHARS = 1200
 
 
-def desk_of(ctx: ToolContext) -> Desk:
+def caller_of(ctx: ToolContext) -> Caller:
     return ctx.request_context.lifespan_context
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
-from clara_eval.desk import make_desk
+from clara_eval.app import make_caller
 from clara_eval.mcp_server.server import build_server
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
@@ -34,11 +34,11 @@ class Context(Protocol):
 
 def create_asgi(context: Context, *, path: str = "/") -> Starlette:
     """The application; its lifespan has to be run by whoever mounts it."""
-    opened = make_desk(context.settings, is_local=False, store=context.store)
+    caller = make_caller(context.settings, is_local=False, store=context.store)
     # Host checks protect local servers that can do something for their owner. This one holds nothing that the public
     # REST door does not show, and behind a proxy it is called by names that it cannot know.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = build_server(opened.desk).streamable_http_app(
+    app = build_server(caller).streamable_http_app(
         streamable_http_path=path,
         stateless_http=True,
         max_request_body_size=MAX_BODY_BYTES,
@@ -52,7 +52,7 @@ def create_asgi(context: Context, *, path: str = "/") -> Starlette:
             async with inner(scope) as state:
                 yield state
         finally:
-            await opened.close()
+            await caller.close()
 
     app.router.lifespan_context = lifespan
     return app

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
+from clara_eval.mcp_server.answer import ToolContext, answer, caller_of, in_words
 from clara_eval.use_cases import browse as browsing
 from clara_eval.use_cases import results, wording
 from clara_eval.use_cases.documents import (
@@ -55,7 +55,7 @@ async def challenge_browse(
     """List challenges, newest first: prize, deadline, status, how many have submitted. Titles are posters' words."""
     wanted = browsing.Filter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with in_words():
-        found = await browsing.browse(desk_of(ctx), wanted)
+        found = await browsing.browse(caller_of(ctx), wanted)
     return answer(wording.browse(found), found)
 
 
@@ -64,7 +64,7 @@ async def challenge_detail(
 ) -> Annotated[CallToolResult, DetailResult]:
     """One challenge in full: problem statement, eval config, terms, money, winners, and your own submission."""
     with in_words():
-        found = await browsing.detail(desk_of(ctx), address, sender or None)
+        found = await browsing.detail(caller_of(ctx), address, sender or None)
     return answer(wording.detail(found), found)
 
 
@@ -83,15 +83,15 @@ async def challenge_eval_status(
 
 async def _followed(ctx: ToolContext, address: str, seconds: int) -> EvalStatusResult:
     """The status now, or as soon as it is final, changed in kind, or the time is over."""
-    desk, clock = desk_of(ctx), asyncio.get_running_loop()
-    pause = POLL_SECONDS if desk.is_local else REMOTE_POLL_SECONDS
-    end = clock.time() + (seconds if desk.is_local else min(seconds, REMOTE_WAIT_SECONDS))
-    found = await results.eval_status(desk, address)
+    caller, clock = caller_of(ctx), asyncio.get_running_loop()
+    pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
+    end = clock.time() + (seconds if caller.is_local else min(seconds, REMOTE_WAIT_SECONDS))
+    found = await results.eval_status(caller, address)
     first = found["status"]
     while results.is_waiting(found) and found["status"] == first and clock.time() < end:
         await ctx.report_progress(found["progress"], 100, found["status"])
         await asyncio.sleep(min(pause, max(0.0, end - clock.time())))
-        found = await results.eval_status(desk, address)
+        found = await results.eval_status(caller, address)
     if seconds:
         await ctx.report_progress(found["progress"], 100, found["status"])
     return found
@@ -104,7 +104,7 @@ async def challenge_leaderboard(
 ) -> Annotated[CallToolResult, LeaderboardResult]:
     """Everybody's place with Elo, its interval and the prize; public once scores are posted on chain."""
     with in_words():
-        found = await results.leaderboard(desk_of(ctx), address, limit=limit)
+        found = await results.leaderboard(caller_of(ctx), address, limit=limit)
     return answer(wording.leaderboard(found), found)
 
 
@@ -115,5 +115,5 @@ async def challenge_score(
 ) -> Annotated[CallToolResult, ScoreResult]:
     """Why a submission won or lost: rank, Elo with interval, prize, features, games, closest rival, and the trace."""
     with in_words():
-        found = await results.score(desk_of(ctx), address, submitter or None)
+        found = await results.score(caller_of(ctx), address, submitter or None)
     return answer(wording.score(found), found)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
+from clara_eval.app import Caller
 from clara_eval.errors import ClaraError, NotFound
 from clara_eval.eval_config.json_schema import eval_config_schema_text
-from clara_eval.mcp_server.answer import ToolContext, desk_of
-from clara_eval.use_cases.look import challenge_at
-from clara_eval.use_cases.port import Desk
+from clara_eval.mcp_server.answer import ToolContext, caller_of
+from clara_eval.use_cases.challenges import challenge_at
 
 MAX_TRACE_BYTES = 8_000_000
 
 
-def add_resources(server: MCPServer[Desk]) -> None:
+def add_resources(server: MCPServer[Caller]) -> None:
     server.resource(
         "clara://eval-config/schema",
         name="eval-config-schema",
@@ -41,7 +41,7 @@ def eval_config_schema() -> str:
 
 async def trace(address: str, ctx: ToolContext) -> bytes:
     try:
-        content = await _trace(desk_of(ctx), address)
+        content = await _trace(caller_of(ctx), address)
     except NotFound as missing:
         raise ResourceNotFoundError(str(missing)) from missing
     except ClaraError as bad:
@@ -49,18 +49,18 @@ async def trace(address: str, ctx: ToolContext) -> bytes:
     if len(content) > MAX_TRACE_BYTES:
         raise ResourceError(
             f"The trace has more than {MAX_TRACE_BYTES:,} bytes, too many for a resource; "
-            f"find it here: {desk_of(ctx).records.trace_place((await challenge_at(desk_of(ctx), address)).address)}"
+            f"find it here: {caller_of(ctx).records.trace_place((await challenge_at(caller_of(ctx), address)).address)}"
         )
     return content
 
 
-async def _trace(desk: Desk, address: str) -> bytes:
-    challenge = await challenge_at(desk, address)
+async def _trace(caller: Caller, address: str) -> bytes:
+    challenge = await challenge_at(caller, address)
     if challenge.score_posted_at == 0:
         raise NotFound("The trace is public once scores are posted.", remedy="Follow challenge_eval_status.")
-    if desk.settings.traces_public == "never":
+    if caller.settings.traces_public == "never":
         raise NotFound("The operator keeps traces private.")
-    text = await desk.records.trace(challenge.address, at_most=MAX_TRACE_BYTES)
+    text = await caller.records.trace(challenge.address, at_most=MAX_TRACE_BYTES)
     if text is None:
         raise NotFound("No trace of this challenge is known here.", remedy="Set CLARA_API_URL to the service.")
     return text.encode()

@@ -1,6 +1,6 @@
-"""The MCP server: eight tools, two resources, one desk behind them.
+"""The MCP server: eight tools, two resources, one caller behind them.
 
-Comes in: a `Desk`. Goes out: an `MCPServer` that any transport can run. On standard output there is nothing but the
+Comes in: a `Caller`. Goes out: an `MCPServer` that any transport can run. On standard output there is nothing but the
 protocol; logs go to standard error. It starts without a node, a key or any setting, and says what is missing when it
 is asked for something.
 """
@@ -15,10 +15,10 @@ from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 
 from clara_eval import __version__
+from clara_eval.app import Caller
 from clara_eval.mcp_server import reading, resources, writing
 from clara_eval.mcp_server.schema import exact_tool
 from clara_eval.settings import Settings
-from clara_eval.use_cases.port import Desk
 
 INSTRUCTIONS = """Challenges with prizes on chain: post one, submit solutions, follow the evaluation, claim.
 
@@ -42,14 +42,14 @@ TOOLS: tuple[tuple[Callable[..., Any], str, ToolAnnotations], ...] = (
 )
 
 
-def build_server(desk: Desk) -> MCPServer[Desk]:
-    """The server over that desk; whoever opened the desk closes it."""
+def build_server(caller: Caller) -> MCPServer[Caller]:
+    """The server for that caller; whoever opened the caller closes it."""
 
     @asynccontextmanager
-    async def lifespan(_: MCPServer[Desk]) -> AsyncIterator[Desk]:
-        yield desk
+    async def lifespan(_: MCPServer[Caller]) -> AsyncIterator[Caller]:
+        yield caller
 
-    server: MCPServer[Desk] = MCPServer(
+    server: MCPServer[Caller] = MCPServer(
         "clara-eval",
         title="Clara Eval",
         description="Challenges with prizes on chain, judged by comparison.",
@@ -65,7 +65,7 @@ def build_server(desk: Desk) -> MCPServer[Desk]:
 
 async def run_stdio(settings: Settings) -> None:
     """Serve one client on standard input and output until it leaves."""
-    from clara_eval.desk import open_desk
+    from clara_eval.app import open_caller
 
-    async with open_desk(settings, is_local=True) as desk:
-        await build_server(desk).run_stdio_async()
+    async with open_caller(settings, is_local=True) as caller:
+        await build_server(caller).run_stdio_async()

@@ -11,8 +11,7 @@ import jsonschema
 from mcp import Client
 from pydantic import SecretStr
 
-from clara_eval.app import open_app
-from clara_eval.desk import open_desk
+from clara_eval.app import open_app, open_caller
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.mcp_server import build_server
 from clara_eval.pipeline.evaluate import evaluate
@@ -23,7 +22,7 @@ from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG
 
 @asynccontextmanager
 async def client(settings: Settings, **options: Any) -> AsyncIterator[Client]:
-    async with open_desk(settings) as desk, Client(build_server(desk), **options) as opened:
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand), **options) as opened:
         yield opened
 
 

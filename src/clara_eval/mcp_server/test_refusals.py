@@ -14,8 +14,8 @@ from eth_utils.address import to_checksum_address
 from mcp import Client
 from typer.testing import CliRunner
 
+from clara_eval.app import open_caller
 from clara_eval.cli import app as commands
-from clara_eval.desk import open_desk
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, DevAccount, Handed, LocalChain, Terms, create
 from clara_eval.errors import ClaraError
 from clara_eval.eval_config import config_hash
@@ -46,7 +46,7 @@ COMMANDS: dict[str, list[str]] = {
 
 @asynccontextmanager
 async def client(settings: Settings) -> AsyncIterator[Client]:
-    async with open_desk(settings) as desk, Client(build_server(desk)) as opened:
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as opened:
         yield opened
 
 
@@ -197,7 +197,7 @@ async def test_without_a_node_the_tools_say_so() -> None:
         assert len((await caller.list_tools()).tools) == 8
         assert "CLARA_CHALLENGE_FACTORY is not set" in await refusal(caller, "challenge_browse")
     reachable_nowhere = Settings.from_env({"CLARA_RPC_URL": "http://127.0.0.1:1", "CLARA_CHALLENGE_FACTORY": NOBODY})
-    async with open_desk(reachable_nowhere) as desk, Client(build_server(desk)) as caller:
+    async with open_caller(reachable_nowhere) as at_hand, Client(build_server(at_hand)) as caller:
         assert "No node answers" in await refusal(caller, "challenge_browse")
 
 
@@ -391,4 +391,4 @@ async def test_a_hostile_token_hides_no_other_challenge(local_chain: LocalChain,
     async with client(agent_settings(chain, None, tmp_path / "none.db")) as caller:
         found = (await caller.call_tool("challenge_browse", {})).structured_content or {}
     assert [item["address"] for item in found["challenges"]] == [honest, hostile]
-    assert found["challenges"][1]["prize"] == "1000000000 units"
+    assert found["challenges"][1]["prize"] == f"1000000000 {token[:6]}…{token[-4:]}"

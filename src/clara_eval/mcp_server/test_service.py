@@ -17,9 +17,8 @@ from pydantic import SecretStr
 
 from clara_eval.api.app import create_app
 from clara_eval.api.context import ApiContext
-from clara_eval.app import open_app
+from clara_eval.app import open_app, open_caller
 from clara_eval.challenge.model import Address
-from clara_eval.desk import open_desk
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
 from clara_eval.engine.health import Pulse
 from clara_eval.eval_config import build_metadata, config_hash
@@ -101,12 +100,12 @@ async def test_store_and_service_tell_the_same(local_chain: LocalChain, tmp_path
     address = await judged(local_chain, database)
     submitters = [agent.address for agent in local_chain.agents[:3]]
     settings = agent_settings(local_chain, None, database)
-    async with open_desk(settings) as desk, Client(build_server(desk)) as caller:
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:
         from_store = await documents(caller, address, submitters)
         trace = (await caller.read_resource(f"clara://trace/{address}")).contents[0]
     async with service(settings, database) as url:
         elsewhere = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_API_URL": url})
-        async with open_desk(elsewhere) as desk, Client(build_server(desk)) as caller:
+        async with open_caller(elsewhere) as at_hand, Client(build_server(at_hand)) as caller:
             from_service = await documents(caller, address, submitters)
             same_trace = (await caller.read_resource(f"clara://trace/{address}")).contents[0]
         async with Client(f"{url}/mcp") as caller:
@@ -124,7 +123,7 @@ async def test_private_traces_stay_private(local_chain: LocalChain, tmp_path: Pa
     database = tmp_path / "store.db"
     address = await judged(local_chain, database)
     settings = agent_settings(local_chain, local_chain.agents[0], database, {"CLARA_TRACES_PUBLIC": "never"})
-    async with open_desk(settings) as desk, Client(build_server(desk)) as caller:
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:
         found = (await caller.call_tool("challenge_score", {"address": address})).structured_content or {}
         try:
             await caller.read_resource(f"clara://trace/{address}")

@@ -18,7 +18,7 @@ from eth_utils.address import to_checksum_address
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
 
-from clara_eval.desk import open_desk
+from clara_eval.app import open_caller
 from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
 from clara_eval.hashing import keccak_hex, plain_json
 from clara_eval.mcp_server import build_server
@@ -45,7 +45,7 @@ async def nonce(chain: LocalChain) -> int:
 
 async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
     """Eight tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
-    async with open_desk(Settings.from_env({})) as desk, Client(build_server(desk)) as caller:
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
         tools = {tool.name: tool for tool in (await caller.list_tools()).tools}
         wrong = await caller.call_tool("challenge_browse", {"stauts": "open"})
     assert set(tools) == TOOLS
@@ -65,7 +65,7 @@ async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
 
 async def test_the_config_schema_is_a_resource() -> None:
     """An agent can read what an eval config looks like, and that schema accepts a config that is accepted."""
-    async with open_desk(Settings.from_env({})) as desk, Client(build_server(desk)) as caller:
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
         text = (await caller.read_resource("clara://eval-config/schema")).contents[0].text  # type: ignore[union-attr]
         templates = (await caller.list_resource_templates()).resource_templates
     jsonschema.validate(json.loads(RULES_CONFIG), json.loads(text))
@@ -89,8 +89,8 @@ async def test_a_client_that_can_ask_is_asked(
     before = await nonce(local_chain)
     settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")
     async with (
-        open_desk(settings) as desk,
-        Client(build_server(desk), mode=mode, elicitation_callback=person) as caller,
+        open_caller(settings) as at_hand,
+        Client(build_server(at_hand), mode=mode, elicitation_callback=person) as caller,
     ):
         found = (await caller.call_tool("challenge_post", {**POSTING, "confirm": True})).structured_content or {}
         bad = await caller.call_tool("challenge_post", {**POSTING, "prize": "999999999"})
@@ -171,7 +171,7 @@ async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain
         heard.append(progress)
 
     settings = agent_settings(local_chain, None, tmp_path / "store.db")
-    async with open_desk(settings) as desk, Client(build_server(desk)) as caller:
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:
         now = (await caller.call_tool("challenge_eval_status", {"address": address})).structured_content or {}
         assert (now["status"], now["stage"]["total"], now["stage"]["secondsLeft"]) == ("comparing", 6, 20.0)
         ended = await caller.call_tool(
@@ -199,8 +199,8 @@ async def test_scores_of_the_poster_are_labelled(local_chain: LocalChain, tmp_pa
     ]
     await chain.send(chain.poster, chain.challenge(address), "postScores", winners)
     async with (
-        open_desk(agent_settings(chain, None, tmp_path / "none.db")) as desk,
-        Client(build_server(desk)) as caller,
+        open_caller(agent_settings(chain, None, tmp_path / "none.db")) as at_hand,
+        Client(build_server(at_hand)) as caller,
     ):
         board = (await caller.call_tool("challenge_leaderboard", {"address": address})).structured_content or {}
         loser = await caller.call_tool("challenge_score", {"address": address, "submitter": chain.agents[2].address})
@@ -223,8 +223,8 @@ async def test_expired_challenges_pay_every_submitter(local_chain: LocalChain, t
     await chain.move_time(7 * DAY + 1)
     before = await chain.balance(agent.address)
     async with (
-        open_desk(agent_settings(chain, agent, tmp_path / "none.db")) as desk,
-        Client(build_server(desk)) as caller,
+        open_caller(agent_settings(chain, agent, tmp_path / "none.db")) as at_hand,
+        Client(build_server(at_hand)) as caller,
     ):
         found = (await caller.call_tool("challenge_claim", {"address": address, "confirm": True})).structured_content
         again = await caller.call_tool("challenge_claim", {"address": address, "confirm": True})

@@ -11,23 +11,21 @@ client can ask (`Elicit`), whatever the arguments say; where it cannot, `confirm
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from clara_eval.mcp_server.answer import ToolContext, answer, desk_of, in_words
+from clara_eval.mcp_server.answer import ToolContext, answer, caller_of, in_words
 from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress
 from clara_eval.use_cases import wording
 from clara_eval.use_cases.act import act, prepare
-from clara_eval.use_cases.claim import plan_claim
+from clara_eval.use_cases.claim import claim
 from clara_eval.use_cases.documents import ClaimResult, PostResult, SubmitResult
-from clara_eval.use_cases.plan import Plan
-from clara_eval.use_cases.port import Desk
-from clara_eval.use_cases.post import plan_post
-from clara_eval.use_cases.submit import Handing, plan_submit
+from clara_eval.use_cases.plan import Action
+from clara_eval.use_cases.post import post
+from clara_eval.use_cases.submit import Handing, submit
 from clara_eval.use_cases.terms import NO_HASH, Posting
 
 Confirm = Annotated[
@@ -48,15 +46,13 @@ def can_ask(ctx: ToolContext) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-async def _question(
-    ctx: ToolContext, confirm: bool, make_plan: Callable[[Desk], Awaitable[Plan]]
-) -> Elicit[Agreement] | Agreement:
+async def _question(ctx: ToolContext, confirm: bool, action: Action) -> Elicit[Agreement] | Agreement:
     """Ask if there is a wallet and somebody to ask; the plan is made first, so that nobody is asked in vain."""
-    desk = desk_of(ctx)
-    if desk.wallet is None or not can_ask(ctx):
+    caller = caller_of(ctx)
+    if caller.account is None or not can_ask(ctx):
         return Agreement(confirm=confirm)
     with in_words():
-        plan = await prepare(desk, lambda: make_plan(desk))
+        plan = await prepare(caller, action)
     return Elicit(plan.question, Agreement)
 
 
@@ -66,16 +62,14 @@ def _decision(ctx: ToolContext, outcome: ElicitationResult[Agreement]) -> Litera
     return "no" if can_ask(ctx) else "unasked"
 
 
-async def _done(
-    ctx: ToolContext, outcome: ElicitationResult[Agreement], make_plan: Callable[[Desk], Awaitable[Plan]]
-) -> CallToolResult:
-    desk = desk_of(ctx)
+async def _done(ctx: ToolContext, outcome: ElicitationResult[Agreement], action: Action) -> CallToolResult:
+    caller = caller_of(ctx)
 
     async def report(done: int, total: int, words: str) -> None:
         await ctx.report_progress(done, total, words)
 
     with in_words():
-        found = await act(desk, lambda: make_plan(desk), confirmed=_decision(ctx, outcome), report=report)
+        found = await act(caller, action, confirmed=_decision(ctx, outcome), report=report)
     return answer(wording.written(found), found)
 
 
@@ -120,7 +114,7 @@ def posting_of(
 async def ask_post(
     ctx: ToolContext, posting: Annotated[Posting, Resolve(posting_of)], sender: str, confirm: bool
 ) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, lambda desk: plan_post(desk, posting, sender or None))
+    return await _question(ctx, confirm, post(posting, sender or None))
 
 
 async def challenge_post(
@@ -165,7 +159,7 @@ async def challenge_post(
 
     Moves money: prize and a 5 % bond leave the poster's wallet. Without a local wallet nothing is sent.
     """
-    return await _done(ctx, agreed, lambda desk: plan_post(desk, posting, sender or None))
+    return await _done(ctx, agreed, post(posting, sender or None))
 
 
 def handing_of(
@@ -186,7 +180,7 @@ def handing_of(
 async def ask_submit(
     ctx: ToolContext, handing: Annotated[Handing, Resolve(handing_of)], sender: str, confirm: bool
 ) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, lambda desk: plan_submit(desk, handing, sender or None))
+    return await _question(ctx, confirm, submit(handing, sender or None))
 
 
 async def challenge_submit(
@@ -211,11 +205,11 @@ async def challenge_submit(
 
     Costs gas and makes the solution public. One submission per hour and address.
     """
-    return await _done(ctx, agreed, lambda desk: plan_submit(desk, handing, sender or None))
+    return await _done(ctx, agreed, submit(handing, sender or None))
 
 
 async def ask_claim(ctx: ToolContext, address: str, sender: str, confirm: bool) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, lambda desk: plan_claim(desk, address, sender or None))
+    return await _question(ctx, confirm, claim(address, sender or None))
 
 
 async def challenge_claim(
@@ -226,4 +220,4 @@ async def challenge_claim(
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, ClaimResult]:
     """Claim your prize, or your share of an expired challenge; finalizes or expires it first when that is due."""
-    return await _done(ctx, agreed, lambda desk: plan_claim(desk, address, sender or None))
+    return await _done(ctx, agreed, claim(address, sender or None))

@@ -1,26 +1,24 @@
 """What evaluations left behind, for the agents' tools: from the store, or from a running service.
 
-Both fulfil `actions.Records` and give the same documents. The store is opened at the first question, and an SQLite file
-that does not exist is not created: an agent without a service of its own simply has no records. A service's trace is
+Both give the same documents. The store is opened at the first question, and an SQLite file that does not exist is not
+created: an agent without a service of its own simply has no records. A service's trace is
 read as a stream, and only what concerns one challenge's submitters is kept.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
+from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import features_key, pairwise_key, scores_key, status_key
 
 MAX_TRACE_BYTES = 200_000_000
@@ -30,16 +28,9 @@ _VOTE = ("first", "second", "judge", "winner", "confidence", "reason")
 class StoreRecords:
     """The specification's keys in our own store."""
 
-    def __init__(self, database_url: str, chain_id: int, store: Store | None = None) -> None:
-        self._url = database_url
-        self._chain_id = chain_id
+    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
         self._store = store
-        self._is_ours = store is None
-        self._opening = asyncio.Lock()
-
-    async def close(self) -> None:
-        if self._store is not None and self._is_ours:
-            await self._store.close()
+        self._chain_id = chain_id
 
     async def status(self, address: Address) -> dict[str, Any] | None:
         return await self._document(status_key(address))
@@ -54,7 +45,7 @@ class StoreRecords:
         return await self._document(pairwise_key(address, first, second))
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
-        store = await self._open()
+        store = await self._store.existing()
         if store is None:
             return None
         pieces: list[str] = []
@@ -68,24 +59,10 @@ class StoreRecords:
         return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
 
     async def _document(self, key: str) -> dict[str, Any] | None:
-        store = await self._open()
+        store = await self._store.existing()
         text = await store.get(self._chain_id, key) if store else None
         found = json.loads(text) if text else None
         return found if isinstance(found, dict) else None
-
-    async def _open(self) -> Store | None:
-        from clara_eval.store.open import open_store
-
-        async with self._opening:  # two questions at once must not open two, of which one would never be closed
-            if self._store is None and _is_there(self._url):
-                self._store = await open_store(self._url)
-        return self._store
-
-
-def _is_there(url: str) -> bool:
-    from clara_eval.store.open import is_sqlite, sqlite_path
-
-    return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
 
 
 class ApiRecords:
@@ -94,9 +71,6 @@ class ApiRecords:
     def __init__(self, api_url: str) -> None:
         self._url = api_url.rstrip("/")
         self._facts: tuple[Address, dict[str, dict[str, Any]]] | None = None
-
-    async def close(self) -> None:
-        """Nothing is held open."""
 
     async def status(self, address: Address) -> dict[str, Any] | None:
         return await self._document(address, "eval-status")

@@ -13,6 +13,7 @@ from aiohttp import web
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
+from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.rows import ApiRecords, StoreRecords, facts_in
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.tournament.play import Comparison
@@ -102,10 +103,11 @@ def pools() -> set[str]:
 async def test_two_questions_at_once_open_one_store(postgres_url: str) -> None:
     """Whatever was opened is closed: no pool of a second store is left behind."""
     before = pools()
-    records = StoreRecords(postgres_url, 31337)
+    store = StoreOnDemand(postgres_url)
+    records = StoreRecords(store, 31337)
     await asyncio.gather(records.status(ONE), records.status(OTHER), records.scores(ONE))
     assert pools() > before
-    await records.close()
+    await store.close()
     assert pools() == before
 
 
@@ -113,7 +115,7 @@ async def test_no_more_of_a_trace_is_read_than_asked_for(tmp_path: Path) -> None
     """Whoever may not have a long trace does not make the service hold all of it."""
     store = await SqliteStore.open(str(tmp_path / "store.db"))
     await save_trace(store, 31337, ONE, ["x" * 1_000_000] * 4, "0xdigest")
-    records = StoreRecords("", 31337, store)
+    records = StoreRecords(StoreOnDemand("", store), 31337)
     assert len(await records.trace(ONE) or "") == 4_000_000
     assert len(await records.trace(ONE, at_most=1_500_000) or "") == 2_000_000
     await store.close()

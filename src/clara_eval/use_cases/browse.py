@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
+from clara_eval.app import Caller
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token
 from clara_eval.errors import BadInput, ClaraError
 from clara_eval.eval_config import BadEvalConfig, read_metadata
 from clara_eval.use_cases.amounts import show_amount
+from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
-from clara_eval.use_cases.contract_calls import look
 from clara_eval.use_cases.documents import (
     BrowseResult,
     ChainStatus,
@@ -30,9 +31,7 @@ from clara_eval.use_cases.documents import (
     PostedWinner,
     TokenDocument,
 )
-from clara_eval.use_cases.look import addresses, challenge_at, challenges_at, submission_of, winners_of
 from clara_eval.use_cases.plan import sender_of
-from clara_eval.use_cases.port import Desk
 from clara_eval.use_cases.submit import COOLDOWN_SECONDS
 from clara_eval.use_cases.untrusted import TITLE_CHARS, fence
 
@@ -64,25 +63,25 @@ class Filter:
     limit: int = 20
 
 
-async def browse(desk: Desk, wanted: Filter) -> BrowseResult:
+async def browse(caller: Caller, wanted: Filter) -> BrowseResult:
     """One page of challenges that pass the filter."""
     if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
         raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
-    newest = (await addresses(desk))[::-1]
+    newest = (await addresses(caller))[::-1]
     found: list[ChallengeSummary] = []
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
     while place < last and len(found) < wanted.limit:
-        page = await _page(desk, newest[place : place + min(wanted.limit, last - place)])
+        page = await _page(caller, newest[place : place + min(wanted.limit, last - place)])
         for challenge in page:
             place, block = place + 1, challenge.block.number
             words = inline_metadata(challenge.challenge_uri)
-            if _passes(desk, challenge, words, wanted):
-                found.append(summary(desk, challenge, words))
+            if _passes(caller, challenge, words, wanted):
+                found.append(summary(caller, challenge, words))
             if len(found) == wanted.limit:
                 break
     return BrowseResult(
-        network=desk.settings.network_name,
+        network=caller.settings.network_name,
         blockNumber=block,
         total=len(newest),
         challenges=found,
@@ -90,43 +89,43 @@ async def browse(desk: Desk, wanted: Filter) -> BrowseResult:
     )
 
 
-async def _page(desk: Desk, wanted: Sequence[Address]) -> list[Challenge]:
+async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     """As it stands now; for callers from elsewhere as it stood some seconds ago: they must not wear out a node."""
     now = asyncio.get_running_loop().time()
-    kept = [] if desk.is_local else [desk.seen.get(address, (0.0, None)) for address in wanted]
+    kept = [] if caller.is_local else [caller.seen.get(address, (0.0, None)) for address in wanted]
     if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
         return [found for _, found in kept if found is not None]
-    page = await challenges_at(desk, wanted)
-    if not desk.is_local:
-        if len(desk.seen) > MOST_KEPT:
-            desk.seen.clear()
-        desk.seen.update({challenge.address: (now, challenge) for challenge in page})
+    page = await challenges_at(caller, wanted)
+    if not caller.is_local:
+        if len(caller.seen) > MOST_KEPT:
+            caller.seen.clear()
+        caller.seen.update({challenge.address: (now, challenge) for challenge in page})
     return page
 
 
-def _passes(desk: Desk, challenge: Challenge, words: dict[str, Any], wanted: Filter) -> bool:
+def _passes(caller: Caller, challenge: Challenge, words: dict[str, Any], wanted: Filter) -> bool:
     if wanted.status not in {"any", STATUS[challenge.status]}:
         return False
     if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
         return False
-    if wanted.evaluator not in {"any", evaluator_kind(desk, challenge)}:
+    if wanted.evaluator not in {"any", evaluator_kind(caller, challenge)}:
         return False
     return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
 
 
-async def detail(desk: Desk, address: str, sender: str | None = None) -> DetailResult:
+async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
     """Everything about one challenge, and what the caller has submitted to it."""
-    challenge = await challenge_at(desk, address)
-    content, problem = await _metadata_bytes(desk, challenge)
+    challenge = await challenge_at(caller, address)
+    content, problem = await _metadata_bytes(caller, challenge)
     words = _json_object(content)
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
     return DetailResult(
-        network=desk.settings.network_name,
+        network=caller.settings.network_name,
         blockNumber=challenge.block.number,
         now=challenge.block.timestamp,
-        challenge=summary(desk, challenge, words),
+        challenge=summary(caller, challenge, words),
         poster=challenge.poster,
         evaluatorAddress=challenge.evaluator,
         problemStatement=fence(_text(words, "problemStatement"), "poster"),
@@ -138,12 +137,12 @@ async def detail(desk: Desk, address: str, sender: str | None = None) -> DetailR
         payoutBps=list(challenge.payout_bps),
         scorePostedAt=posted or None,
         claimableAt=posted + FINALIZATION_SECONDS if posted else None,
-        winners=await posted_winners(desk, challenge),
-        yours=await _yours(desk, challenge, sender),
+        winners=await posted_winners(caller, challenge),
+        yours=await _yours(caller, challenge, sender),
     )
 
 
-async def posted_winners(desk: Desk, challenge: Challenge) -> list[PostedWinner]:
+async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWinner]:
     return [
         PostedWinner(
             rank=rank,
@@ -153,16 +152,18 @@ async def posted_winners(desk: Desk, challenge: Challenge) -> list[PostedWinner]
             prizeAmount=str(winner.prize_amount),
             prize=show_amount(winner.prize_amount, challenge.token),
         )
-        for rank, winner in enumerate(await winners_of(desk, challenge), start=1)
+        for rank, winner in enumerate(
+            await caller.chain.winners_on_chain(challenge.address, challenge.winner_count), start=1
+        )
     ]
 
 
-async def _yours(desk: Desk, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
-    account = sender_of(desk, sender)
-    found = await submission_of(desk, challenge, account) if account else None
+async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
+    account = sender_of(caller, sender)
+    found = await submission_of(caller, challenge, account) if account else None
     if found is None or account is None:
         return None
-    last = await look(desk, "Challenge", challenge.address, "lastSubmissionTime", account)
+    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, account)
     return OwnSubmission(
         agentId=str(found.agent_id),
         solutionHash=found.solution_hash,
@@ -172,7 +173,7 @@ async def _yours(desk: Desk, challenge: Challenge, sender: str | None) -> OwnSub
     )
 
 
-def summary(desk: Desk, challenge: Challenge, words: dict[str, Any]) -> ChallengeSummary:
+def summary(caller: Caller, challenge: Challenge, words: dict[str, Any]) -> ChallengeSummary:
     left = challenge.deadline - challenge.block.timestamp
     return ChallengeSummary(
         address=challenge.address,
@@ -180,7 +181,7 @@ def summary(desk: Desk, challenge: Challenge, words: dict[str, Any]) -> Challeng
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
         status=STATUS[challenge.status],
         acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not _is_full(challenge),
-        evaluator=evaluator_kind(desk, challenge),
+        evaluator=evaluator_kind(caller, challenge),
         token=token_document(challenge.token),
         prizePool=str(challenge.prize_pool),
         prize=show_amount(challenge.prize_pool, challenge.token),
@@ -189,7 +190,7 @@ def summary(desk: Desk, challenge: Challenge, words: dict[str, Any]) -> Challeng
         maxParticipants=challenge.max_participants,
         deadline=challenge.deadline,
         secondsLeft=max(0, left),
-        explorerUrl=desk.explorer("address", challenge.address),
+        explorerUrl=caller.explorer("address", challenge.address),
     )
 
 
@@ -201,10 +202,10 @@ def token_document(token: Token) -> TokenDocument:
     return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
 
 
-def evaluator_kind(desk: Desk, challenge: Challenge) -> Literal["clara", "self", "other"]:
+def evaluator_kind(caller: Caller, challenge: Challenge) -> Literal["clara", "self", "other"]:
     if challenge.evaluator in {ZERO_ADDRESS, challenge.poster}:
         return "self"
-    return "clara" if challenge.evaluator == desk.evaluator else "other"
+    return "clara" if challenge.evaluator == caller.evaluator else "other"
 
 
 def skills_in(words: dict[str, Any]) -> list[str]:
@@ -237,12 +238,12 @@ def _text(words: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-async def _metadata_bytes(desk: Desk, challenge: Challenge) -> tuple[bytes, str | None]:
+async def _metadata_bytes(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
     uri = challenge.challenge_uri
-    if not desk.is_local and not uri.lower().startswith("data:"):
+    if not caller.is_local and not uri.lower().startswith("data:"):
         return b"", "The metadata is not inside the challenge URI; this server does not fetch it."
     try:
-        return await desk.contents.fetch(uri), None
+        return await caller.contents.fetch(uri), None
     except ClaraError as bad:
         return b"", f"The metadata cannot be read ({type(bad).__name__})."
 

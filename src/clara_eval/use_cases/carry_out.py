@@ -1,35 +1,39 @@
-"""Signing and sending a plan with the local wallet, one transaction after the other.
+"""Carrying out a plan with the local wallet: each step recorded before it is sent, and done once.
 
-Comes in: a plan that somebody confirmed. Goes out: what was sent, with hashes and blocks. Each transaction is rehearsed
-(`eth_call`) before it is signed; the limit on what the wallet may move, and its ether for gas, are checked before the
-first one. A transaction whose fate is not known ends with its hash, never with a second one.
+Comes in: an action that somebody confirmed, and its plan. Goes out: what is in a block, step by step. Must hold: the
+plan is written down before its first step is signed, under the action's name; the same action asked for again after a
+crash goes on with that plan, and with the very transactions it signed, instead of sending others. The limit on what the
+wallet may move, and its ether for gas, are checked before the first step.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
-from clara_eval.challenge.model import Address
-from clara_eval.errors import ClaraError, Temporary
-from clara_eval.publish.transaction import Unsigned
+from pydantic import TypeAdapter
+
+from clara_eval.app import Caller
+from clara_eval.chain.node import TransactionReceipt
+from clara_eval.chain.sending import ContractRefused, EthereumAccount, with_margin
+from clara_eval.errors import CannotAct, CannotPublish, ClaraError, Temporary
+from clara_eval.publish.send import ContractCall, Outcome, Receipt, TransactionSender
+from clara_eval.publish.transaction import StoredTransaction
+from clara_eval.trace.store import Store
 from clara_eval.use_cases.amounts import show_amount
-from clara_eval.use_cases.look import newest_block
-from clara_eval.use_cases.plan import Plan, Spending, Transaction
-from clara_eval.use_cases.port import CannotAct, Desk, Refused, Wallet
+from clara_eval.use_cases.plan import Action, Plan, Spending, Transaction, refusal_in_words
 
-WAIT_SECONDS = 180.0
-POLL_SECONDS = 0.5
-LOST_SECONDS = 10.0
-"""How long a transaction is looked for when the answer to its sending got lost."""
 REHEARSALS = 6
 """A node behind a balancer may not know the block of the transaction before yet: look again that often."""
+AGAIN_SECONDS = 0.5
 UNKNOWN_GAS = 500_000
 """Assumed for a transaction whose gas cannot be estimated yet."""
+FORGOTTEN_SECONDS = 600
+"""A plan of which nothing was signed for so long was given up: the action is planned anew."""
 
 Report = Callable[[int, int, str], Awaitable[None]]
 
@@ -40,33 +44,82 @@ class Sent:
 
     description: str
     tx_hash: str
-    block_number: int
-    gas_used: int
-    receipt: Mapping[str, Any]
+    receipt: TransactionReceipt
 
 
-async def carry_out(desk: Desk, plan: Plan, report: Report) -> list[Sent]:
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A plan as it is written down before its first step."""
+
+    number: str
+    at: int
+    plan: Plan
+
+    def intention(self, step: int) -> str:
+        return f"{self.plan.action}:{self.number}:{step}"
+
+
+_STARTED = TypeAdapter(_Started)
+
+
+def run_of(caller: Caller, account: EthereumAccount) -> str:
+    """Under which name a person's transactions are recorded: the chain, and whose they are."""
+    return f"{caller.chain_id}:{account.address}"
+
+
+async def unfinished(caller: Caller, action: Action) -> Plan | None:
+    """The plan of this very action, if it was begun and did not come to its end."""
+    store = await caller.store.existing() if caller.account is not None else None
+    if store is None or caller.account is None:
+        return None
+    run = run_of(caller, caller.account)
+    text = await store.entry(run, action.key)
+    if text is None:
+        return None
+    started = _STARTED.validate_json(text)
+    is_signed = bool(await store.transactions(run, started.intention(0)))
+    if is_signed or started.at > time.time() - FORGOTTEN_SECONDS:
+        return started.plan
+    await store.forget_entry(run, action.key)
+    return None
+
+
+async def carry_out(caller: Caller, action: Action, plan: Plan, report: Report) -> list[Sent]:
     """Send all of it, waiting for each; raises before anything is sent if the wallet must not do it."""
-    wallet = desk.wallet
-    if wallet is None:
+    account = _account(caller, plan)
+    check_limit(caller, plan.spends)
+    await _check_ether(caller, account, plan)
+    if plan.spends is not None:
+        account.permit_spending(plan.spends.token.address, plan.spends.units)
+    store, run = await caller.store.opened(), run_of(caller, account)
+    mine = _Started(secrets.token_hex(8), int(time.time()), replace(plan, publishes=None))
+    kept = await store.add_entry(run, action.key, _STARTED.dump_json(mine).decode())
+    started = _STARTED.validate_json(kept)
+    steps = _Steps(caller, TransactionSender(account, store, caller.pace), store, run, started)
+    sent: list[Sent] = []
+    try:
+        for number, planned in enumerate(started.plan.transactions):
+            await report(number, len(started.plan.transactions), planned.description)
+            with telling(sent):
+                sent.append(await steps.send(number))
+    except CannotAct:
+        if await steps.is_over():
+            await store.forget_entry(run, action.key)
+        raise
+    await store.forget_entry(run, action.key)
+    await report(len(sent), len(sent), "done")
+    return sent
+
+
+def _account(caller: Caller, plan: Plan) -> EthereumAccount:
+    account = caller.account
+    if account is None:
         raise CannotAct(
             "No local wallet key is set.", remedy="Set CLARA_WALLET_KEY, or sign the transactions yourself."
         )
-    if plan.sender != wallet.address:
-        raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {wallet.address}.")
-    check_limit(desk, plan.spends)
-    fees = await _fees(desk)
-    await _check_ether(desk, wallet.address, plan, fees)
-    wallet.policy.vouched.permit(planned.to for planned in plan.transactions)
-    if plan.spends is not None:
-        wallet.policy.vouched.permit_spending(plan.spends.token.address, plan.spends.units)
-    sent: list[Sent] = []
-    for number, planned in enumerate(plan.transactions):
-        await report(number, len(plan.transactions), planned.description)
-        with telling(sent):
-            sent.append(await _send(desk, wallet, planned, fees, is_first=number == 0))
-    await report(len(plan.transactions), len(plan.transactions), "done")
-    return sent
+    if plan.sender != account.address:
+        raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
+    return account
 
 
 @contextmanager
@@ -75,18 +128,18 @@ def telling(sent: Sequence[Sent]) -> Iterator[None]:
     try:
         yield
     except ClaraError as bad:
-        done = (f"Already in block {item.block_number}: {item.description} ({item.tx_hash})." for item in sent)
+        done = (f"Already in block {item.receipt.block_number}: {item.description} ({item.tx_hash})." for item in sent)
         bad.remedy = " ".join([bad.remedy, *done]).strip()
         raise
 
 
-def check_limit(desk: Desk, spends: Spending | None) -> None:
+def check_limit(caller: Caller, spends: Spending | None) -> None:
     """Refuse what is above the wallet's limit, and tokens whose worth is not known."""
-    limit = desk.settings.wallet_limit_usd
+    limit = caller.settings.wallet_limit_usd
     if spends is None or limit is None:
         return
     shown = show_amount(spends.units, spends.token)
-    if not desk.is_dollar(spends.token.address):
+    if not caller.is_dollar(spends.token.address):
         raise CannotAct(
             f"The local wallet may not move {shown}: what {spends.token.address} is worth is not known.",
             remedy="List the token in CLARA_WALLET_TOKENS to count it as a dollar, or sign the transactions yourself.",
@@ -98,28 +151,14 @@ def check_limit(desk: Desk, spends: Spending | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Fees:
-    most: int
-    tip: int
-
-
-async def _fees(desk: Desk) -> _Fees:
-    block = await newest_block(desk)
-    try:
-        tip = int(await desk.node.ask("eth_maxPriorityFeePerGas"), 16)
-    except Temporary:
-        tip = 1_000_000  # some nodes do not offer it; 0.001 gwei is Base's usual tip
-    return _Fees(most=2 * int(block.get("baseFeePerGas", "0x0"), 16) + tip, tip=tip)
-
-
-async def _check_ether(desk: Desk, sender: Address, plan: Plan, fees: _Fees) -> None:
-    balance = int(await desk.node.ask("eth_getBalance", sender, "latest"), 16)
-    needed = sum(_with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions) * fees.most
+async def _check_ether(caller: Caller, account: EthereumAccount, plan: Plan) -> None:
+    balance = await caller.chain.balance(account.address)
+    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
+    needed = gas * (await account.fees()).max_fee_per_gas
     if balance < needed:
         raise CannotAct(
-            f"The wallet {sender} has {_ether(balance)} ETH, but gas may cost up to {_ether(needed)} ETH.",
-            remedy=f"Send it some ETH on {desk.settings.network_name}.",
+            f"The wallet {account.address} has {_ether(balance)} ETH, but gas may cost up to {_ether(needed)} ETH.",
+            remedy=f"Send it some ETH on {caller.settings.network_name}.",
         )
 
 
@@ -127,78 +166,76 @@ def _ether(wei: int) -> str:
     return f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".")
 
 
-def _with_margin(gas: int) -> int:
-    return gas + gas // 4
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of one plan on their way."""
 
+    caller: Caller
+    sender: TransactionSender
+    store: Store
+    run: str
+    started: _Started
 
-async def _send(desk: Desk, wallet: Wallet, planned: Transaction, fees: _Fees, *, is_first: bool) -> Sent:
-    request = {"from": wallet.address, "to": planned.to, "data": planned.data, "value": hex(planned.value)}
-    await _rehearse(desk, request, planned, tries=1 if is_first else REHEARSALS)
-    gas = int(await desk.node.ask("eth_estimateGas", request), 16)
-    nonce = int(await desk.node.ask("eth_getTransactionCount", wallet.address, "pending"), 16)
-    signed = wallet.sign(
-        Unsigned(
-            chain_id=desk.settings.network.chain_id,
-            nonce=nonce,
-            to=planned.to,
-            data=bytes.fromhex(planned.data[2:]),
-            value=planned.value,
-            gas=_with_margin(gas),
-            max_fee_per_gas=fees.most,
-            max_priority_fee_per_gas=fees.tip,
+    async def send(self, number: int) -> Sent:
+        """One step, seen through; a node that is behind or does not answer is asked again for a while."""
+        planned, pace = self.started.plan.transactions[number], self.caller.pace
+        end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
+        while True:
+            try:
+                receipt = await self.sender.send(self._call(number), _never_done)
+                return await self._sent(planned, receipt)
+            except CannotPublish as refused:
+                tries -= 1
+                if tries <= 0:
+                    raise _cannot(planned, refused) from refused
+                await pace.sleep(AGAIN_SECONDS)
+            except Temporary as bad:
+                rows = await self._rows(number)
+                if not rows:
+                    raise
+                if pace.now() >= end:
+                    raise self._unknown(planned, rows[-1].tx_hash) from bad
+                await pace.sleep(pace.poll_seconds)
+
+    async def is_over(self) -> bool:
+        """Whether nothing of the plan can land any more that is not in a block already."""
+        rows = [row for number in range(len(self.started.plan.transactions)) for row in await self._rows(number)]
+        return all([await self.sender.account.is_nonce_gone(row.nonce) for row in rows])
+
+    async def _rows(self, number: int) -> list[StoredTransaction]:
+        return await self.store.transactions(self.run, self.started.intention(number))
+
+    def _call(self, number: int) -> ContractCall:
+        planned = self.started.plan.transactions[number]
+        data = bytes.fromhex(planned.data.removeprefix("0x"))
+        return ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
+
+    async def _sent(self, planned: Transaction, receipt: Receipt) -> Sent:
+        if receipt.outcome is Outcome.REVERTED:
+            raise CannotAct(
+                f"{planned.description}: the transaction {receipt.tx_hash} was reverted.",
+                remedy="Look at the challenge again; somebody else's transaction may have come first.",
+            )
+        found = await self.caller.chain.receipt(receipt.tx_hash or "")
+        if receipt.outcome is not Outcome.CONFIRMED or found is None:
+            raise self._unknown(planned, receipt.tx_hash or "")
+        return Sent(planned.description, receipt.tx_hash or "", found)
+
+    def _unknown(self, planned: Transaction, tx_hash: str) -> Temporary:
+        place = self.caller.explorer("tx", tx_hash) or tx_hash
+        return Temporary(
+            f"{planned.description}: sent as {tx_hash}, but it is not in a block yet.",
+            remedy=f"Ask for the same again and it goes on with this transaction; look at {place} before you try again "
+            "in any other way: a second one could pay twice.",
         )
-    )
-    try:
-        await desk.node.ask("eth_sendRawTransaction", signed.raw)
-    except ClaraError as bad:
-        # The node may have taken it before its answer was lost, and call the nonce used when asked again: only the
-        # chain knows.
-        if await _receipt(desk, signed.tx_hash, seconds=LOST_SECONDS) is None:
-            if isinstance(bad, CannotAct):
-                raise
-            raise _unknown(desk, planned, signed.tx_hash) from bad
-    receipt = await _receipt(desk, signed.tx_hash, seconds=WAIT_SECONDS)
-    if receipt is None:
-        raise _unknown(desk, planned, signed.tx_hash)
-    if int(receipt["status"], 16) != 1:
-        raise CannotAct(
-            f"{planned.description}: the transaction {signed.tx_hash} was reverted.",
-            remedy="Look at the challenge again; somebody else's transaction may have come first.",
-        )
-    block, used = int(receipt["blockNumber"], 16), int(receipt["gasUsed"], 16)
-    return Sent(planned.description, signed.tx_hash, block, used, receipt)
 
 
-async def _rehearse(desk: Desk, request: Mapping[str, str], planned: Transaction, *, tries: int) -> None:
-    for left in reversed(range(tries)):
-        try:
-            await desk.node.ask("eth_call", request, "latest")
-        except Refused as refused:
-            if left == 0:
-                raise CannotAct(f"{planned.description} would be refused: {refused}") from refused
-            await asyncio.sleep(POLL_SECONDS)
-        else:
-            return
+async def _never_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    """What a person does is done when the transaction is in a block; nobody else can do it."""
+    return None
 
 
-async def _receipt(desk: Desk, tx_hash: str, *, seconds: float) -> Mapping[str, Any] | None:
-    """None if it is in no block by then, or the node does not say: it was sent, so no error may hide its hash."""
-    end = asyncio.get_running_loop().time() + seconds
-    pause = 0.02
-    while True:
-        with suppress(ClaraError):
-            found: Mapping[str, Any] | None = await desk.node.ask("eth_getTransactionReceipt", tx_hash)
-            if found is not None:
-                return found
-        if asyncio.get_running_loop().time() >= end:
-            return None
-        await asyncio.sleep(pause)
-        pause = min(POLL_SECONDS, pause * 2)
-
-
-def _unknown(desk: Desk, planned: Transaction, tx_hash: str) -> Temporary:
-    place = desk.explorer("tx", tx_hash) or tx_hash
-    return Temporary(
-        f"{planned.description}: sent as {tx_hash}, but it is not in a block yet.",
-        remedy=f"Look at {place} before you try again: a second one could pay twice.",
-    )
+def _cannot(planned: Transaction, refused: CannotPublish) -> CannotAct:
+    if isinstance(refused, ContractRefused):
+        return CannotAct(f"{planned.description} would be refused: {refusal_in_words(refused.refusal)}")
+    return CannotAct(refused.message, remedy=refused.remedy)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from clara_eval.app import App, open_app
-from clara_eval.chain.abi import Undecodable, calldata, decoded
 from clara_eval.challenge.model import ZERO_ADDRESS, to_address
 from clara_eval.errors import ClaraError
 from clara_eval.llm.registry import parse_jury
@@ -60,14 +59,7 @@ async def _factory(app: App) -> str:
     code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
         raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
-    answer = await app.chain.view(factory, calldata("getChallengeCount()"), await app.chain.head())
-    try:
-        count = decoded(("uint256",), answer)[0]
-    except Undecodable:
-        raise ClaraError(
-            f"The contract at {factory} is no challenge factory: it does not answer getChallengeCount().",
-            remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.",
-        ) from None
+    count = await app.chain.factory(factory).count(await app.chain.head())
     return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
 
 
@@ -77,7 +69,7 @@ async def _wallet(app: App) -> str:
         raise ClaraError("Neither key nor evaluator address is set.", remedy="Set CLARA_EVALUATOR_KEY, or the address.")
     if not app.sender.can_sign:
         return f"{address}, no key: dry run"
-    balance = int(await app.chain.rpc.ask("eth_getBalance", address, "latest"), 16)
+    balance = await app.chain.balance(address)
     if balance < LOW_BALANCE_WEI:
         raise ClaraError(f"{address} holds {balance / 1e18:.6f} ETH.", remedy="Send it at least 0.001 ETH for gas.")
     return f"{address}, {balance / 1e18:.4f} ETH"

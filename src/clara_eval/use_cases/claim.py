@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clara_eval.app import Caller
+from clara_eval.chain.contracts import ChallengeContract
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
-from clara_eval.errors import BadInput, NotYet
+from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.use_cases.amounts import show_amount
-from clara_eval.use_cases.contract_calls import look
-from clara_eval.use_cases.look import challenge_at, submission_of, winners_of
-from clara_eval.use_cases.plan import Plan, Transaction, sender_of, transaction, with_gas
-from clara_eval.use_cases.port import CannotAct, Desk
+from clara_eval.use_cases.challenges import challenge_at, submission_of
+from clara_eval.use_cases.plan import Action, Plan, Transaction, sender_of, transaction, with_gas
 from clara_eval.use_cases.times import show_moment, show_wait
+from clara_eval.winners import Winner
 
 FINALIZATION_SECONDS = 12 * 3600
 
@@ -30,33 +31,39 @@ class _Due:
     first: str | None = None
 
 
-async def plan_claim(desk: Desk, address: str, sender: str | None = None) -> Plan:
+def claim(address: str, sender: str | None = None) -> Action:
+    """Claim what the sender is owed by a challenge."""
+    return Action.of("claim", address.strip().lower(), lambda caller, _: plan_claim(caller, address, sender))
+
+
+async def plan_claim(caller: Caller, address: str, sender: str | None = None) -> Plan:
     """Everything checked, nothing sent."""
-    claimant = sender_of(desk, sender)
-    challenge = await challenge_at(desk, address)
+    claimant = sender_of(caller, sender)
+    challenge = await challenge_at(caller, address)
     if claimant is None:
         raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
-    due = await _due(desk, challenge, claimant)
-    if await look(desk, "Challenge", challenge.address, "hasClaimed", claimant):
+    due = await _due(caller, challenge, claimant)
+    claimed = await caller.chain.has_claimed(challenge.address, [claimant])
+    if claimed[claimant]:
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
     shown = show_amount(due.amount, challenge.token)
     return Plan(
         action="challenge_claim",
         sender=claimant,
-        transactions=await _transactions(desk, challenge, claimant, due, shown),
-        question=f"Claim {shown} from {challenge.address} on {desk.settings.network_name}? It costs gas.",
+        transactions=await _transactions(caller, challenge, claimant, due, shown),
+        question=f"Claim {shown} from {challenge.address} on {caller.settings.network_name}? It costs gas.",
         summary=f"{shown} go to {claimant} as {'prize' if due.kind == 'prize' else 'share of the expired challenge'}.",
         challenge=challenge.address,
         details={"kind": due.kind, "amount": str(due.amount), "amountShown": shown, "rank": due.rank},
     )
 
 
-async def _due(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
+async def _due(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
     match challenge.status:
         case ChallengeStatus.FINALIZED:
-            return await _prize(desk, challenge, claimant)
+            return await _prize(caller, challenge, claimant)
         case ChallengeStatus.EXPIRED:
-            return await _share(desk, challenge, claimant)
+            return await _share(caller, challenge, claimant)
         case ChallengeStatus.CANCELLED:
             raise CannotAct(
                 f"The challenge {challenge.address} was cancelled: its prize went back to the poster.",
@@ -69,14 +76,14 @@ async def _due(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
                 remedy="Prizes can be claimed 12 hours after the scores are posted.",
             )
         case ChallengeStatus.SCORING:
-            return await _from_scoring(desk, challenge, claimant)
+            return await _from_scoring(caller, challenge, claimant)
 
 
-async def _from_scoring(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
+async def _from_scoring(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
     now = challenge.block.timestamp
     if challenge.score_posted_at:
         free_at = challenge.score_posted_at + FINALIZATION_SECONDS
-        found = await _prize(desk, challenge, claimant)
+        found = await _prize(caller, challenge, claimant)
         if now < free_at:
             raise NotYet(
                 f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
@@ -84,7 +91,7 @@ async def _from_scoring(desk: Desk, challenge: Challenge, claimant: Address) -> 
             )
         return _Due(found.kind, found.amount, found.rank, first="finalize")
     if now > challenge.scoring_deadline:
-        found = await _share(desk, challenge, claimant)
+        found = await _share(caller, challenge, claimant)
         return _Due(found.kind, found.amount, None, first="expire")
     raise NotYet(
         f"No scores are posted for {challenge.address} yet.",
@@ -92,8 +99,8 @@ async def _from_scoring(desk: Desk, challenge: Challenge, claimant: Address) -> 
     )
 
 
-async def _prize(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
-    for rank, winner in enumerate(await winners_of(desk, challenge), start=1):
+async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    for rank, winner in enumerate(await _winners(caller, challenge), start=1):
         if winner.account == claimant and winner.prize_amount > 0:
             return _Due("prize", winner.prize_amount, rank)
     raise CannotAct(
@@ -101,8 +108,12 @@ async def _prize(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
     )
 
 
-async def _share(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
-    if await submission_of(desk, challenge, claimant) is None:
+async def _winners(caller: Caller, challenge: Challenge) -> tuple[Winner, ...]:
+    return await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
+
+
+async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    if await submission_of(caller, challenge, claimant) is None:
         raise CannotAct(
             f"{claimant} has not submitted to {challenge.address}.",
             remedy="Claim with the wallet that submitted (NotASubmitter).",
@@ -111,12 +122,12 @@ async def _share(desk: Desk, challenge: Challenge, claimant: Address) -> _Due:
 
 
 async def _transactions(
-    desk: Desk, challenge: Challenge, claimant: Address, due: _Due, shown: str
+    caller: Caller, challenge: Challenge, claimant: Address, due: _Due, shown: str
 ) -> tuple[Transaction, ...]:
     name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
-    claim = transaction("Challenge", challenge.address, name, description=f"Claim {shown}")
+    claimed = transaction(challenge.address, ChallengeContract.bare_call(name), f"Claim {shown}")
     if due.first is None:
-        return (await with_gas(desk, claimant, claim),)
+        return (await with_gas(caller, claimant, claimed),)
     words = {"finalize": "Finalize the challenge, which is due", "expire": "Expire the challenge, which is due"}
-    first = transaction("Challenge", challenge.address, due.first, description=words[due.first])
-    return (await with_gas(desk, claimant, first), claim)
+    first = transaction(challenge.address, ChallengeContract.bare_call(due.first), words[due.first])
+    return (await with_gas(caller, claimant, first), claimed)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from clara_eval.publish.posted import PostedBy
 from clara_eval.use_cases.untrusted import Untrusted
 
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
@@ -221,7 +222,8 @@ class LeaderboardResult(TypedDict):
     address: str
     source: Literal["evaluation", "chain"]
     """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
-    postedBy: Literal["evaluator", "poster", "unknown"]
+    postedBy: PostedBy | None
+    """None where the node does not tell."""
     token: TokenDocument
     standings: list[Standing]
     total: int
@@ -252,7 +254,8 @@ class ScoreResult(TypedDict):
     standing: Standing
     entries: int
     token: TokenDocument
-    postedBy: Literal["evaluator", "poster", "unknown"]
+    postedBy: PostedBy | None
+    """None where the node does not tell."""
     features: list[FeatureValue]
     notes: list[Untrusted]
     """`text` features: a model's words about the submission, for people; never judged."""

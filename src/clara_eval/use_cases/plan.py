@@ -7,28 +7,31 @@ before money moves; it says the same thing each time the same action is planned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clara_eval.app import Caller
+from clara_eval.chain.contracts import IdentityRegistryContract
+from clara_eval.chain.node import TransactionReceipt
+from clara_eval.chain.sending import ContractRefused, estimate_gas
 from clara_eval.challenge.model import Address, Token, to_address
-from clara_eval.contracts import ContractName
-from clara_eval.errors import BadInput
-from clara_eval.use_cases.contract_calls import calldata
-from clara_eval.use_cases.port import CannotAct, Desk, Refused
-from clara_eval.use_cases.untrusted import is_text
+from clara_eval.contracts.refusals import Refusal
+from clara_eval.errors import BadInput, CannotAct
+from clara_eval.hashing import keccak_hex
+from clara_eval.publish.send import ContractCall
+from clara_eval.use_cases.untrusted import fence, is_text
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One unsigned transaction. No action of ours ever sends ether: `value` is always 0."""
+    """One unsigned transaction. No action of ours ever sends ether: its value is always 0."""
 
     to: Address
     data: str
     description: str
     gas: int | None = None
     """The node's estimate; None when it depends on a transaction before it."""
-    value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +62,36 @@ class Plan:
     """Whether the same action has to be planned again after this, because it depends on the outcome."""
 
 
-def sender_of(desk: Desk, sender: str | None) -> Address | None:
+MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
+"""Makes the plan; the number is the agent id that the plan's own first part has just registered, if it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that a caller wants done. Its key is the same whenever the same thing is asked for."""
+
+    key: str
+    plan: MakePlan
+
+    @classmethod
+    def of(cls, verb: str, request: object, plan: MakePlan) -> Action:
+        """`request` is a frozen dataclass or a text: everything that tells two requests of this verb apart."""
+        return cls(f"{verb}/{keccak_hex(repr(request).encode('utf-8', errors='surrogatepass'))[2:34]}", plan)
+
+
+def sender_of(caller: Caller, sender: str | None) -> Address | None:
     """Who acts: the local wallet, else the address that the caller names, else nobody in particular."""
     named = to_address(sender, what="sender") if sender else None
-    if desk.wallet is None:
+    if caller.account is None:
         return named
-    if named is not None and named != desk.wallet.address:
+    if named is not None and named != caller.account.address:
         raise BadInput(
-            f"The sender {named} is not the local wallet {desk.wallet.address}.",
+            f"The sender {named} is not the local wallet {caller.account.address}.",
             path="sender",
             value=sender,
-            remedy="Leave the sender away, or remove CLARA_WALLET_KEY to get unsigned transactions.",
+            remedy="Omit the sender, or remove CLARA_WALLET_KEY to get unsigned transactions.",
         )
-    return desk.wallet.address
+    return caller.account.address
 
 
 def require_text(text: str, path: str) -> None:
@@ -80,17 +100,34 @@ def require_text(text: str, path: str) -> None:
         raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
 
 
-def transaction(contract: ContractName, to: Address, name: str, *args: Any, description: str) -> Transaction:
-    return Transaction(to, calldata(contract, name, *args), description)
+def transaction(to: Address, data: bytes, description: str) -> Transaction:
+    return Transaction(to, "0x" + data.hex(), description)
 
 
-async def with_gas(desk: Desk, sender: Address | None, planned: Transaction) -> Transaction:
+async def with_gas(caller: Caller, sender: Address | None, planned: Transaction) -> Transaction:
     """The same with the node's estimate; a contract that would refuse says so here, before anything is signed."""
     if sender is None:
         return planned
-    request = {"from": sender, "to": planned.to, "data": planned.data, "value": hex(planned.value)}
+    call = ContractCall("", "", planned.to, bytes.fromhex(planned.data[2:]), planned.description)
     try:
-        gas = int(await desk.node.ask("eth_estimateGas", request), 16)
-    except Refused as refused:
-        raise CannotAct(f"{planned.description} would be refused: {refused}") from refused
-    return Transaction(planned.to, planned.data, planned.description, gas, planned.value)
+        gas = await estimate_gas(caller.chain, call, sender)
+    except ContractRefused as refused:
+        words = refusal_in_words(refused.refusal)
+        raise CannotAct(f"{planned.description} would be refused: {words}") from refused
+    return Transaction(planned.to, planned.data, planned.description, gas)
+
+
+def refusal_in_words(refusal: Refusal | None) -> str:
+    """A contract's refusal in our words; its own words, which a stranger may have written, stand in a fence."""
+    if refusal is None:
+        return "The contract refused, without a reason that we know."
+    if refusal.name == "Error":
+        return f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
+    return str(refusal)
+
+
+def registered_id(plan: Plan, receipt: TransactionReceipt) -> int | None:
+    """The agent id that a registration gave, from its own receipt; None where the registry emits no events."""
+    registry, owner = plan.transactions[-1].to, plan.sender
+    found = IdentityRegistryContract.agents_in(receipt.logs, registry, owner) if owner else []
+    return found[-1] if found else None

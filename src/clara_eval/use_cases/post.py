@@ -11,16 +11,26 @@ import base64
 import json
 from typing import Any
 
+from clara_eval.app import Caller
+from clara_eval.chain.contracts import ChallengeFactoryContract, TokenContract
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token, to_address
-from clara_eval.errors import BadInput, ConfigError
+from clara_eval.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.eval_config import EvalConfig, build_metadata, config_hash, parse_eval_config
 from clara_eval.money.fees import Fee, fee
 from clara_eval.use_cases import terms_words as words
 from clara_eval.use_cases.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
-from clara_eval.use_cases.contract_calls import answer, look, view
-from clara_eval.use_cases.look import addresses, challenges_at, head, token_at
-from clara_eval.use_cases.plan import Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
-from clara_eval.use_cases.port import CannotAct, Desk
+from clara_eval.use_cases.challenges import addresses, challenges_at
+from clara_eval.use_cases.plan import (
+    Action,
+    Plan,
+    Spending,
+    Transaction,
+    require_text,
+    sender_of,
+    transaction,
+    with_gas,
+)
+from clara_eval.use_cases.quote import quote_posting
 from clara_eval.use_cases.terms import NO_HASH, Posting, Terms
 
 USUAL_ENTRIES = 20
@@ -31,22 +41,27 @@ OWN = 20
 """How many of those are compared with this one."""
 
 
-async def plan_post(desk: Desk, posting: Posting, sender: str | None = None) -> Plan:
+def post(posting: Posting, sender: str | None = None) -> Action:
+    """Post a challenge and escrow its prize."""
+    return Action.of("post", posting, lambda caller, _: plan_post(caller, posting, sender))
+
+
+async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> Plan:
     """Everything checked, nothing sent."""
-    poster = sender_of(desk, sender)
+    poster = sender_of(caller, sender)
     _check_words(posting)
     config = _config(posting)
-    terms = await _terms(desk, posting, config, poster)
-    await _refuse_twice(desk, posting, terms, poster)
-    transactions = await _transactions(desk, posting, terms, poster)
+    terms = await _terms(caller, posting, config, poster)
+    await _refuse_twice(caller, posting, terms, poster)
+    transactions = await _transactions(caller, posting, terms, poster)
     return Plan(
         action="challenge_post",
         sender=poster,
         transactions=transactions,
-        question=words.question(desk, posting, terms),
+        question=words.question(caller, posting, terms),
         summary=words.summary(posting, terms),
         spends=Spending(terms.token, terms.total),
-        warnings=words.warnings(desk, posting, config, terms),
+        warnings=words.warnings(caller, posting, config, terms),
         next="Agents can submit until the deadline; follow it with challenge_eval_status.",
         details=words.details(posting, terms),
     )
@@ -83,9 +98,10 @@ def _config(posting: Posting) -> EvalConfig | None:
     return None
 
 
-async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster: Address | None) -> Terms:
-    token = await _token(desk, posting)
-    now = (await head(desk)).timestamp
+async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> Terms:
+    token = await _token(caller, posting)
+    head = await caller.chain.head()
+    now = head.timestamp
     deadline = parse_deadline(posting.deadline, now)
     window = parse_span(posting.scoring_window)
     if not window:
@@ -94,12 +110,12 @@ async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster
         )
     shares = parse_payout(posting.payout, posting.winner_count)
     _check_participants(posting, shares)
-    quote = desk.quote(config, posting.expected_entries or USUAL_ENTRIES) if config else 0
-    charged = _fee(desk, posting, token, quote)
-    rate = await look(desk, "ChallengeFactory", desk.factory, "posterBondRate")
+    quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
+    charged = _fee(caller, posting, token, quote)
+    rate = await caller.chain.factory(caller.factory).poster_bond_rate(head)
     return Terms(
         token=token,
-        evaluator=_evaluator(desk, posting),
+        evaluator=_evaluator(caller, posting),
         fee=charged,
         bond=charged.escrow * rate // 10_000,
         deadline=deadline,
@@ -111,10 +127,10 @@ async def _terms(desk: Desk, posting: Posting, config: EvalConfig | None, poster
     )
 
 
-def _fee(desk: Desk, posting: Posting, token: Token, quote: int | None) -> Fee:
+def _fee(caller: Caller, posting: Posting, token: Token, quote: int | None) -> Fee:
     """The fee is counted in dollars: a token of unknown worth cannot pay it."""
-    mode = desk.settings.fee_mode if posting.evaluator == "clara" else "platform"
-    is_dollar = desk.is_dollar(token.address)
+    mode = caller.settings.fee_mode if posting.evaluator == "clara" else "platform"
+    is_dollar = caller.is_dollar(token.address)
     if mode != "platform" and not is_dollar:
         raise BadInput(
             f"The evaluation fee is counted in dollars, and what {token.address} is worth is not known.",
@@ -124,26 +140,33 @@ def _fee(desk: Desk, posting: Posting, token: Token, quote: int | None) -> Fee:
     return fee(mode, parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
 
 
-async def _token(desk: Desk, posting: Posting) -> Token:
-    wanted = posting.token or desk.settings.usdc
+async def _token(caller: Caller, posting: Posting) -> Token:
+    wanted = posting.token or caller.settings.usdc
     if wanted is None:
         raise BadInput(
-            f"No prize token is named, and {desk.settings.network_name} has no fixed dollar token.",
+            f"No prize token is named, and {caller.settings.network_name} has no fixed dollar token.",
             path="token",
             remedy="Give the token's address, or set CLARA_USDC.",
         )
-    return await token_at(desk, to_address(wanted, what="token"))
+    address = to_address(wanted, what="token")
+    found = await caller.chain.token_at(address, await caller.chain.head())
+    if found is None:
+        raise NotFound(
+            f"No token stands at {address} on {caller.settings.network_name}.",
+            remedy="Give the address of an ERC-20 token on this network.",
+        )
+    return found
 
 
-def _evaluator(desk: Desk, posting: Posting) -> Address:
+def _evaluator(caller: Caller, posting: Posting) -> Address:
     if posting.evaluator == "self":
         return ZERO_ADDRESS
-    if desk.evaluator is None:
+    if caller.evaluator is None:
         raise ConfigError(
             "Clara's evaluator address is not known here.",
             remedy='Set CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
         )
-    return desk.evaluator
+    return caller.evaluator
 
 
 def _check_participants(posting: Posting, shares: tuple[int, ...]) -> None:
@@ -179,15 +202,13 @@ def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
     )
 
 
-async def _refuse_twice(desk: Desk, posting: Posting, terms: Terms, poster: Address | None) -> None:
+async def _refuse_twice(caller: Caller, posting: Posting, terms: Terms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
-    newest = (await addresses(desk))[-NEWEST:]
-    posters = await desk.node.views([view("Challenge", address, "poster") for address in newest])
-    own = [
-        address for address, data in zip(newest, posters, strict=True) if answer("Challenge", "poster", data) == poster
-    ]
-    twin = next((found for found in await challenges_at(desk, own[-OWN:]) if _is_same(found, terms, poster)), None)
+    newest = (await addresses(caller))[-NEWEST:]
+    posters = await caller.chain.posters_of(newest)
+    own = [address for address, found in zip(newest, posters, strict=True) if found == poster]
+    twin = next((found for found in await challenges_at(caller, own[-OWN:]) if _is_same(found, terms, poster)), None)
     if twin is not None:
         raise CannotAct(
             f"You already posted this: {twin.address} is open with the same config and prize.",
@@ -205,45 +226,43 @@ def _is_same(found: Challenge, terms: Terms, poster: Address) -> bool:
     )
 
 
-async def _transactions(desk: Desk, posting: Posting, terms: Terms, poster: Address | None) -> tuple[Transaction, ...]:
-    approve = transaction(
-        "TestUSDC", terms.token.address, "approve", desk.factory, terms.escrow,
-        description=f"Allow the challenge factory to take {show_amount(terms.escrow, terms.token)}",
-    )  # fmt: skip
-    create = transaction(
-        "ChallengeFactory", desk.factory, "createChallenge", _params(posting, terms),
-        description=f"Create the challenge and escrow {show_amount(terms.escrow, terms.token)}",
-    )  # fmt: skip
+async def _transactions(
+    caller: Caller, posting: Posting, terms: Terms, poster: Address | None
+) -> tuple[Transaction, ...]:
+    escrow = show_amount(terms.escrow, terms.token)
+    allow = TokenContract.approve(caller.factory, terms.escrow)
+    approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
+    data = ChallengeFactoryContract.create_challenge(_params(posting, terms))
+    create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
     pay = [_fee_payment(terms)] if terms.fee.amount else []
     if poster is None:
         return (approve, create, *pay)
-    allowance = await _check_money(desk, terms, poster)
+    allowance = await _check_money(caller, terms, poster)
     if allowance < terms.escrow:
-        return (await with_gas(desk, poster, approve), create, *pay)
-    return (await with_gas(desk, poster, create), *pay)
+        return (await with_gas(caller, poster, approve), create, *pay)
+    return (await with_gas(caller, poster, create), *pay)
 
 
 def _fee_payment(terms: Terms) -> Transaction:
-    return transaction(
-        "TestUSDC", terms.token.address, "transfer", terms.evaluator, terms.fee.amount,
-        description=f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}",
-    )  # fmt: skip
+    data = TokenContract.transfer(terms.evaluator, terms.fee.amount)
+    words = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
+    return transaction(terms.token.address, data, words)
 
 
-async def _check_money(desk: Desk, terms: Terms, poster: Address) -> int:
+async def _check_money(caller: Caller, terms: Terms, poster: Address) -> int:
     """The poster's allowance for the factory; refuses a poster who cannot pay."""
-    balance = await look(desk, "TestUSDC", terms.token.address, "balanceOf", poster)
+    token, head = caller.chain.token(terms.token.address), await caller.chain.head()
+    balance = await token.balance_of(head, poster)
     if balance < terms.total:
         raise CannotAct(
             f"The wallet {poster} has {show_amount(balance, terms.token)}, but prize, bond and fee need "
             f"{show_amount(terms.total, terms.token)}.",
-            remedy=f"Fund it on {desk.settings.network_name}, or offer a smaller prize.",
+            remedy=f"Fund it on {caller.settings.network_name}, or offer a smaller prize.",
         )
-    allowance: int = await look(desk, "TestUSDC", terms.token.address, "allowance", poster, desk.factory)
-    return allowance
+    return await token.allowance(head, poster, caller.factory)
 
 
-def _params(posting: Posting, terms: Terms) -> tuple[Any, ...]:
+def _params(posting: Posting, terms: Terms) -> tuple[object, ...]:
     return (
         terms.token.address,
         terms.evaluator,

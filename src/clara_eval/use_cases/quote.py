@@ -13,7 +13,7 @@ from math import ceil, comb
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.expected_calls import expected_calls, needs_model
 from clara_eval.judge.provider import JudgeName
-from clara_eval.llm.registry import models_of, price_cards, provider_of
+from clara_eval.llm.registry import models_of, parse_jury, price_cards, provider_of
 from clara_eval.money.caps import caps_of
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.quote import Quote, Size
@@ -29,6 +29,12 @@ def quote(
     if needs_model(config) and not models_of(jury):
         return None
     return _quote(config, Size(entries, entries * (entries - 1)), jury, cards).total_micro_usd
+
+
+def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
+    """The estimate with the judges of the settings."""
+    jury = parse_jury(settings.judges)
+    return quote(config, entries, jury, price_cards(settings, jury))
 
 
 def quote_schedule(

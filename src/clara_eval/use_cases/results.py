@@ -11,10 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from clara_eval.app import Caller
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
 from clara_eval.errors import BadInput, NotFound, NotYet
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.browse import STATUS, posted_winners, token_document
+from clara_eval.use_cases.challenges import challenge_at, posted_by, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
     EvalStatus,
@@ -27,9 +29,7 @@ from clara_eval.use_cases.documents import (
     ScoreResult,
     Standing,
 )
-from clara_eval.use_cases.look import challenge_at, posted_by, submission_of
 from clara_eval.use_cases.plan import sender_of
-from clara_eval.use_cases.port import Desk
 from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.untrusted import SHORT_CHARS, Untrusted, fence
 
@@ -54,15 +54,15 @@ _MEANINGS: Mapping[str, str] = {
 }
 
 
-async def eval_status(desk: Desk, address: str) -> EvalStatusResult:
+async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
     """Stage, progress, time left, and the reason if it waits or stopped."""
-    challenge = await challenge_at(desk, address)
-    found = await desk.records.status(challenge.address) or {}
+    challenge = await challenge_at(caller, address)
+    found = await caller.records.status(challenge.address) or {}
     status = _status(found, challenge)
     # Why a result waits for a person names who stands near the money: that is not told before the post.
     reason = None if status == "review" else found.get("reason")
     return EvalStatusResult(
-        network=desk.settings.network_name,
+        network=caller.settings.network_name,
         address=challenge.address,
         chainStatus=STATUS[challenge.status],
         status=status,
@@ -122,42 +122,42 @@ def is_waiting(status: EvalStatusResult) -> bool:
     return not is_over and status["status"] in {"none", "pending", *_WORKING}
 
 
-async def leaderboard(desk: Desk, address: str, *, limit: int = 50) -> LeaderboardResult:
+async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
     """Everybody's place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
-    challenge = await challenge_at(desk, address)
+    challenge = await challenge_at(caller, address)
     _require_posted(challenge)
-    posted = await posted_winners(desk, challenge)
-    scores = await desk.records.scores(challenge.address)
+    posted = await posted_winners(caller, challenge)
+    scores = await caller.records.scores(challenge.address)
     standings = _standings(challenge, scores, posted)
     return LeaderboardResult(
-        network=desk.settings.network_name,
+        network=caller.settings.network_name,
         address=challenge.address,
         source="chain" if scores is None else "evaluation",
-        postedBy=await posted_by(desk, challenge),
+        postedBy=await posted_by(caller, challenge),
         token=token_document(challenge.token),
         standings=standings[:limit],
         total=len(standings),
         traceDigest=_digest(scores),
-        trace=desk.records.trace_place(challenge.address),
+        trace=caller.records.trace_place(challenge.address),
         flags=_flags(scores),
     )
 
 
-async def score(desk: Desk, address: str, submitter: str | None = None) -> ScoreResult:
+async def score(caller: Caller, address: str, submitter: str | None = None) -> ScoreResult:
     """One submitter's place and why; without a submitter, the local wallet's own."""
-    challenge = await challenge_at(desk, address)
-    account = to_address(submitter, what="submitter") if submitter else sender_of(desk, None)
+    challenge = await challenge_at(caller, address)
+    account = to_address(submitter, what="submitter") if submitter else sender_of(caller, None)
     if account is None:
         raise BadInput("No submitter is given.", path="submitter", remedy="Give the address that submitted.")
-    if await submission_of(desk, challenge, account) is None:
+    if await submission_of(caller, challenge, account) is None:
         raise NotFound(
             f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
         )
     _require_posted(challenge)
-    posted = await posted_winners(desk, challenge)
-    scores = await desk.records.scores(challenge.address)
+    posted = await posted_winners(caller, challenge)
+    scores = await caller.records.scores(challenge.address)
     standings = _standings(challenge, scores, posted)
     standing = next((item for item in standings if item["address"] == account), None)
     if standing is None:
@@ -165,25 +165,25 @@ async def score(desk: Desk, address: str, submitter: str | None = None) -> Score
             f"The place of {account} is not known here: the chain names only the winners.",
             remedy="Ask a service that evaluated it: set CLARA_API_URL.",
         )
-    return await _score(desk, challenge, standing, standings, scores)
+    return await _score(caller, challenge, standing, standings, scores)
 
 
 async def _score(
-    desk: Desk, challenge: Challenge, standing: Standing, standings: list[Standing], scores: dict[str, Any] | None
+    caller: Caller, challenge: Challenge, standing: Standing, standings: list[Standing], scores: dict[str, Any] | None
 ) -> ScoreResult:
     account = Address(standing["address"])
-    is_shown = scores is not None and desk.settings.traces_public == "after_post"
-    features = (await desk.records.features(challenge.address, account) or {}) if is_shown else {}
-    games = await _games(desk, challenge.address, account, _nearest(standings, standing)) if is_shown else []
+    is_shown = scores is not None and caller.settings.traces_public == "after_post"
+    features = (await caller.records.features(challenge.address, account) or {}) if is_shown else {}
+    games = await _games(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
     rival = _closest(standings, standing)
     return ScoreResult(
-        network=desk.settings.network_name,
+        network=caller.settings.network_name,
         address=challenge.address,
         submitter=account,
         standing=standing,
         entries=max(len(standings), challenge.submission_count),
         token=token_document(challenge.token),
-        postedBy=await posted_by(desk, challenge),
+        postedBy=await posted_by(caller, challenge),
         features=_features(features.get("features")),
         notes=_notes(features.get("text")),
         flags=[_flag(item) for item in _list(features.get("flags"))[:MAX_FLAGS]],
@@ -191,7 +191,7 @@ async def _score(
         closestRival=rival,
         why=_why(standing, rival, games),
         traceDigest=_digest(scores),
-        trace=desk.records.trace_place(challenge.address),
+        trace=caller.records.trace_place(challenge.address),
         claimable=_claimable(challenge, standing),
     )
 
@@ -257,11 +257,11 @@ def _nearest(standings: list[Standing], standing: Standing) -> list[Address]:
     return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
 
 
-async def _games(desk: Desk, address: Address, account: Address, rivals: Iterable[Address]) -> list[Game]:
+async def _games(caller: Caller, address: Address, account: Address, rivals: Iterable[Address]) -> list[Game]:
     found: list[Game] = []
     for rival in rivals:
         for first, second in ((account, rival), (rival, account)):
-            game = await desk.records.game(address, first, second)
+            game = await caller.records.game(address, first, second)
             if game is not None:
                 found.append(_game(game, account, rival, shown_first=first == account))
     return found

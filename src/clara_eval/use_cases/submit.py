@@ -8,17 +8,16 @@ sender does not own, a second submission within the hour (it says when to try ag
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
-from clara_eval.errors import BadInput, NotYet, Temporary
+from clara_eval.app import Caller
+from clara_eval.chain.contracts import ChallengeContract, IdentityRegistryContract
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.hashing import keccak_hex
-from clara_eval.use_cases.contract_calls import answer, look, view
-from clara_eval.use_cases.look import challenge_at, submission_of
-from clara_eval.use_cases.plan import Plan, require_text, sender_of, transaction, with_gas
-from clara_eval.use_cases.port import CannotAct, Desk
+from clara_eval.use_cases.challenges import challenge_at, submission_of
+from clara_eval.use_cases.plan import Action, Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.use_cases.times import show_moment, show_wait
 
 COOLDOWN_SECONDS = 3600
@@ -29,7 +28,6 @@ MUTABLE = (
     "An https URL can change after the deadline. If its content no longer has this hash, the submission is rejected: "
     "ipfs: or data: are safer."
 )
-TRANSFER = keccak_hex(b"Transfer(address,address,uint256)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +53,35 @@ class _Solution:
     publishes: bytes | None = None
 
 
-async def plan_submit(desk: Desk, handing: Handing, sender: str | None = None) -> Plan:
+def submit(handing: Handing, sender: str | None = None) -> Action:
+    """Submit a solution, after a registration if that is wanted and needed."""
+
+    async def plan(caller: Caller, registered: int | None) -> Plan:
+        given = handing if registered is None else replace(handing, agent_id=registered)
+        return await plan_submit(caller, given, sender)
+
+    return Action.of("submit", handing, plan)
+
+
+async def plan_submit(caller: Caller, handing: Handing, sender: str | None = None) -> Plan:
     """Everything checked, nothing sent."""
-    agent = sender_of(desk, sender)
-    challenge = await challenge_at(desk, handing.challenge)
+    agent = sender_of(caller, sender)
+    challenge = await challenge_at(caller, handing.challenge)
     _check_open(challenge)
     if agent is not None:
-        await _check_turn(desk, challenge, agent)
-    agent_id = await _agent_id(desk, challenge, handing, agent)
-    solution = await _solution(desk, handing)
+        await _check_turn(caller, challenge, agent)
+    agent_id = await _agent_id(caller, challenge, handing, agent)
+    solution = await _solution(caller, handing)
     if agent_id is None:
-        return await _register_first(desk, challenge, handing, agent)
-    planned = transaction(
-        "Challenge", challenge.address, "submit", agent_id, solution.uri, bytes.fromhex(solution.content_hash[2:]),
-        description=f"Submit a solution as agent {agent_id}",
-    )  # fmt: skip
+        return await _register_first(caller, challenge, handing, agent)
+    data = ChallengeContract.submit(agent_id, solution.uri, solution.content_hash)
+    planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
     return Plan(
         action="challenge_submit",
         sender=agent,
-        transactions=(await with_gas(desk, agent, planned),),
-        question=f"Submit {_what(handing)} to {challenge.address} on {desk.settings.network_name} as agent {agent_id}? "
-        "It costs gas, becomes public, and can be replaced once an hour until the deadline.",
+        transactions=(await with_gas(caller, agent, planned),),
+        question=f"Submit {_what(handing)} to {challenge.address} on {caller.settings.network_name} "
+        f"as agent {agent_id}? It costs gas, becomes public, and can be replaced once an hour until the deadline.",
         summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
         challenge=challenge.address,
         warnings=solution.warnings,
@@ -105,8 +111,8 @@ def _check_open(challenge: Challenge) -> None:
         )
 
 
-async def _check_turn(desk: Desk, challenge: Challenge, agent: Address) -> None:
-    last = await look(desk, "Challenge", challenge.address, "lastSubmissionTime", agent)
+async def _check_turn(caller: Caller, challenge: Challenge, agent: Address) -> None:
+    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, agent)
     free_at, now = last + COOLDOWN_SECONDS, challenge.block.timestamp
     if last and now < free_at:
         late = " That is after the deadline." if free_at >= challenge.deadline else ""
@@ -123,10 +129,10 @@ async def _check_turn(desk: Desk, challenge: Challenge, agent: Address) -> None:
         )
 
 
-async def _agent_id(desk: Desk, challenge: Challenge, handing: Handing, agent: Address | None) -> int | None:
+async def _agent_id(caller: Caller, challenge: Challenge, handing: Handing, agent: Address | None) -> int | None:
     """The agent id to submit with; None if the sender has none yet and wants to be registered first."""
     if handing.agent_id is not None:
-        await _check_owner(desk, challenge, handing.agent_id, agent)
+        await _check_owner(caller, challenge, handing.agent_id, agent)
         return handing.agent_id
     if agent is None:
         raise BadInput(
@@ -134,11 +140,12 @@ async def _agent_id(desk: Desk, challenge: Challenge, handing: Handing, agent: A
             path="agentId",
             remedy="Give the id that your wallet owns in the identity registry, or your address as sender.",
         )
-    before = await submission_of(desk, challenge, agent)
+    before = await submission_of(caller, challenge, agent)
     if before is not None:
         return before.agent_id
-    if await look(desk, "IdentityRegistry", challenge.identity_registry, "balanceOf", agent):
-        return await _owned_id(desk, challenge, agent)
+    registry, head = caller.chain.registry(challenge.identity_registry), await caller.chain.head()
+    if await registry.balance_of(head, agent):
+        return await _owned_id(caller, challenge, agent)
     if handing.register:
         return None
     raise CannotAct(
@@ -147,41 +154,30 @@ async def _agent_id(desk: Desk, challenge: Challenge, handing: Handing, agent: A
     )
 
 
-async def _check_owner(desk: Desk, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
+async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
     if not 0 <= agent_id < 2**256:
         raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
-    call = view("IdentityRegistry", challenge.identity_registry, "ownerOf", agent_id)
-    owner = answer("IdentityRegistry", "ownerOf", (await desk.node.views([call]))[0])
+    registry = caller.chain.registry(challenge.identity_registry)
+    (owner,) = await registry.owners_of(await caller.chain.head(), [agent_id])
     if owner is None:
         raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
-    if agent is not None and to_address(owner) != agent:
+    if agent is not None and owner != agent:
         raise CannotAct(
             f"Agent {agent_id} belongs to {owner}, not to {agent}.",
             remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
         )
 
 
-async def _owned_id(desk: Desk, challenge: Challenge, agent: Address) -> int:
-    """The newest agent id that came to this address, found in the registry's events."""
-    wanted = {
-        "address": challenge.identity_registry,
-        "fromBlock": "0x0",
-        "toBlock": "latest",
-        "topics": [TRANSFER, None, "0x" + agent[2:].rjust(64, "0")],
-    }
-    try:
-        logs: list[dict[str, Any]] = await desk.node.ask("eth_getLogs", wanted)
-    except Temporary:
-        logs = []  # public nodes refuse a search over all blocks
-    ids = [int(entry["topics"][3], 16) for entry in logs if len(entry["topics"]) == 4]
-    calls = [view("IdentityRegistry", challenge.identity_registry, "ownerOf", number) for number in ids]
-    owners = [answer("IdentityRegistry", "ownerOf", data) for data in await desk.node.views(calls)]
-    owned = [
-        number for number, owner in zip(ids, owners, strict=True) if owner is not None and to_address(owner) == agent
-    ]
+async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int:
+    """The newest agent id of this address, found in the registry's events."""
+    owned = await caller.chain.agents_of(challenge.identity_registry, agent, await caller.chain.head())
     if not owned:
         raise BadInput(
-            f"{agent} owns an agent, but the node does not say which.", path="agentId", remedy="Give the agent id."
+            f"{agent} owns an agent, but neither the registry's events nor the node tell which.",
+            path="agentId",
+            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer "
+            f"event; where the registry emits no events, ask it: ownerOf(id) of {challenge.identity_registry} is your "
+            "address for the right id.",
         )
     return owned[-1]
 
@@ -191,15 +187,14 @@ def _what(handing: Handing) -> str:
     return f"the content of the file {handing.file[:200]!r}" if handing.file else "this solution"
 
 
-async def _register_first(desk: Desk, challenge: Challenge, handing: Handing, agent: Address | None) -> Plan:
-    planned = transaction(
-        "IdentityRegistry", challenge.identity_registry, "register", "", description="Register as an agent"
-    )
+async def _register_first(caller: Caller, challenge: Challenge, handing: Handing, agent: Address | None) -> Plan:
+    data = IdentityRegistryContract.register("")
+    planned = transaction(challenge.identity_registry, data, "Register as an agent")
     return Plan(
         action="challenge_submit",
         sender=agent,
-        transactions=(await with_gas(desk, agent, planned),),
-        question=f"Register {agent} as an agent on {desk.settings.network_name} and submit {_what(handing)} to "
+        transactions=(await with_gas(caller, agent, planned),),
+        question=f"Register {agent} as an agent on {caller.settings.network_name} and submit {_what(handing)} to "
         f"{challenge.address}? It costs gas, and the solution becomes public.",
         summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
         challenge=challenge.address,
@@ -209,7 +204,7 @@ async def _register_first(desk: Desk, challenge: Challenge, handing: Handing, ag
     )
 
 
-async def _solution(desk: Desk, handing: Handing) -> _Solution:
+async def _solution(caller: Caller, handing: Handing) -> _Solution:
     given = [name for name in ("content", "file", "uri") if getattr(handing, name)]
     if len(given) != 1:
         raise BadInput(
@@ -219,11 +214,11 @@ async def _solution(desk: Desk, handing: Handing) -> _Solution:
         )
     require_text(handing.uri or handing.content, given[0])
     if handing.uri:
-        return await _from_uri(desk, handing)
+        return await _from_uri(caller, handing)
     if handing.solution_hash:
-        raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Leave it away.")
-    content = _read_file(desk, handing.file) if handing.file else handing.content.encode()
-    place = await desk.contents.place_of(content) if desk.is_local else None
+        raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Omit it.")
+    content = _read_file(caller, handing.file) if handing.file else handing.content.encode()
+    place = await caller.contents.place_of(content) if caller.is_local else None
     if place is not None:
         return _Solution(place, keccak_hex(content), publishes=content)
     return _as_data_uri(content)
@@ -246,8 +241,8 @@ def _as_data_uri(content: bytes) -> _Solution:
     return _Solution(uri, keccak_hex(content), (costly,) if len(content) > 2_000 else ())
 
 
-def _read_file(desk: Desk, name: str) -> bytes:
-    if not desk.is_local:
+def _read_file(caller: Caller, name: str) -> bytes:
+    if not caller.is_local:
         raise BadInput("Files are read only from the caller's own machine.", path="file", remedy="Give the content.")
     try:
         with Path(name).expanduser().open("rb") as file:
@@ -263,7 +258,7 @@ def _read_file(desk: Desk, name: str) -> bytes:
     return content
 
 
-async def _from_uri(desk: Desk, handing: Handing) -> _Solution:
+async def _from_uri(caller: Caller, handing: Handing) -> _Solution:
     scheme = handing.uri.partition(":")[0].lower()
     if scheme not in {"data", "https", "ipfs"} or len(handing.uri) > 30_000:
         raise BadInput(
@@ -274,13 +269,13 @@ async def _from_uri(desk: Desk, handing: Handing) -> _Solution:
     warnings = (MUTABLE,) if scheme == "https" else ()
     if handing.solution_hash:
         return _Solution(handing.uri, _hash(handing.solution_hash), warnings)
-    if not desk.is_local and scheme != "data":
+    if not caller.is_local and scheme != "data":
         raise BadInput(
             "This server does not fetch URIs for its callers.",
             path="solutionHash",
             remedy="Give solutionHash: keccak256 of the content behind the URI.",
         )
-    return _Solution(handing.uri, keccak_hex(await desk.contents.fetch(handing.uri)), warnings)
+    return _Solution(handing.uri, keccak_hex(await caller.contents.fetch(handing.uri)), warnings)
 
 
 def _hash(text: str) -> str:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from clara_eval.app import Caller
 from clara_eval.eval_config import EvalConfig, collect_problems
 from clara_eval.money.dollars import MICRO, worth_micro_usd
 from clara_eval.use_cases.amounts import show_amount
-from clara_eval.use_cases.port import Desk
 from clara_eval.use_cases.terms import Posting, Terms
 
 
-def question(desk: Desk, posting: Posting, terms: Terms) -> str:
+def question(caller: Caller, posting: Posting, terms: Terms) -> str:
     total, prize, bond, charged = (
         show_amount(units, terms.token) for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
     )
     return (
-        f"Post this challenge on {desk.settings.network_name}? {total} leave the wallet: prize {prize}, bond {bond} "
+        f"Post this challenge on {caller.settings.network_name}? {total} leave the wallet: prize {prize}, bond {bond} "
         f"(returned when it is finalized), fee {charged}. {len(terms.payout_bps)} winner(s), "
         f"deadline {posting.deadline[:40]}, evaluator {posting.evaluator}."
     )
@@ -57,7 +57,7 @@ def details(posting: Posting, terms: Terms) -> dict[str, Any]:
     }
 
 
-def warnings(desk: Desk, posting: Posting, config: EvalConfig | None, terms: Terms) -> tuple[str, ...]:
+def warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms: Terms) -> tuple[str, ...]:
     found = [str(problem) for problem in collect_problems(posting.eval_config)] if config else []
     places, entries = len(terms.payout_bps), posting.expected_entries
     if entries is not None and places > entries:
@@ -73,12 +73,12 @@ def warnings(desk: Desk, posting: Posting, config: EvalConfig | None, terms: Ter
     if entries is not None and entries >= places > 1 and places * 2 > entries:
         found.append(f"{places} of {entries} expected entries would win: pay fewer places to reward the best work.")
     if posting.evaluator == "clara":
-        found += _service_warnings(desk, terms)
+        found += _service_warnings(caller, terms)
     return tuple(found)
 
 
-def _service_warnings(desk: Desk, terms: Terms) -> list[str]:
-    settings, found = desk.settings, []
+def _service_warnings(caller: Caller, terms: Terms) -> list[str]:
+    settings, found = caller.settings, []
     worth = worth_micro_usd(terms.token, terms.fee.escrow, settings.network)
     if settings.min_prize_usd and (worth is None or worth < settings.min_prize_usd * MICRO):
         found.append(f"The service evaluates prizes from ${settings.min_prize_usd:g}; this one would be deferred.")

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 
+from clara_eval.app import evaluator_address, open_caller
 from clara_eval.challenge.model import Address
-from clara_eval.desk import evaluator_address, open_desk
 from clara_eval.devnet.local_chain import DAY, USDC, LocalChain, Terms, create
-from clara_eval.errors import BadInput, NotYet
+from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
 from clara_eval.use_cases.browse import detail
 from clara_eval.use_cases.claim import plan_claim
-from clara_eval.use_cases.port import CannotAct
 from clara_eval.use_cases.post import plan_post
 from clara_eval.use_cases.results import eval_status, is_waiting
 from clara_eval.use_cases.submit import Handing, plan_submit
@@ -51,24 +50,24 @@ async def test_terms_that_no_contract_takes_are_named(
     local_chain: LocalChain, tmp_path: Path, changed: dict[str, Any], path: str
 ) -> None:
     """Numbers out of range and bytes that are no text are refused with their place, not with a crash."""
-    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         with pytest.raises(BadInput) as bad:
-            await plan_post(desk, dataclasses.replace(POSTING, **changed))
+            await plan_post(caller, dataclasses.replace(POSTING, **changed))
     assert bad.value.path == path
 
 
 async def test_a_repeated_post_is_found_behind_others(local_chain: LocalChain, tmp_path: Path) -> None:
     """The same challenge is refused also when many others were posted since."""
     terms = Terms(prize_pool=100 * USDC, payout_bps=(7000, 3000))
-    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
-        plan = await plan_post(desk, POSTING, local_chain.poster.address)
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        plan = await plan_post(caller, POSTING, local_chain.poster.address)
         await local_chain.post_challenge(
             dataclasses.replace(terms, eval_config_hash=plan.details["evalConfigHash"], open_seconds=DAY)
         )
         for _ in range(6):
             await local_chain.post_challenge(terms)
         with pytest.raises(CannotAct, match="already posted"):
-            await plan_post(desk, POSTING, local_chain.poster.address)
+            await plan_post(caller, POSTING, local_chain.poster.address)
 
 
 @pytest.mark.parametrize("mode", ["prize_pool", "poster"])
@@ -78,13 +77,13 @@ async def test_a_fee_in_dollars_is_not_taken_from_another_token(
     """At least one dollar is not at least one of whatever the prize is paid in; nor is a prize of $100."""
     posting = dataclasses.replace(POSTING, token=await other_token(local_chain))
     settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_FEE_MODE": mode})
-    async with open_desk(settings) as desk:
+    async with open_caller(settings) as caller:
         with pytest.raises(BadInput, match="counted in dollars"):
-            await plan_post(desk, posting)
-    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
+            await plan_post(caller, posting)
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         with pytest.raises(BadInput, match="The amount is in dollars"):
-            await plan_post(desk, dataclasses.replace(posting, prize="$100"))
-        assert (await plan_post(desk, posting)).details["prizePool"] == "100000000"
+            await plan_post(caller, dataclasses.replace(posting, prize="$100"))
+        assert (await plan_post(caller, posting)).details["prizePool"] == "100000000"
 
 
 async def test_a_token_that_only_calls_itself_usdc_is_named_by_its_address(
@@ -94,9 +93,9 @@ async def test_a_token_that_only_calls_itself_usdc_is_named_by_its_address(
     token = await other_token(local_chain)
     fake = await local_chain.post_challenge(Terms(token=token, payout_bps=(7000, 3000)))
     real = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
-    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
-        assert (await detail(desk, real))["challenge"]["prize"] == "1000 USDC"
-        assert (await detail(desk, fake))["challenge"]["prize"] == f"1000 {token[:6]}…{token[-4:]}"
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        assert (await detail(caller, real))["challenge"]["prize"] == "1000 USDC"
+        assert (await detail(caller, fake))["challenge"]["prize"] == f"1000 {token[:6]}…{token[-4:]}"
 
 
 @pytest.mark.parametrize(
@@ -114,9 +113,9 @@ async def test_nobody_is_registered_for_a_solution_that_is_refused(
 ) -> None:
     """The solution is looked at before the registration is planned, which would be paid in vain."""
     address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
-    async with open_desk(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as desk:
+    async with open_caller(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         with pytest.raises(BadInput):
-            await plan_submit(desk, Handing(challenge=address, register=True, **given))
+            await plan_submit(caller, Handing(challenge=address, register=True, **given))
 
 
 async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -125,33 +124,33 @@ async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: Lo
     address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
     agent = local_chain.agents[0]
     handing = Handing(challenge=address, file=str(tmp_path / "id_rsa"), register=True)
-    async with open_desk(agent_settings(local_chain, agent, tmp_path / "none.db")) as desk:
-        questions = [(await plan_submit(desk, handing)).question]
+    async with open_caller(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
+        questions = [(await plan_submit(caller, handing)).question]
         await local_chain.register(agent)
-        questions.append((await plan_submit(desk, handing)).question)
+        questions.append((await plan_submit(caller, handing)).question)
     assert all(str(tmp_path / "id_rsa") in question for question in questions)
 
 
 async def test_nobody_waits_for_a_challenge_that_is_over(local_chain: LocalChain, tmp_path: Path) -> None:
     """A cancelled challenge without any evaluation is final: looking again shows nothing new."""
     address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
-    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
-        assert is_waiting(await eval_status(desk, address))
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        assert is_waiting(await eval_status(caller, address))
         await local_chain.send(local_chain.poster, local_chain.challenge(address), "cancel")
-        assert not is_waiting(await eval_status(desk, address))
+        assert not is_waiting(await eval_status(caller, address))
 
 
 async def test_a_closed_challenge_is_not_told_as_open(local_chain: LocalChain, tmp_path: Path) -> None:
     """After the deadline a claimant is not told that the challenge is open until a moment in the past."""
     address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
     await local_chain.move_time(DAY + 1)
-    async with open_desk(agent_settings(local_chain, None, tmp_path / "none.db")) as desk:
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         with pytest.raises(NotYet, match="waits for scoring since"):
-            await plan_claim(desk, address, local_chain.agents[0].address)
+            await plan_claim(caller, address, local_chain.agents[0].address)
 
 
 def test_a_keystore_that_is_none_has_no_address(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Whatever JSON stands in the file, the desk opens without knowing the evaluator."""
+    """Whatever JSON stands in the file, the caller opens without knowing the evaluator."""
     for text in ("[]", "1", "null", '{"address": 1}', "{"):
         (tmp_path / "keystore.json").write_text(text)
         changed = {"CLARA_EVALUATOR_ADDRESS": "", "CLARA_EVALUATOR_KEYSTORE": str(tmp_path / "keystore.json")}

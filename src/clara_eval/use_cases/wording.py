@@ -76,7 +76,7 @@ def status(found: EvalStatusResult) -> str:
 
 
 def leaderboard(found: LeaderboardResult) -> str:
-    by = {"poster": "Posted by the poster, not by the evaluator. "}.get(found["postedBy"], "")
+    by = {"poster": "Posted by the poster, not by the evaluator. "}.get(found["postedBy"] or "", "")
     only = "Only the posted winners are known here. " if found["source"] == "chain" else ""
     lines = [f"{found['total']} place(s) of {found['address']}. {by}{only}Trace: {found['trace']}"]
     lines += [_place(item) for item in found["standings"][:ROWS]]
