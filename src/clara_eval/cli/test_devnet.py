@@ -73,7 +73,7 @@ async def test_json_describes_a_chain_that_answers_and_ends_on_sigterm() -> None
         assert await factory.functions.identityRegistry().call() == document["identityRegistry"]
         token = web3.eth.contract(address=document["token"], abi=artifact("TestUSDC").abi)
         assert await token.functions.balanceOf(document["poster"]["address"]).call() == 1_000_000 * 10**6
-        assert [agent["agentId"] for agent in document["agents"]] == [1, 2]
+        assert [agent["agentId"] for agent in document["agents"]] == [0, 1]
         await web3.provider.disconnect()
         assert document["settings"]["CLARA_EVALUATOR_KEY"] == document["evaluator"]["key"]
         await _ends_cleanly(process, signal.SIGTERM)

@@ -20,7 +20,8 @@ UNSETTLED = 20
 
 async def addresses(caller: Caller) -> list[Address]:
     """Every challenge of the factory, oldest first."""
-    block, factory = await caller.chain.head(), caller.chain.factory(caller.factory)
+    factory = caller.chain.factory(caller.factory)
+    block = await caller.chain.head()
     count = await factory.count(block)
     known = caller.known[: max(0, count - UNSETTLED)]
     known += await factory.challenges(block, range(len(known), count))
