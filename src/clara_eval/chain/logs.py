@@ -26,8 +26,8 @@ GROWS_AFTER = 3
 @dataclass(frozen=True, slots=True)
 class Filter:
     addresses: tuple[Address, ...]
-    topics: tuple[str | None, ...]
-    """None accepts everything in its place."""
+    topics: tuple[str | tuple[str, ...] | None, ...]
+    """A tuple accepts any of its topics in its place, None accepts everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,13 @@ def _checked(entries: Any, wanted: Filter) -> list[Any]:
             isinstance(entry, dict)
             and str(entry.get("address", "")).lower() in wanted.addresses
             and len(entry.get("topics", [])) >= len(wanted.topics)
-            and all(
-                topic in {None, str(word).lower()} for topic, word in zip(wanted.topics, entry["topics"], strict=False)
-            )
+            and all(map(_fits, wanted.topics, entry["topics"]))
         )
         if not is_asked:
             raise Temporary("A node answered eth_getLogs with entries that were not asked for.")
     kept = [entry for entry in entries if not entry.get("removed")]
     return sorted(kept, key=lambda entry: (int(entry["blockNumber"], 16), int(entry["logIndex"], 16)))
+
+
+def _fits(topic: str | tuple[str, ...] | None, word: object) -> bool:
+    return topic is None or str(word).lower() in ((topic,) if isinstance(topic, str) else topic)

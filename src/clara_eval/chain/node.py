@@ -350,18 +350,17 @@ class EthereumChain:
 
         Empty where the registry emits no events, or the nodes do not have them.
         """
-        who = "0x" + owner[2:].rjust(64, "0")
-        for event in IdentityRegistryContract.OWNING_EVENTS:
-            wanted = Filter((registry,), (event.topic, None, who))
-            try:
-                async for group in self._logs.groups(wanted, self._first_block, block.number, backwards=True):
-                    ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)
-                    owners = await self.registry(registry).owners_of(block, ids)
-                    owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
-                    if owned:
-                        return owned
-            except NodeRefusal:
-                continue  # not every node has old events; the caller is asked for the id then
+        topics = tuple(event.topic for event in IdentityRegistryContract.OWNING_EVENTS)
+        wanted = Filter((registry,), (topics, None, "0x" + owner[2:].rjust(64, "0")))
+        try:
+            async for group in self._logs.groups(wanted, self._first_block, block.number, backwards=True):
+                ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)
+                owners = await self.registry(registry).owners_of(block, ids)
+                owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
+                if owned:
+                    return owned
+        except NodeRefusal:
+            return []  # not every node has old events; the caller is asked for the id then
         return []
 
 
