@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -98,3 +100,41 @@ def test_links_in_the_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+WALK = re.findall(r"^\| \d+ \| `([a-z_.A-Z]+)`", ARCHITECTURE, re.MULTILINE)
+RECIPES = re.findall(r"^### \d+\. (.*?)\n\n(.*?)(?=^#|\Z)", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", WALK)
+def test_every_function_of_the_walk_exists(name: str) -> None:
+    """The walk of one evaluation names functions that are there, in the order in which the page numbers them."""
+    module, _, rest = name.rpartition(".")
+    if not module.islower():  # a method: its class stands before it
+        module, _, owner = module.rpartition(".")
+        rest = f"{owner}.{rest}"
+    found = importlib.import_module(f"clara_eval.{module}")
+    assert callable(attrgetter(rest)(found))
+
+
+def test_the_walk_is_a_whole_one() -> None:
+    """From the tick to the check of a trace, with every room of the walk on the way."""
+    assert len(WALK) >= 15
+    rooms = {"challenge", "eval_config", "solutions", "features", "tournament", "ranking", "winners", "publish"}
+    assert rooms <= {name.split(".")[0] for name in WALK}
+
+
+def test_there_are_twelve_recipes() -> None:
+    """A judge provider, a measured feature, a language, a flag, K, an endpoint, a page, a store, and four more."""
+    assert len(RECIPES) == 12
+
+
+@pytest.mark.parametrize(("title", "text"), RECIPES, ids=[title for title, _ in RECIPES])
+def test_a_recipe_names_at_most_five_files_that_are_there(title: str, text: str) -> None:
+    """Each file that a recipe changes exists; each that it adds does not, and its folder does."""
+    files = re.findall(r"^- `([^`]+)`( \(new\))?", text, re.MULTILINE)
+    assert 1 <= len(files) <= 5
+    for name, new in files:
+        assert (ROOT / name).exists() is not bool(new), name
+        assert (ROOT / name).parent.is_dir()

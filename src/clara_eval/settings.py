@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput, ConfigError
-from clara_eval.networks import Network, network
+from clara_eval.networks import NETWORKS, Network, network
 
 SECRETS = (
     "CLARA_EVALUATOR_KEY",
@@ -48,12 +48,18 @@ Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_
 """Finite, and in millionths still a number that every database holds."""
 
 
+def _known_network(name: str) -> str:
+    if name not in NETWORKS:
+        raise ValueError(f"it is not a known network; use one of {', '.join(NETWORKS)}")
+    return name
+
+
 class Settings(BaseModel):
     """One field a setting; the environment name is the alias."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore")
 
-    network_name: Literal["base", "base-sepolia", "local"] = Field("local", alias="CLARA_NETWORK")
+    network_name: Annotated[str, AfterValidator(_known_network)] = Field("local", alias="CLARA_NETWORK")
     rpc_url: str = Field("http://127.0.0.1:8545", alias="CLARA_RPC_URL")
     challenge_factory: OptionalAddress = Field(None, alias="CLARA_CHALLENGE_FACTORY")
     from_block: int | None = Field(None, alias="CLARA_FROM_BLOCK", ge=0)

@@ -11,6 +11,7 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from clara_eval.mcp_server.answer import ToolContext, answer, caller_of, in_words
+from clara_eval.mcp_server.schema import READS, ToolEntry
 from clara_eval.use_cases import browse as browsing
 from clara_eval.use_cases import results, wording
 from clara_eval.use_cases.documents import (
@@ -117,3 +118,12 @@ async def challenge_score(
     with in_words():
         found = await results.score(caller_of(ctx), address, submitter or None)
     return answer(wording.score(found), found)
+
+
+TOOLS: tuple[ToolEntry, ...] = (
+    (challenge_browse, "Browse challenges", READS),
+    (challenge_detail, "Show one challenge", READS),
+    (challenge_eval_status, "Follow an evaluation", READS),
+    (challenge_score, "Explain one submitter's score", READS),
+    (challenge_leaderboard, "Show the leaderboard", READS),
+)

@@ -12,6 +12,12 @@ from typing import Any
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
+CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
+"""A tool's function, its title for people, and what a client may expect of it."""
+
 
 def exact_tool(function: Callable[..., Any], title: str, hints: ToolAnnotations) -> Tool:
     """The function as a tool that takes its own arguments and no others."""

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 
 from clara_eval.mcp_server.answer import ToolContext, answer, caller_of, in_words
 from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress
+from clara_eval.mcp_server.schema import CLAIMS, SPENDS, ToolEntry
 from clara_eval.use_cases import wording
 from clara_eval.use_cases.act import act, prepare
 from clara_eval.use_cases.claim import claim
@@ -221,3 +222,10 @@ async def challenge_claim(
 ) -> Annotated[CallToolResult, ClaimResult]:
     """Claim your prize, or your share of an expired challenge; finalizes or expires it first when that is due."""
     return await _done(ctx, agreed, claim(address, sender or None))
+
+
+TOOLS: tuple[ToolEntry, ...] = (
+    (challenge_post, "Post a challenge and escrow its prize", SPENDS),
+    (challenge_submit, "Submit a solution", SPENDS),
+    (challenge_claim, "Claim a prize or refund", CLAIMS),
+)
