@@ -56,7 +56,8 @@ class Machine:
             fact = "compiles" if submission.language == "solidity" else "loads"
             found = f"The submission is larger than {limits.source_bytes:,} bytes."
             return _ended(harness, submission, Outcome.TOO_LARGE, found, {fact: False})
-        return self._solidity(harness, submission, limits)
+        run = self._solidity if submission.language == "solidity" else self._script
+        return run(harness, submission, limits)
 
     def close(self) -> None:
         self._workers.close()
@@ -66,7 +67,10 @@ class Machine:
         if language == "solidity":
             self._solidity_compiler()
             return
-        raise MissingEngine(language, f"There is no engine for {language} here.", "Use solidity.")
+        from clara_eval.execution.scripts import missing
+
+        if problem := missing(language):
+            raise MissingEngine(language, *problem)
 
     def has(self, language: Language) -> bool:
         try:
@@ -124,6 +128,24 @@ class Machine:
         if found["outcome"] != Outcome.INFRASTRUCTURE:
             self._cache.put(key, found)
         return found
+
+    def _script(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
+        from clara_eval.execution.scripts import script_job, script_machine
+
+        found = self._ask(script_job(harness, submission, limits), limits)
+        if "lost" in found:
+            return _ended(harness, submission, Outcome.INFRASTRUCTURE, found["lost"])
+        calls = tuple(Call.from_json(one) for one in found["calls"])
+        return Executed(
+            language=submission.language,
+            outcome=Outcome(found["outcome"]) if found["outcome"] else overall(calls),
+            detail=_short(found["detail"]),
+            calls=calls,
+            facts={"loads": found["loads"]},
+            logs=_capped(found["logs"]),
+            machine=script_machine(submission.language, limits),
+            with_harness=harness is not None,
+        )
 
     def _ask(self, job: Mapping[str, Any], limits: Limits | float) -> dict[str, Any]:
         """The worker's answer, or `{"lost": reason}`."""

@@ -30,7 +30,11 @@ def answer(job: Mapping[str, Any]) -> dict[str, Any]:
             return compile_solidity(Compiler.from_json(job["compiler"]), job["submission"], job["harness"])
         except CompilerBroke as broke:
             return {"outcome": Outcome.INFRASTRUCTURE.value, "detail": str(broke)}
-    return _evm(job)
+    if kind == "evm":
+        return _evm(job)
+    from clara_eval.execution import scripts
+
+    return scripts.answer(job)
 
 
 def _evm(job: Mapping[str, Any]) -> dict[str, Any]:

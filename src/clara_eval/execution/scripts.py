@@ -1,0 +1,238 @@
+"""JavaScript and Python: the harness in one instance, the submission in another, for every function a fresh pair.
+
+A job comes in from the port, an answer goes out. The harness gets a stand-in for the submission, so that a submission
+cannot reach into it: not its functions, not its results. Fuel is that of the submission alone, while one function of
+the harness runs. Runs inside the worker; `missing` and `script_job` run on the other side.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from clara_eval.execution import quickjs
+from clara_eval.execution.model import Call, Harness, Kind, Language, Limits, Outcome, Submission
+from clara_eval.execution.quickjs import LoadFailed
+from clara_eval.execution.wasm import CLOCK_SECONDS, SEED, Printed, Stopped
+
+HARNESS_FACTOR = 4
+"""A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
+MAX_EXHAUSTED = 3
+"""After this many functions that ran out of fuel the rest is not run and counts as out of fuel too."""
+_BY_ERROR = {
+    "out of memory": Outcome.OUT_OF_MEMORY,
+    "string too long": Outcome.OUT_OF_MEMORY,
+    "Maximum call stack": Outcome.STACK_OVERFLOW,
+}
+
+
+class Guest(Protocol):
+    """An instance with a source loaded."""
+
+    printed: Printed
+
+    @property
+    def fuel_left(self) -> int: ...
+
+    def refuel(self, fuel: int) -> None: ...
+
+    def exchange(self, message: str) -> str: ...
+
+
+Open = Callable[[str, str, Limits, Callable[[str], str] | None], Guest]
+
+
+def missing(language: Language) -> tuple[str, str] | None:
+    """What is missing to run this language, and the remedy; None if nothing is."""
+    if language == "javascript":
+        if find_spec("wasmtime") is None or quickjs.find_module() is None:
+            return "The JavaScript engine is not installed.", quickjs.REMEDY
+        return None
+    return "The Python engine is not installed.", "Use javascript or solidity."
+
+
+def script_job(harness: Harness | None, submission: Submission, limits: Limits) -> dict[str, Any]:
+    return {
+        "kind": "script",
+        "language": submission.language,
+        "module": str(quickjs.find_module()),
+        "harness": harness.source if harness else None,
+        "submission": submission.source,
+        "limits": asdict(limits),
+    }
+
+
+def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
+    """Versions and settings that the numbers depend on."""
+    from importlib.metadata import version
+
+    found = {"sourceBytes": limits.source_bytes, "fuel": limits.fuel, "memoryBytes": limits.memory_bytes}
+    return {
+        "engine": f"wasmtime {version('wasmtime')}",
+        "module": quickjs.SHA256 if language == "javascript" else "",
+        "world": {"clock": CLOCK_SECONDS, "seed": SEED},
+        "limits": {**found, "outputBytes": limits.output_bytes},
+    }
+
+
+def answer(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Load the submission alone, then run every function of the harness on it."""
+    open_guest = _engine(job["language"], job["module"])
+    limits = Limits(**job["limits"])
+    found: dict[str, Any] = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
+    try:
+        alone = open_guest(job["submission"], "submission", limits, None)
+    except LoadFailed as failed:
+        return found | {"outcome": _load_outcome(str(failed)).value, "detail": str(failed)}
+    except Stopped as stopped:
+        return found | {"outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
+    found |= {"loads": True, "logs": alone.printed.lines()}
+    if job["harness"] is None:
+        return found | {"outcome": Outcome.PASSED.value}
+    return found | _Runs(open_guest, job["harness"], job["submission"], limits).all()
+
+
+@lru_cache(maxsize=2)
+def _engine(language: str, module: str) -> Open:
+    assert language == "javascript", "the port has asked `missing` before"
+    return quickjs.QuickJs(Path(module)).open
+
+
+def _load_outcome(text: str) -> Outcome:
+    # QuickJS names the module that nobody gives it.
+    return Outcome.FORBIDDEN_IMPORT if "could not load module" in text else _limit(text) or Outcome.DOES_NOT_LOAD
+
+
+def _limit(text: str) -> Outcome | None:
+    return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """All functions of one harness on one submission."""
+
+    open_guest: Open
+    harness: str
+    submission: str
+    limits: Limits
+
+    def all(self) -> dict[str, Any]:
+        try:
+            names = self._names()
+        except (LoadFailed, Stopped) as bad:
+            return {"outcome": Outcome.DOES_NOT_FIT.value, "detail": f"The harness does not load: {bad}"}
+        logs: list[str] = []
+        calls: list[Call] = []
+        has_set_up = "setUp" in names
+        for name, kind in [("setUp", "setUp"), *((one, _kind(one)) for one in names if _kind(one))]:
+            if sum(call.outcome == Outcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
+                calls.append(Call(name, kind, Outcome.OUT_OF_FUEL, self.limits.fuel))  # type: ignore[arg-type] # filtered
+                continue
+            pair = _Pair(self.open_guest, self.harness, self.submission, self.limits, has_set_up=has_set_up)
+            calls.append(pair.run(name, kind))  # type: ignore[arg-type] # filtered
+            logs += [f"{name}: {line}" for line in pair.logs]
+            if kind == "setUp" and calls[0].outcome != Outcome.PASSED:
+                break
+        return {"calls": [call.to_json() for call in calls], "logs": logs}
+
+    def _names(self) -> list[str]:
+        wide = _wide(self.limits)
+        guest = self.open_guest(self.harness, "harness", wide, lambda _: json.dumps({"value": None}))
+        found = json.loads(guest.exchange('{"do": "loaded"}'))
+        return sorted(item for item in found["value"]["v"] if isinstance(item, str))
+
+
+def _kind(name: str) -> Kind | None:
+    if name.startswith("test_"):
+        return "test"
+    return "metric" if name.startswith("metric_") else None
+
+
+def _wide(limits: Limits) -> Limits:
+    return Limits(
+        fuel=HARNESS_FACTOR * limits.fuel,
+        memory_bytes=limits.memory_bytes,
+        output_bytes=HARNESS_FACTOR * limits.output_bytes,
+    )
+
+
+class _Pair:
+    """A harness and a submission, both fresh, for one function."""
+
+    def __init__(self, open_guest: Open, harness: str, submission: str, limits: Limits, *, has_set_up: bool) -> None:
+        self.limits = limits
+        self.has_set_up = has_set_up
+        self.logs: list[str] = []
+        self._submission = open_guest(submission, "submission", limits, None)
+        self._harness = open_guest(harness, "harness", _wide(limits), self._answer)
+        self._limit: Outcome | None = None
+
+    def run(self, name: str, kind: Kind) -> Call:
+        outcome, value = Outcome.PASSED, None
+        if self.has_set_up:
+            outcome, _ = self._function("setUp")
+            if outcome == Outcome.FAILED:
+                outcome = Outcome.SET_UP_FAILED
+        elif kind == "setUp":
+            return Call(name, kind, Outcome.PASSED, 0)
+        used = self._used
+        if kind != "setUp" and outcome == Outcome.PASSED:
+            self._submission.refuel(self.limits.fuel)
+            outcome, value = self._function(name)
+            used = self._used
+        self.logs += [*self._submission.printed.lines(), *self._harness.printed.lines()]
+        if kind != "metric" or outcome != Outcome.PASSED:
+            return Call(name, kind, outcome, used)
+        number = _number(value)
+        return Call(name, kind, Outcome.PASSED if number is not None else Outcome.NOT_A_NUMBER, used, number)
+
+    @property
+    def _used(self) -> int:
+        return self.limits.fuel - self._submission.fuel_left
+
+    def _function(self, name: str) -> tuple[Outcome, Any]:
+        self._limit = None
+        self._submission.refuel(self.limits.fuel)
+        self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
+        try:
+            found = json.loads(self._harness.exchange(json.dumps({"do": "run", "name": name})))
+        except Stopped as stopped:
+            return stopped.outcome, None
+        except LoadFailed as failed:
+            self.logs.append(str(failed))
+            return Outcome.FAILED, None
+        if "value" in found:
+            return Outcome.PASSED, found["value"]
+        error = found.get("error", {"name": "Error", "message": "It never comes to an end."})
+        self.logs.append(f"{error['name']}: {error['message']}")
+        return self._limit or _limit(error["message"]) or Outcome.FAILED, None
+
+    def _answer(self, message: str) -> str:
+        """What the submission answers to one question of the harness."""
+        try:
+            answered = self._submission.exchange(message)
+        except LoadFailed as failed:
+            answered = json.dumps({"error": {"name": "Error", "message": str(failed)}})
+        found = json.loads(answered)
+        if "pending" in found:
+            return json.dumps({"error": {"name": "Error", "message": "The submission's promise never settles."}})
+        if "error" in found:
+            self._limit = _limit(str(found["error"].get("message")))
+        return answered
+
+
+def _number(value: Any) -> int | float | None:
+    """A metric's value: a finite number, a whole one as an integer."""
+    if isinstance(value, dict) and value.get("$") == "bigint":
+        return int(value["v"])
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and abs(value) < 2**53 else value

@@ -1,0 +1,176 @@
+"""The JavaScript engine: what it measures, that it repeats itself, and what hostile code comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngine, Submission
+from clara_eval.execution.wasm import CLOCK_SECONDS
+
+HARNESS = """
+let limiter;
+export function setUp(submission) { limiter = new submission.Limiter(2); }
+function same(a, b) { if (a !== b) throw new Error(`${a} is not ${b}`); }
+export function test_add(submission) { same(submission.add(1, 2), 3); }
+export function test_object() { same([1, 2, 3].map((n) => limiter.allow({ n })).join(), "true,true,false"); }
+export async function test_later(submission) { same(await submission.later([1, 2]), 2); }
+export function test_fails(submission) {
+  try { submission.refuse(); } catch (error) { return same(error.message, "no"); }
+  throw new Error("it did not refuse");
+}
+export function metric_sum(submission) { let t = 0; for (let i = 0; i < 10; i++) t = submission.add(t, i); return t; }
+"""
+GOOD = """
+export const add = (a, b) => a + b;
+export class Limiter { constructor(n) { this.n = n; } allow(what) { return what.n > 0 && this.n-- > 0; } }
+export async function later(list) { await null; return list.length; }
+export function refuse() { throw new Error("no"); }
+"""
+ONE = "export function test_add(submission) { if (submission.add(1, 2) !== 3) throw new Error('add'); }"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    found = Machine()
+    try:
+        found.require("javascript")
+    except MissingEngine as missing:
+        pytest.skip(str(missing))
+    yield found
+    found.close()
+
+
+def run(machine: Machine, source: str, harness: str = ONE, limits: Limits | None = None) -> Executed:
+    return machine.run(Harness("javascript", harness), Submission("javascript", source), limits)
+
+
+def test_a_run_measures_tests_metrics_and_fuel(machine: Machine) -> None:
+    """Functions, objects, promises and errors of a submission are there for the harness; fuel is counted."""
+    found = run(machine, GOOD, HARNESS)
+    assert found.outcome == "passed", found.logs
+    assert found.features["tests_passed"] == 1.0
+    assert found.features["metric_sum"] == 45
+    assert found.features["loads"] is found.features["runs"] is True
+    used = {call.name: call.used for call in found.calls}
+    assert used["metric_sum"] > used["test_add"] > 0
+
+
+def test_fuel_is_the_same_in_every_run(machine: Machine) -> None:
+    """Twenty runs in several processes at once use the same fuel to the last unit."""
+    first = run(machine, GOOD, HARNESS)
+    with ThreadPoolExecutor(3) as pool:
+        assert [one for one in pool.map(lambda _: run(machine, GOOD, HARNESS), range(20)) if one != first] == []
+
+
+def test_more_work_uses_more_fuel(machine: Machine) -> None:
+    """A slow function is measured as dearer than a quick one, and the harness's own work is not counted."""
+    slow = "export function add(a, b) { let t = 0; for (let i = 0; i < 1000; i++) t += i; return a + b; }"
+    busy = "for (let i = 0; i < 1e5; i++) {}" + ONE
+    quick = run(machine, GOOD)
+    assert run(machine, slow).used > 1.2 * quick.used
+    assert run(machine, GOOD, busy).used == quick.used
+
+
+def test_without_a_harness_only_loading_is_measured(machine: Machine) -> None:
+    """`loads` is the one feature without a harness."""
+    assert machine.run(None, Submission("javascript", GOOD)).features == {"loads": True}
+    assert machine.run(None, Submission("javascript", "export {")).features == {"loads": False}
+
+
+HOSTILE = {
+    "endless loop": ("export function add() { for (;;) {} }", "out_of_fuel"),
+    "endless when loaded": ("for (;;) {}", "out_of_fuel"),
+    "slow expression": ("export const add = () => /^(a+)+$/.test('a'.repeat(40) + 'b');", "out_of_fuel"),
+    "memory": ("export function add() { const a = []; for (;;) a.push(new ArrayBuffer(1 << 20)); }", "out_of_memory"),
+    "large string": ("export function add() { let s = 'x'; for (;;) s += s; }", "out_of_memory"),
+    "recursion": ("export function add(a, b) { return 1 + add(a, b); }", "stack_overflow"),
+    "endless output": ("export function add() { for (;;) console.log('x'.repeat(999)); }", "too_much_output"),
+    "large answer": ("export const add = () => 'x'.repeat(1100000);", "too_much_output"),
+    "imports": ("import fs from 'node:fs'; export const add = () => 3;", "forbidden_import"),
+    "imports the harness": ("import * as h from './harness.js'; export const add = () => 3;", "forbidden_import"),
+    "syntax": ("export function {", "does_not_load"),
+    "throws when loaded": ("throw new Error('no');", "does_not_load"),
+    "has nothing": ("export const x = 1;", "failed"),
+    "brings tests along": ("export function test_add() {} export const add = () => 4;", "failed"),
+    "breaks its own world": (
+        "JSON.stringify = () => '3'; Object.prototype.then = 1; Array.from = () => []; export const add = () => 4;",
+        "failed",
+    ),
+    "never settles": ("export const add = () => new Promise(() => {});", "failed"),
+    "answers NaN": ("export const add = () => NaN;", "failed"),
+    "answers a trap": ("export const add = () => new Proxy({}, { ownKeys() { throw 1; } });", "failed"),
+    "is large": ("// " + "x" * 200_000, "too_large"),
+    "is not text": ("\x00\x1b[2J\u202e", "does_not_load"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_code_ends_in_a_named_outcome(machine: Machine, name: str) -> None:
+    """Each attack has its own measured outcome, the same twice, and passes no test."""
+    source, outcome = HOSTILE[name]
+    limits = Limits(fuel=300_000_000)
+    found = run(machine, source, limits=limits)
+    assert found.outcome == outcome, (found.outcome, found.detail, found.logs)
+    assert found.features["tests_passed"] == 0.0
+    assert run(machine, source, limits=limits) == found
+    assert all(line.isascii() and line.isprintable() for line in (*found.logs, found.detail))
+
+
+def test_attacks_change_nothing_for_others(machine: Machine) -> None:
+    """After every attack an honest submission measures what it measured before."""
+    before = run(machine, GOOD)
+    for source, _ in HOSTILE.values():
+        run(machine, source, limits=Limits(fuel=30_000_000))
+    assert run(machine, GOOD) == before
+
+
+def test_there_is_no_world_outside(machine: Machine, tmp_path: Path) -> None:
+    """No process, files, network, timers or clock; the time stands still and chance is the same every time."""
+    (tmp_path / "canary").write_text("canary-4711", encoding="utf-8")
+    source = f"""
+    const names = ["process", "require", "fetch", "XMLHttpRequest", "WebSocket", "setTimeout", "Deno", "Bun", "std", "os"];
+    export const seen = () => names.filter((name) => typeof globalThis[name] !== "undefined");
+    export const now = () => [Date.now(), new Date().getTimezoneOffset()];
+    export const chance = () => Math.random();
+    export const later = async () => {{ try {{ return await import({str(tmp_path / "canary")!r}); }} catch {{ return 0; }} }};
+    """
+    harness = f"""
+    const same = (a, b) => {{ if (JSON.stringify(a) !== JSON.stringify(b)) throw new Error(JSON.stringify(a)); }};
+    export const test_names = (s) => same(s.seen(), []);
+    export const test_clock = (s) => same(s.now(), [{CLOCK_SECONDS * 1000}, 0]);
+    export const test_file = async (s) => same(await s.later(), 0);
+    export const metric_chance = (s) => s.chance();
+    """
+    first, second = run(machine, source, harness), run(machine, source, harness)
+    assert first.outcome == "passed", first.logs
+    assert first == second
+    chance = first.features["metric_chance"]
+    assert isinstance(chance, float)
+    assert 0 < chance < 1
+
+
+def test_one_test_cannot_poison_the_next(machine: Machine) -> None:
+    """Every function starts from a fresh pair: state that a submission keeps is gone."""
+    source = "let n = 0; export const add = () => { n += 1; return n === 1 ? 3 : 4; };"
+    two = ONE + "export function test_again(submission) { if (submission.add(1, 2) !== 3) throw new Error('again'); }"
+    assert run(machine, source, two).outcome == "passed"
+
+
+def test_many_endless_functions_end_soon(machine: Machine) -> None:
+    """After three functions that ran out of fuel the others count as out of fuel without being run."""
+    many = "".join(f"export const test_{n} = (s) => s.add(1, 2);" for n in range(30))
+    found = run(machine, "export function add() { for (;;) {} }", many, Limits(fuel=20_000_000))
+    assert [call.outcome for call in found.calls[1:]] == ["out_of_fuel"] * 30
+    assert {call.used for call in found.calls[1:]} == {20_000_000}
+
+
+def test_a_harness_that_does_not_load_says_so(machine: Machine) -> None:
+    """The poster's mistake is told as such; the submission loads."""
+    found = run(machine, GOOD, "export {")
+    assert found.outcome == "does_not_fit"
+    assert "harness does not load" in found.detail
+    assert found.features["loads"] is True
