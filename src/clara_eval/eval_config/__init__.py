@@ -6,7 +6,7 @@ numbers, booleans and closed enums ever reach the judge. A config whose hash is 
 
 from __future__ import annotations
 
-from clara_eval.eval_config.catalogue import COMMON, LEVEL_ANCHORS, MEASURED, level_feature, typed
+from clara_eval.eval_config.catalogue import COMMON, EXECUTED, LEVEL_ANCHORS, MEASURED, level_feature, typed
 from clara_eval.eval_config.compiling import compile_schema, with_types
 from clara_eval.eval_config.lint import lint
 from clara_eval.eval_config.metadata import build_metadata, canonical_config, config_hash, read_metadata
@@ -17,6 +17,7 @@ from clara_eval.eval_config.model import (
     Feature,
     FeatureSchema,
     FeatureType,
+    HarnessSpec,
     Metadata,
     Source,
     SubmissionFormat,
@@ -27,6 +28,7 @@ from clara_eval.eval_config.strict_json import JsonLimits, read_strict_json
 
 __all__ = [
     "COMMON",
+    "EXECUTED",
     "LEVEL_ANCHORS",
     "MEASURED",
     "BadEvalConfig",
@@ -36,6 +38,7 @@ __all__ = [
     "Feature",
     "FeatureSchema",
     "FeatureType",
+    "HarnessSpec",
     "JsonLimits",
     "Metadata",
     "Problem",

@@ -1,8 +1,8 @@
 """The built-in types of common feature names, so that a bare name means the same in every challenge.
 
-`MEASURED` holds what tools compute (the model is not asked); `COMMON` holds what a model reads, as levels 0–4 with
-written anchors, closed enums or booleans. `typed` answers None for a name that is in neither; `level_feature` is the
-last resort for such a name. Nothing in here is of type `text`.
+`MEASURED` holds what tools compute and `EXECUTED` what engines do (the model is not asked); `COMMON` holds what a model
+reads, as levels 0–4 with written anchors, closed enums or booleans. `typed` answers None for a name that is in none of
+them; `level_feature` is the last resort for such a name. Nothing in here is of type `text`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def level_feature(name: str, description: str = "", anchors: tuple[str, ...] = L
 
 def typed(name: str) -> Feature | None:
     """The catalogue's feature of this name, or None."""
-    return MEASURED.get(name) or COMMON.get(name)
+    return MEASURED.get(name) or EXECUTED.get(name) or COMMON.get(name)
 
 
 def _measured(
@@ -54,6 +54,10 @@ def _measured(
         source="measured",
         description=description,
     )
+
+
+def _ran(name: str, description: str) -> Feature:
+    return Feature(name=name, type="boolean", better="higher", source="measured", description=description)
 
 
 _MEASURED = (
@@ -91,6 +95,15 @@ _MEASURED = (
     _measured("distinct_names", "Number of distinct names.", high=1_000_000),
 )
 MEASURED = {feature.name: feature for feature in _MEASURED}
+
+_EXECUTED = (
+    _ran("compiles", "The Solidity compiler takes it."),
+    _ran("loads", "The JavaScript or Python engine loads it."),
+    _measured("deploy_gas", "Gas to deploy the contract.", high=30_000_000, better="lower"),
+    _measured("bytecode_bytes", "Size of the compiled contract in bytes.", high=1_000_000, better="lower"),
+)
+EXECUTED = {feature.name: feature for feature in _EXECUTED}
+"""What compiling or loading a submission tells, with no harness at all."""
 
 
 def _choice(name: str, description: str, *values: str, better: Better | None = None) -> Feature:

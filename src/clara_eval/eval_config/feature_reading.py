@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from clara_eval.eval_config.catalogue import MEASURED, typed
+from clara_eval.eval_config.catalogue import EXECUTED, MEASURED, typed
+from clara_eval.eval_config.harness_reading import executed_feature
 from clara_eval.eval_config.model import LARGEST_NUMBER, BareName, Better, Feature, FeatureType, Source
 from clara_eval.eval_config.problems import Report, at, suggestion
 
@@ -35,9 +36,12 @@ RESERVED = frozenset(_RESERVED_FIELDS + _RESERVED_RESULTS + _RESERVED_IDENTITY +
 _NEEDED_BY = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 
 
-def read_feature(report: Report, path: str, item: Any) -> Feature | BareName | None:
+def read_feature(report: Report, path: str, item: Any, *, executed: bool = False) -> Feature | BareName | None:
+    """`executed`: there is a harness, so that names like `tests_passed` are measured by running it."""
     if isinstance(item, str):
-        return BareName(item) if _name_is_good(report, path, item) else None
+        if not _name_is_good(report, path, item):
+            return None
+        return (executed_feature(item) if executed else None) or BareName(item)
     if not isinstance(item, dict):
         report.error(path, item, "A feature is a name or an object.", 'For example "novelty" or {"name": …}.')
         return None
@@ -50,7 +54,7 @@ def read_feature(report: Report, path: str, item: Any) -> Feature | BareName | N
         return None
     if not _name_is_good(report, at(path, "name"), item["name"]):
         return None
-    feature = _read_typed(report, path, item)
+    feature = _read_typed(report, path, item, executed=executed)
     return feature if len(report.problems) == before else None
 
 
@@ -69,8 +73,9 @@ def _name_is_good(report: Report, path: str, name: Any) -> bool:
     return True
 
 
-def _read_typed(report: Report, path: str, item: Mapping[str, Any]) -> Feature | None:
-    usual = typed(item["name"])
+def _read_typed(report: Report, path: str, item: Mapping[str, Any], *, executed: bool) -> Feature | None:
+    ran = executed_feature(item["name"]) if executed else None
+    usual = ran or typed(item["name"])
     kind = item.get("type", usual.type if usual else None)
     if kind not in TYPES:
         reason = "The feature has no type." if kind is None else "There is no such type."
@@ -94,7 +99,7 @@ def _read_typed(report: Report, path: str, item: Mapping[str, Any]) -> Feature |
         given["anchors"] = ()  # the catalogue's anchors belong to the catalogue's range
     feature = dataclasses.replace(start, **given)
     _check_range(report, path, feature)
-    _check_measured(report, path, feature)
+    _check_measured(report, path, feature, ran)
     return feature
 
 
@@ -205,10 +210,10 @@ def _check_range(report: Report, path: str, feature: Feature) -> None:
         )
 
 
-def _check_measured(report: Report, path: str, feature: Feature) -> None:
+def _check_measured(report: Report, path: str, feature: Feature, ran: Feature | None) -> None:
     if feature.source != "measured":
         return
-    known = MEASURED.get(feature.name)
+    known = ran or MEASURED.get(feature.name) or EXECUTED.get(feature.name)
     if known is None:
         report.error(
             at(path, "source"), feature.name, f"No tool measures {feature.name!r}.", suggestion(feature.name, MEASURED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
-from clara_eval.eval_config.catalogue import COMMON, MEASURED
+from clara_eval.eval_config.catalogue import COMMON, EXECUTED, MEASURED
 from clara_eval.eval_config.feature_reading import (
     ENUM_VALUE,
     MAX_ANCHOR,
@@ -22,6 +22,7 @@ from clara_eval.eval_config.feature_reading import (
     RESERVED,
     TYPES,
 )
+from clara_eval.eval_config.harness_reading import HARNESS_LANGUAGES, IF_NOT_REVEALED
 from clara_eval.eval_config.model import LARGEST_NUMBER, Better, Source
 from clara_eval.eval_config.reading import FORMATS, LANGUAGE, MAX_CRITERIA, MAX_FEATURES, VERSION
 
@@ -56,6 +57,7 @@ def eval_config_schema() -> dict[str, Any]:
                 "description": "`rules` compares by better and weight, without any model.",
                 "enum": ["rules"],
             },
+            "harness": _harness(),
         },
         "$defs": {"name": _name(), "feature": _feature()},
     }
@@ -66,13 +68,35 @@ def eval_config_schema_text() -> str:
     return json.dumps(eval_config_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
+def _harness() -> dict[str, Any]:
+    program = {"type": "string", "pattern": r"\S"}
+    return {
+        "description": "The program that runs every submission: setUp, test_… and metric_… functions.",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["language"],
+        "properties": {
+            "language": {"enum": list(HARNESS_LANGUAGES)},
+            "source": {"description": "The public harness.", **program},
+            "hidden": {"description": "Committed by privateSetHash, revealed after the deadline.", "type": "boolean"},
+            "ifNotRevealed": {
+                "description": "`public`: go on without it; `fail`: do not post.",
+                "enum": list(IF_NOT_REVEALED),
+            },
+            "reference": {"description": "A solution that passes: the harness is checked with it.", **program},
+        },
+        "if": {"required": ["hidden"], "properties": {"hidden": {"const": True}}},
+        "else": {"required": ["source"], "properties": {"ifNotRevealed": False}},
+    }
+
+
 def _name() -> dict[str, Any]:
     return {
         "description": "A property of the work. Names of the catalogue have a built-in type.",
         "type": "string",
         "pattern": NAME,
         "not": {"enum": sorted(RESERVED)},
-        "examples": [*MEASURED, *COMMON],
+        "examples": [*MEASURED, *EXECUTED, *COMMON],
     }
 
 
@@ -105,7 +129,7 @@ def _feature() -> dict[str, Any]:
             },
             "weight": {"description": "1 if left out.", "type": "number", "exclusiveMinimum": 0, "maximum": MAX_WEIGHT},
             "source": {
-                "description": f"`measured` is computed by a tool: {', '.join(MEASURED)}.",
+                "description": f"`measured` is computed by a tool: {', '.join([*MEASURED, *EXECUTED])}.",
                 "enum": list(get_args(Source)),
             },
             "description": {"type": "string", "maxLength": MAX_DESCRIPTION},

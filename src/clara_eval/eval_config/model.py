@@ -17,6 +17,8 @@ FeatureType: TypeAlias = Literal["number", "integer", "boolean", "enum", "text"]
 Better: TypeAlias = Literal["higher", "lower"]
 Source: TypeAlias = Literal["llm", "measured"]
 SubmissionFormat: TypeAlias = Literal["code", "text", "url", "json"]
+HarnessLanguage: TypeAlias = Literal["solidity", "javascript", "python"]
+IfNotRevealed: TypeAlias = Literal["public", "fail"]
 
 LARGEST_NUMBER = 1e12
 """No bound and no feature value is larger than this, in either direction: 1e308 in a range is an attack."""
@@ -113,6 +115,19 @@ class FeatureSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class HarnessSpec:
+    """The poster's program that runs every submission: public, or behind `privateSetHash` until it is revealed."""
+
+    language: HarnessLanguage
+    source: str | None = None
+    """The public harness; beside a hidden one it is what counts where nothing is revealed."""
+    hidden: bool = False
+    if_not_revealed: IfNotRevealed = "public"
+    reference: str | None = None
+    """A solution that passes, if the poster gives one: the harness is checked with it before it is posted."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvalConfig:
     """The poster's config as written, checked."""
 
@@ -124,6 +139,7 @@ class EvalConfig:
     judge: Literal["rules"] | None
     canonical: bytes
     """RFC 8785 form of the document that was parsed."""
+    harness: HarnessSpec | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

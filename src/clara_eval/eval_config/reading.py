@@ -13,6 +13,7 @@ from typing import Any
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config.feature_reading import read_feature
+from clara_eval.eval_config.harness_reading import check_functions, read_harness
 from clara_eval.eval_config.lint import lint_criteria, lint_feature, lint_judge
 from clara_eval.eval_config.model import BareName, EvalConfig, Feature
 from clara_eval.eval_config.problems import BadEvalConfig, Problem, Report, at, suggestion
@@ -24,7 +25,7 @@ MAX_FEATURES = 20
 MAX_CRITERIA = 4_000
 FORMATS = ("code", "text", "url", "json")
 LANGUAGE = r"^[A-Za-z0-9][A-Za-z0-9+#. _-]{0,39}$"
-KEYS = ("version", "features", "criteria", "submissionFormat", "language", "judge")
+KEYS = ("version", "features", "criteria", "submissionFormat", "language", "judge", "harness")
 
 
 def parse_eval_config(text: str | bytes) -> EvalConfig:
@@ -61,7 +62,10 @@ def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | 
         report.error("$.version", None, "The version is missing.", 'Add "version": 1.')
     elif isinstance(document["version"], bool) or document["version"] != VERSION:
         report.error("$.version", document["version"], "Only version 1 exists.", 'Write "version": 1.')
-    features = _read_features(document.get("features"), report)
+    harness = read_harness(report, document["harness"]) if "harness" in document else None
+    features = _read_features(document.get("features"), report, executed="harness" in document)
+    if harness is not None:
+        check_functions(report, harness, tuple(feature.name for feature in features))
     criteria = _read_criteria(document.get("criteria"), report)
     _check_choice(report, document, "submissionFormat", FORMATS)
     _check_choice(report, document, "judge", ("rules",))
@@ -77,6 +81,7 @@ def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | 
         language=document.get("language"),
         judge=document.get("judge"),
         canonical=canonical_json(document),
+        harness=harness,
     )
     lint_judge(report, config)
     return config
@@ -88,7 +93,7 @@ def check_keys(report: Report, path: str, document: Mapping[str, Any], known: tu
             report.error(at(path, key), document[key], f"The key {key[:60]!r} is unknown.", suggestion(key, known))
 
 
-def _read_features(value: Any, report: Report) -> tuple[Feature | BareName, ...]:
+def _read_features(value: Any, report: Report, *, executed: bool) -> tuple[Feature | BareName, ...]:
     if value is None:
         report.error("$.features", None, "The features are missing.", 'Add "features": ["correctness", …].')
         return ()
@@ -100,7 +105,7 @@ def _read_features(value: Any, report: Report) -> tuple[Feature | BareName, ...]
     found: list[Feature | BareName] = []
     for number, item in enumerate(value[: MAX_FEATURES * 5]):
         path = at("$.features", number)
-        feature = read_feature(report, path, item)
+        feature = read_feature(report, path, item, executed=executed)
         if feature is None:
             continue
         if feature.name in {other.name for other in found}:

@@ -255,3 +255,56 @@ def test_hostile_poster_words_are_noticed(text: str) -> None:
         "Feature range": config_text(features=[{"name": "x_y", "type": "number", "min": 0, "max": 1e308}]),
     }
     assert collect_problems(texts.get(kind) or config_text(criteria=words or text)), text
+
+
+HARNESS = "contract Harness { function test_small() external {} function metric_gas() external {} }"
+
+
+def with_harness(harness: object, *features: object) -> str:
+    criteria = "The solution that passes all tests with the least gas is best."
+    return json.dumps({"version": 1, "criteria": criteria, "features": [*features], "harness": harness})
+
+
+def test_a_harness_makes_measured_features() -> None:
+    """With a harness, the names of its results are typed and measured, as bare names and as objects."""
+    names = ("tests_passed", "runs", "test_small", "gas_small", {"name": "metric_gas", "better": "lower", "max": 9})
+    config = parse_eval_config(with_harness({"language": "solidity", "source": HARNESS}, *names))
+    assert [feature.source for feature in config.features if isinstance(feature, Feature)] == ["measured"] * 5
+    assert config.harness is not None
+    assert (config.harness.hidden, config.harness.source) == (False, HARNESS)
+    hidden = {"language": "javascript", "hidden": True, "ifNotRevealed": "fail"}
+    spec = parse_eval_config(with_harness(hidden, "test_anything")).harness
+    assert spec is not None
+    assert (spec.hidden, spec.if_not_revealed, spec.source) == (True, "fail", None)
+
+
+@pytest.mark.parametrize(
+    ("harness", "path"),
+    [
+        ("code", "$.harness"),
+        ({"language": "cobol", "source": "x"}, "$.harness.language"),
+        ({"language": "solidity"}, "$.harness.source"),
+        ({"language": "solidity", "source": " "}, "$.harness.source"),
+        ({"language": "solidity", "source": 1}, "$.harness.source"),
+        ({"language": "solidity", "hidden": "yes"}, "$.harness.hidden"),
+        ({"language": "solidity", "hidden": True, "ifNotRevealed": "win"}, "$.harness.ifNotRevealed"),
+        ({"language": "solidity", "source": "x", "ifNotRevealed": "fail"}, "$.harness.ifNotRevealed"),
+        ({"language": "solidity", "source": "x", "sauce": 1}, "$.harness.sauce"),
+    ],
+)
+def test_a_wrong_harness_is_named_by_its_path(harness: object, path: str) -> None:
+    """Every mistake in a harness is an error with its place."""
+    assert path in {problem.path for problem in collect_problems(with_harness(harness, "bytes"))}
+
+
+def test_a_function_that_the_harness_does_not_have_is_an_error() -> None:
+    """A misspelt result of a public harness would be unknown for everybody, so it is refused with a suggestion."""
+    text = with_harness({"language": "solidity", "source": HARNESS}, "test_smal")
+    (problem,) = [one for one in collect_problems(text) if one.severity == "error"]
+    assert (problem.path, problem.remedy) == ("$.features[0]", 'Did you mean "test_small"?')
+
+
+def test_without_a_harness_such_names_are_ordinary() -> None:
+    """`test_coverage` without a harness is a name like any other."""
+    document = {"version": 1, "criteria": "x" * 60, "features": ["test_coverage"]}
+    assert parse_eval_config(json.dumps(document)).features == (BareName("test_coverage"),)

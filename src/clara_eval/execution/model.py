@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias, get_args
 
 from clara_eval.errors import BadInput
-from clara_eval.eval_config.model import LARGEST_NUMBER
+from clara_eval.eval_config.model import LARGEST_NUMBER, HarnessLanguage
 
-Language: TypeAlias = Literal["solidity", "javascript", "python"]
+Language: TypeAlias = HarnessLanguage
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 Kind: TypeAlias = Literal["setUp", "test", "metric"]
 Unit: TypeAlias = Literal["gas", "fuel"]

@@ -1,0 +1,94 @@
+"""The `harness` of a config, and the features that only running a submission can give.
+
+The value of `evalConfig.harness` comes in; a `HarnessSpec` goes out, or problems with path and remedy.
+`executed_feature` types the names that a harness makes, all of them measured: `tests_passed`, `runs`, `test_…`,
+`metric_…`, `gas_…` and `fuel_…`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from clara_eval.eval_config.model import Feature, HarnessLanguage, HarnessSpec, IfNotRevealed
+from clara_eval.eval_config.problems import Report, at, suggestion
+
+HARNESS_KEYS = ("language", "source", "hidden", "ifNotRevealed", "reference")
+HARNESS_LANGUAGES: tuple[HarnessLanguage, ...] = get_args(HarnessLanguage)
+IF_NOT_REVEALED: tuple[IfNotRevealed, ...] = get_args(IfNotRevealed)
+_COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
+
+
+def read_harness(report: Report, value: Any) -> HarnessSpec | None:
+    path = "$.harness"
+    if not isinstance(value, dict):
+        report.error(
+            path, value, "The harness is not an object.", 'For example {"language": "solidity", "source": "…"}.'
+        )
+        return None
+    before = len(report.problems)
+    for key in value:
+        if key not in HARNESS_KEYS:
+            report.error(at(path, key), value[key], f"The key {key[:60]!r} is unknown.", suggestion(key, HARNESS_KEYS))
+    if value.get("language") not in HARNESS_LANGUAGES:
+        hint = f"One of: {', '.join(HARNESS_LANGUAGES)}."
+        report.error(at(path, "language"), value.get("language"), "This language cannot be executed.", hint)
+    for key in ("source", "reference"):
+        if key in value and (not isinstance(value[key], str) or not value[key].strip()):
+            report.error(at(path, key), value[key], f"The {key} is not a text.", "Write the program, or leave it out.")
+    _check_hidden(report, path, value)
+    if len(report.problems) > before:
+        return None
+    return HarnessSpec(
+        language=value["language"],
+        source=value.get("source"),
+        hidden=value.get("hidden", False),
+        if_not_revealed=value.get("ifNotRevealed", "public"),
+        reference=value.get("reference"),
+    )
+
+
+def _check_hidden(report: Report, path: str, value: dict[str, Any]) -> None:
+    hidden = value.get("hidden", False)
+    if not isinstance(hidden, bool):
+        report.error(at(path, "hidden"), hidden, "hidden is true or false.", "Write true, or leave it out.")
+    elif not hidden and "source" not in value:
+        report.error(at(path, "source"), None, "A public harness needs its source.", 'Add "source", or "hidden": true.')
+    elif not hidden and "ifNotRevealed" in value:
+        report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
+    if value.get("ifNotRevealed", "public") not in IF_NOT_REVEALED:
+        hint = f"One of: {', '.join(IF_NOT_REVEALED)}."
+        report.error(at(path, "ifNotRevealed"), value["ifNotRevealed"], "ifNotRevealed has no such value.", hint)
+
+
+def executed_feature(name: str) -> Feature | None:
+    """The type of a feature that a harness gives, or None."""
+    if name == "tests_passed":
+        return Feature(name, "number", 0, 1, better="higher", source="measured", description="Share of tests passed.")
+    if name == "runs":
+        text = "It compiles, loads and finishes within the limits."
+        return Feature(name, "boolean", better="higher", source="measured", description=text)
+    if name.startswith("test_"):
+        return Feature(name, "boolean", better="higher", source="measured", description=f"The harness's {name} passes.")
+    if name.startswith("metric_"):
+        return Feature(name, "number", source="measured", description=f"What the harness's {name} returns.")
+    if cost := _COST.fullmatch(name):
+        text = f"{cost[1].capitalize()} that the harness's function uses."
+        return Feature(name, "integer", 0, better="lower", source="measured", description=text)
+    return None
+
+
+def check_functions(report: Report, spec: HarnessSpec, names: tuple[str, ...]) -> None:
+    """A feature of a public harness that the harness does not have would be unknown for everybody."""
+    if spec.hidden or spec.source is None:
+        return
+    declared = {name.lower() for name in re.findall(r"\b(?:test|metric)_\w+", spec.source)}
+    for number, name in enumerate(names):
+        rest = name.partition("_")[2]
+        wanted = {name} if name.startswith(("test_", "metric_")) else {f"test_{rest}", f"metric_{rest}"}
+        feature = executed_feature(name)
+        if feature is None or name in {"tests_passed", "runs"} or wanted & declared:
+            continue
+        report.error(
+            at("$.features", number), name, "The harness has no such function.", suggestion(name, sorted(declared))
+        )
