@@ -14,9 +14,9 @@ from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
-from clara_eval.pipeline.evaluate import evaluate
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.publish.send import Pace
+from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
 CONFIG = json.dumps(
     {
@@ -49,7 +49,7 @@ async def test_a_real_round_with_the_real_local_model(local_chain: LocalChain, t
         update={"judges": "local:smollm2"}
     )
     async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
-        done = await evaluate(address, app.ports, app.options(app.plan(), dry_run=True))
+        done = await evaluate(app, address, EvaluationRequest(dry_run=True))
         path = await write_trace(app, address)
     ranking = done.walk.ranking
     assert ranking is not None

@@ -30,9 +30,8 @@ from clara_eval.money.run_budget import RunBudget
 from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan
-from clara_eval.pipeline.status import Status
 from clara_eval.publish.policy import agent_policy, evaluator_policy
-from clara_eval.publish.send import Pace, TransactionSender
+from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.open import open_store
@@ -72,16 +71,14 @@ class App:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
         return Plan(judges, schedule, max_games)
 
-    def options(
-        self, plan: Plan, *, dry_run: bool = False, listener: Callable[[Status], None] | None = None
-    ) -> Options:
+    def options(self, plan: Plan, *, seconds: float, sent: Callable[[Receipt], None], dry_run: bool = False) -> Options:
         return Options(
             network=self.settings.network,
             plan=plan,
-            evaluator=self.evaluator,
             review_above_usd=self.settings.review_above_usd,
+            seconds=seconds,
             dry_run=dry_run,
-            listener=listener,
+            sent=sent,
         )
 
 

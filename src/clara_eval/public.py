@@ -33,11 +33,12 @@ async def evaluate(address: str, settings: Settings | None = None, *, dry_run: b
     A second call continues the first and pays for nothing twice.
     """
     from clara_eval.app import open_app
-    from clara_eval.pipeline.evaluate import evaluate as walk
+    from clara_eval.use_cases.evaluate import EvaluationRequest
+    from clara_eval.use_cases.evaluate import evaluate as evaluate_challenge
 
     target = to_address(address, what="challenge")
     async with open_app(settings or Settings.from_env()) as app:
-        return await walk(target, app.ports, app.options(app.plan(), dry_run=dry_run))
+        return await evaluate_challenge(app, target, EvaluationRequest(is_named=True, dry_run=dry_run))
 
 
 def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int] = (10000,)) -> Ranking:

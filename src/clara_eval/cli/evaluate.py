@@ -8,16 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from clara_eval.app import open_app
-from clara_eval.challenge.model import to_address
+from clara_eval.challenge.model import Address, to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.progress import LiveProgress
 from clara_eval.cli.screen import console, safe
 from clara_eval.pipeline.evaluate import Evaluation, read_scores
-from clara_eval.pipeline.evaluate import evaluate as walk
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.settings import Settings
-from clara_eval.trace.journal import Journal
+from clara_eval.use_cases.evaluate import EvaluationRequest, Observer
+from clara_eval.use_cases.evaluate import evaluate as evaluate_challenge
 
 
 def evaluate(
@@ -47,16 +47,15 @@ def is_settled(receipt: Receipt | None) -> bool:
 
 
 async def _evaluate(
-    settings: Any, target: Any, dry_run: bool, restart: bool, schedule: str, max_games: int | None
+    settings: Settings, target: Address, dry_run: bool, restart: bool, schedule: str, max_games: int | None
 ) -> tuple[Evaluation, dict[str, Any]]:
-
     async with open_app(settings) as app:
-        app.sender.account.trust(target)  # a person named it, so it need not be in the factory's list
-        if restart:
-            await Journal(app.store, f"{app.chain_id}:{target}").forget()
         with LiveProgress(console()) as progress:
             plan = app.plan(schedule=schedule, max_games=max_games)
-            done = await walk(target, app.ports, app.options(plan, dry_run=dry_run, listener=progress))
+            request = EvaluationRequest(
+                is_named=True, plan=plan, dry_run=dry_run, restart=restart, observer=Observer(progress)
+            )
+            done = await evaluate_challenge(app, target, request)
         scores = await read_scores(app.store, app.chain_id, target) or {}
     status = "review" if done.receipt is None else done.receipt.outcome.value
     return done, {"challenge": target, "status": status, **scores}
@@ -65,7 +64,8 @@ async def _evaluate(
 def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
     screen = console(stderr=False)
     for row in scores["rankings"]:
-        elo = "rejected: " + row["code"] if row["status"] == "rejected" else f"Elo {row['elo']:.0f}"
+        rated = "not rated here" if row["elo"] is None else f"Elo {row['elo']:.0f}"
+        elo = "rejected: " + row["code"] if row["status"] == "rejected" else rated
         screen.print(
             f"{row['rank']:>3}. {row['address']}  {elo}  score {row['score']}  prize {row['prizeAmount'] or '–'}"
         )

@@ -20,13 +20,14 @@ from clara_eval.demo.round import Round, post_round, submit_round
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.errors import ClaraError
-from clara_eval.pipeline.evaluate import Evaluation, evaluate
+from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.pipeline.status import Status
 from clara_eval.publish.keeper import finalize
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 from clara_eval.trace.archive import stream_trace
+from clara_eval.use_cases.evaluate import EvaluationRequest, Observer, evaluate
 
 FINALIZATION_DELAY = 12 * HOUR
 ACCOUNTS = 16
@@ -81,7 +82,7 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[Status], Non
 async def _judge_and_pay(
     app: App, chain: LocalChain, round_: Round, tell: Tell, listener: Callable[[Status], None] | None
 ) -> Told:
-    evaluation = await evaluate(round_.address, app.ports, app.options(app.plan(), listener=listener))
+    evaluation = await evaluate(app, round_.address, EvaluationRequest(observer=Observer(listener)))
     if evaluation.receipt is None:
         raise ClaraError("The demo round waits for a review, which it should not.")
     tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")

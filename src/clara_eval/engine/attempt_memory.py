@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from clara_eval.challenge.model import Address
 from clara_eval.hashing import plain_json
-from clara_eval.trace.store_keys import status_key
 
 
 class Keys(Protocol):
@@ -50,15 +49,3 @@ async def read_attempts(keys: Keys, chain_id: int, address: str) -> Attempts:
 
 async def save_attempts(keys: Keys, chain_id: int, address: str, attempts: Attempts) -> None:
     await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))
-
-
-async def say_status(keys: Keys, chain_id: int, address: str, now: float, **changes: Any) -> None:
-    """Change fields of the evaluation's status, keeping the others; keys are those of the public document."""
-    text = await keys.get(chain_id, status_key(address))
-    document: dict[str, Any] = {
-        "status": "pending", "progress": 0, "startedAt": int(now), "reason": None, "retryAt": None, "stage": None,
-        "postedBy": None,
-    }  # fmt: skip
-    document.update(json.loads(text) if text else {})
-    document.update(changes, updatedAt=int(now))
-    await keys.put(chain_id, status_key(address), plain_json(document))

@@ -16,7 +16,6 @@ import structlog
 from dbos import DBOS, SetWorkflowID
 
 from clara_eval.engine.dbos_runtime import CHUNKS, Workflow, answered
-from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import ClaraError, Deferred, Temporary
 from clara_eval.gather import gather_or_raise
@@ -24,6 +23,7 @@ from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.port import Prompt, request_hash
 from clara_eval.model_pool import Ahead, ModelPool
 from clara_eval.money.run_budget import RunBudget
+from clara_eval.pipeline.leases import Busy, held
 from clara_eval.trace.store import Store
 
 _log = structlog.get_logger(__name__)

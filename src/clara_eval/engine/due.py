@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.pipeline.status import STOPPED_STATES
 
 FINALIZATION_DELAY = 12 * 3600
 ALARM_SHARE = 0.5
@@ -58,7 +59,7 @@ def due(
         return Due(Action.NONE, "another evaluator")
     if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
         ended = challenge.status.name.lower()
-        is_told = memory.status in {"failed", "unscorable"}
+        is_told = memory.status in STOPPED_STATES
         return Due(Action.NONE if is_told else Action.CLOSE, f"the contract is {ended}")
     if challenge.score_posted_at:
         return _posted(challenge, memory, chain_now, can_sign=can_sign)
@@ -90,7 +91,7 @@ def _posted(challenge: Challenge, memory: Memory, chain_now: int, *, can_sign: b
 
 def _held_back(memory: Memory, wall_now: float, *, can_sign: bool) -> str | None:
     """Why an evaluation that is due on the chain is not begun now, or None."""
-    if memory.status in {"failed", "unscorable"}:
+    if memory.status in STOPPED_STATES:
         return f"it ended as {memory.status}"
     if memory.status == "complete" and not can_sign:
         return "the dry run is complete"

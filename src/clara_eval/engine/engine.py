@@ -21,26 +21,28 @@ import structlog
 from dbos import DBOS, ScheduleInput, SetEnqueueOptions, SetWorkflowID
 
 from clara_eval.app import App
-from clara_eval.challenge.model import Address, Challenge, to_address
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.engine.attempt_memory import read_attempts, save_attempts, say_status, workflow_id
+from clara_eval.engine.attempt_memory import read_attempts, save_attempts, workflow_id
 from clara_eval.engine.attempt_runner import Walker
 from clara_eval.engine.chunks import Spreader
 from clara_eval.engine.dbos_runtime import EVALUATIONS, TICKS, Workflow, answered, launched, step_apart
 from clara_eval.engine.due import Action, Memory, due
 from clara_eval.engine.health import Pulse
-from clara_eval.engine.leases import worker_lease
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.process_lock import only_process
-from clara_eval.engine.reviews import settle_review
 from clara_eval.engine.takeover import take_over
 from clara_eval.engine.tick import Ticker, read_report, save_report, show_report
-from clara_eval.errors import ClaraError, ConfigError, NotFound, NotYet, Temporary
+from clara_eval.errors import ClaraError, ConfigError, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.leases import worker_lease
+from clara_eval.pipeline.status import FINAL_STATES, StatusWriter
 from clara_eval.records.challenge_index import read_document, save_summary
 from clara_eval.store.open import is_sqlite, sqlite_path
-from clara_eval.trace.store_keys import index_key, status_key
+from clara_eval.trace.store_keys import status_key
+from clara_eval.use_cases.evaluate import check_known
+from clara_eval.use_cases.review import approve, reject
 
 _log = structlog.get_logger(__name__)
 Mode = Literal["all", "worker-only", "api-only"]
@@ -123,27 +125,23 @@ class Engine:
             raise NotYet(f"Challenge {address} is not evaluated now: {found.why}.")
         attempts = (await read_attempts(app.store, app.chain_id, address)).at_once()
         await save_attempts(app.store, app.chain_id, address, attempts)
-        if status.get("status") in {"failed", "unscorable", "complete", "deferred"}:
-            await say_status(app.store, app.chain_id, address, time.time(), status="pending", progress=0, reason=None)
+        if status.get("status") in {*FINAL_STATES, "deferred"}:
+            await (await StatusWriter.resumed(app.store, app.chain_id, address)).say("pending", 0)
         return await self._enqueue(challenge)
 
     async def _known(self, address: Address) -> Challenge:
-        app = self.app
-        if await app.store.get(app.chain_id, index_key(address)) is None:
-            factory = to_address(app.settings.factory)
-            if not await app.chain.is_challenge_of(factory, address):
-                raise NotFound(f"{address} is no challenge of the factory {factory}.", remedy="Check the network.")
-        challenge = await look_at_challenge(app.chain, address)
-        await save_summary(app.store, challenge, None)
+        await check_known(self.app, address)
+        challenge = await look_at_challenge(self.app.chain, address)
+        await save_summary(self.app.store, challenge, None)
         return challenge
 
     async def decide(
         self, address: Address, decision: Literal["approve", "reject"], reason: str, digest: str | None = None
     ) -> None:
         """Follow a person's decision at once."""
-        approve = decision == "approve"
-        await settle_review(self.app.store, self.app.chain_id, address, approve=approve, note=reason, digest=digest)
-        if approve:
+        decide = approve if decision == "approve" else reject
+        await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest)
+        if decision == "approve":
             await self._enqueue(await look_at_challenge(self.app.chain, address))
 
     async def tick_now(self) -> None:

@@ -10,7 +10,7 @@ import structlog
 from dbos import DBOS
 
 from clara_eval.engine.dbos_runtime import answered
-from clara_eval.engine.leases import Leases, worker_lease
+from clara_eval.pipeline.leases import Leases, worker_lease
 
 _log = structlog.get_logger(__name__)
 

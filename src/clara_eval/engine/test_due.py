@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Token
 from clara_eval.engine.due import Action, Memory, due
-from clara_eval.engine.endings import ending_of, gravest
+from clara_eval.engine.endings import ending_of
 from clara_eval.engine.health import Pulse
 from clara_eval.engine.options import EngineOptions
-from clara_eval.engine.pace import Speed, Window, all_games, how_degraded, most_games, needed_seconds
 from clara_eval.errors import (
     BadInput,
     CannotPublish,
@@ -27,6 +26,8 @@ from clara_eval.errors import (
     Temporary,
     Unscorable,
 )
+from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_degraded, most_games, needed_seconds
+from clara_eval.pipeline.status import gravest
 from clara_eval.records.challenge_index import summary_of
 
 OURS = Address("0x" + "22" * 20)

@@ -17,9 +17,8 @@ from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
-from clara_eval.engine.attempt_memory import attempts_key, say_status
+from clara_eval.engine.attempt_memory import attempts_key
 from clara_eval.engine.engine import Engine
-from clara_eval.engine.leases import Busy, held
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.process_lock import only_process
 from clara_eval.engine.tick import LAST_TICK, Ticker, read_report, save_report
@@ -28,6 +27,8 @@ from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.leases import Busy, held
+from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.send import Pace
 from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.settings import Settings
@@ -418,7 +419,7 @@ async def test_who_finds_it_held_leaves_the_holders_status_alone(local_chain: Lo
     lease = f"evaluation:31337:{address}"
     async with open_app(settings_of(local_chain, tmp_path)) as app:
         assert await app.store.take_lease(lease, "another:1", 60)
-        await say_status(app.store, app.chain_id, address, 1, status="comparing", progress=60)
+        await StatusWriter(app.store, app.chain_id, address).say("comparing", 60)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await eventually(lambda: _shows(world, 'clara_evaluations_total{outcome="busy"} 1.0'))
         found = await world.status(address)

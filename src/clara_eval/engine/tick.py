@@ -23,13 +23,14 @@ from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatu
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.engine.attempt_memory import read_attempts
 from clara_eval.engine.due import Action, Due, Memory, due
-from clara_eval.engine.post_recorder import record_closed, record_posted
 from clara_eval.errors import ClaraError, ConfigError
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.post_recorder import record_closed, record_posted
 from clara_eval.pipeline.review import read_review
+from clara_eval.pipeline.status import FINAL_STATES, STATES
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import read_document, save_summary, summaries
 from clara_eval.trace.store_keys import INDEX, index_key, status_key
@@ -141,9 +142,7 @@ class Ticker:
         if summary["chainStatus"] in {"open", "scoring"}:
             return False
         status = await read_document(self.app.store, self.app.chain_id, status_key(address))
-        return summary["evaluator"] != self.app.evaluator or (
-            status is not None and status["status"] in {"complete", "failed", "unscorable"}
-        )
+        return summary["evaluator"] != self.app.evaluator or (status is not None and status["status"] in FINAL_STATES)
 
     async def _look(self, address: Address, head: Block) -> tuple[Challenge, Due]:
         app = self.app
@@ -180,11 +179,12 @@ class Ticker:
             case Action.EVALUATE:
                 await self.start(challenge)
             case Action.RECORD:
-                by = await record_posted(self.app, challenge)
+                posted = await record_posted(self.app.store, self.app.chain, challenge)
+                by = str(posted.by) if posted else None
                 await save_summary(self.app.store, challenge, by)
                 _log.info("post_recognised", posted_by=by)
             case Action.CLOSE:
-                await record_closed(self.app, challenge)
+                await record_closed(self.app.store, challenge)
                 _log.info("challenge_closed", status=challenge.status.name.lower())
             case Action.FINALIZE:
                 receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain)
@@ -243,8 +243,7 @@ def show_report(report: TickReport, metrics: Metrics, month_budget_usd: float | 
         metrics.balance_wei.set(report.balance_wei)
     if report.posts_left is not None:
         metrics.posts_left.set(report.posts_left)
-    for status in ("pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed",
-                   "unscorable"):  # fmt: skip
+    for status in STATES:
         metrics.challenges.labels(status).set(report.statuses.get(status, 0))
     metrics.review_queue.set(report.reviews)
     left = report.nearest_deadline_seconds

@@ -12,12 +12,13 @@ from mcp import Client
 from pydantic import SecretStr
 
 from clara_eval.app import open_app, open_caller
+from clara_eval.challenge.model import to_address
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.mcp_server import build_server
-from clara_eval.pipeline.evaluate import evaluate
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_settings
+from clara_eval.use_cases.evaluate import evaluate
 
 
 @asynccontextmanager
@@ -39,7 +40,7 @@ async def call(caller: Client, name: str, **arguments: Any) -> dict[str, Any]:
 async def evaluate_now(settings: Settings, chain: LocalChain, address: str) -> None:
     key = settings.model_copy(update={"evaluator_key": SecretStr(chain.evaluator.key), "wallet_key": None})
     async with open_app(key, pace=Pace(poll_seconds=0.05)) as app:
-        await evaluate(address, app.ports, app.options(app.plan()))  # type: ignore[arg-type]
+        await evaluate(app, to_address(address))
 
 
 async def test_a_challenge_lives_from_post_to_claim_through_tools_alone(

@@ -25,13 +25,13 @@ from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.mcp_server import build_server
 from clara_eval.observe.metrics import Metrics
-from clara_eval.pipeline.evaluate import evaluate
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_settings
 from clara_eval.testing.api_service import ScriptedEngine
 from clara_eval.trace.document import read_entries
+from clara_eval.use_cases.evaluate import evaluate
 
 TITLE = "Sort numbers"
 
@@ -51,7 +51,7 @@ async def judged(chain: LocalChain, database: Path) -> Address:
         update={"evaluator_key": SecretStr(chain.evaluator.key)}
     )
     async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
-        await evaluate(address, app.ports, app.options(app.plan()))
+        await evaluate(app, address)
     return address
 
 

@@ -1,8 +1,8 @@
 """The corridor: one challenge from its pinned block to posted winners. A second call continues the first.
 
-In: an address, the ports to the outside, and options. Out: an `Evaluation` with a named end. What the world said is
-journaled before it is used, so a restart asks and pays for nothing twice. Nothing is posted that was not recorded,
-checked and, where doubt is left, approved by a person.
+In: an address, the ports to the outside, options, and the writer of its status. Out: an `Evaluation` with a named end.
+What the world said is journaled before it is used, so a restart asks and pays for nothing twice. Nothing is posted that
+was not recorded, checked and, where doubt is left, approved by a person. Doors come in through `use_cases.evaluate`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
-from clara_eval.errors import (
-    CannotPublish,
-    ClaraError,
-    Deferred,
-    Disagrees,
-    NeedsReview,
-    NotFound,
-    NotYet,
-    Temporary,
-    Unscorable,
-)
+from clara_eval.errors import Disagrees, NeedsReview, NotFound, Unscorable
 from clara_eval.eval_config import EvalConfig, read_metadata
 from clara_eval.hashing import plain_json
 from clara_eval.money.dollars import worth_micro_usd
@@ -36,7 +26,7 @@ from clara_eval.pipeline.public_documents import plots_document, public_keys, sc
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
 from clara_eval.pipeline.sources import LiveSources, Seats, close_unanswered, journal_metadata, left_unanswered
-from clara_eval.pipeline.status import Status, StatusWriter
+from clara_eval.pipeline.status import MEANINGS, StatusWriter
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.publish.guard import check_call
@@ -51,9 +41,6 @@ from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import plots_key, scores_key
 from clara_eval.winners import check_scorable
-
-_SHARE_OF_WINDOW = 0.6
-"""The rest is for reviews, a stuck transaction, and a node that is down."""
 
 
 class ChainOfRecord(Chain, Results, Protocol):
@@ -91,13 +78,14 @@ class Ports:
 class Options:
     network: Network
     plan: Plan
-    evaluator: Address
-    """Whose challenges are ours to judge."""
+    seconds: float
+    """How long the models may take."""
     review_above_usd: float | None = 1000.0
     dry_run: bool = False
     retry_after_seconds: tuple[float, ...] = Limits().retry_after_seconds
     """Waits between attempts to fetch a submission; what is accepted never depends on them."""
-    listener: Callable[[Status], None] | None = None
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    """Told of every transaction."""
     now: Callable[[], float] = time.time
 
 
@@ -106,63 +94,49 @@ class Evaluation:
     """How it ended. `receipt` is None only while a review is waiting."""
 
     challenge: Challenge
-    walk: Walk
-    digest: str
+    walked: Walk | None
+    """None where the result was found on the chain and nothing was walked here."""
+    digest: str | None
     receipt: Receipt | None
     review: Review | None
 
+    @property
+    def walk(self) -> Walk:
+        if self.walked is None:
+            raise NotFound(
+                f"The result of {self.challenge.address} was found on the chain; nothing was walked here.",
+                remedy="Read the scores, or evaluate it again as a dry run.",
+            )
+        return self.walked
 
-async def evaluate(address: Address, ports: Ports, options: Options) -> Evaluation:
+
+async def walk_and_publish(address: Address, ports: Ports, options: Options, status: StatusWriter) -> Evaluation:
     """Walk one challenge through every room and publish the result; the status tells how far it came."""
-    board = StatusWriter(ports.store, options.network.chain_id, address, listener=options.listener, now=options.now)
-    await board.resume()
-    try:
-        return await _evaluate(address, ports, options, board)
-    except ClaraError as bad:
-        await _say_why(board, bad)
-        raise
-
-
-async def _evaluate(address: Address, ports: Ports, options: Options, board: StatusWriter) -> Evaluation:
     journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
     challenge = await _pinned(address, ports, journal)
-    _check_ours(challenge, options)
+    await _advance(challenge, ports, options)
     check_scorable(challenge)
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
     plan = await journal.once(
-        "plan", PLAN, _settled(options.plan, ports.bench.most_games(challenge, config, options.plan))
+        "plan", PLAN, _affordable(options.plan, ports.bench.most_games(challenge, config, options.plan))
     )
-    async with ports.bench.seat(challenge, config, plan, await _seconds_left(challenge, ports)) as seats:
-        board.meter = seats.meter
+    async with ports.bench.seat(challenge, config, plan, options.seconds) as seats:
+        status.meter = seats.meter
         unanswered = await left_unanswered(ports.store, journal.run)
         sources = LiveSources(journal, ports.fetch, seats, options.retry_after_seconds, unanswered)
-        walked = await walk(challenge, plan, sources, board)
+        walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)
     review = await _review(challenge, walked, digest, ports, options)
     if review is not None and review.state != "approved" and not options.dry_run:
-        await board.say("review", 90, reason=" ".join(review.reasons))
+        await status.say("review", 90, reason=MEANINGS["review"])
         return Evaluation(challenge, walked, digest, None, review)
-    await board.say("publishing", 92)
+    await status.say("publishing", 92)
     receipt = await _publish(challenge, walked, digest, ports, options)
+    options.sent(receipt)
     await _save_scores(challenge, walked, digest, receipt, ports)
-    await _close(board, receipt)
+    await _say_outcome(status, receipt)
     return Evaluation(challenge, walked, digest, receipt, review)
-
-
-async def _say_why(board: StatusWriter, bad: ClaraError) -> None:
-    """What an error means for whoever looks at the status; what happens next is the engine's."""
-    if isinstance(bad, NotFound) or await board.stand():
-        return
-    match bad:
-        case Unscorable():
-            await board.say("unscorable", 100, reason=str(bad))
-        case Deferred():
-            await board.say("deferred", board.status.progress, reason=str(bad), retry_at=bad.retry_at)
-        case NotYet() | Temporary():
-            await board.say("pending", board.status.progress, reason=str(bad))
-        case _:
-            await board.say("failed", board.status.progress, reason=str(bad))
 
 
 async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge:
@@ -174,23 +148,18 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
     return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
 
 
-async def _seconds_left(challenge: Challenge, ports: Ports) -> float:
-    """The walk's one budget of time: most of what is left of the scoring window, by the chain's own clock."""
-    head = await ports.chain.head()
-    return max(60.0, (challenge.scoring_deadline - head.timestamp) * _SHARE_OF_WINDOW)
+async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
+    """Past the deadline and still open: move the contract on to scoring before anything is paid for."""
+    sender, standing = _sender(ports, options), await ports.chain.standing(challenge.address)
+    if standing.status is not ChallengeStatus.OPEN or not sender.can_sign:
+        return
+    options.sent(await advance(challenge, sender=sender, results=ports.chain))
+    if (await ports.chain.standing(challenge.address)).status is ChallengeStatus.CANCELLED:
+        raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
 
 
-def _check_ours(challenge: Challenge, options: Options) -> None:
-    if challenge.evaluator == ZERO_ADDRESS:
-        raise CannotPublish(
-            f"Challenge {challenge.address} has no evaluator: its poster scores it.",
-            remedy="Nothing is to be done here.",
-        )
-    if challenge.evaluator != options.evaluator:
-        raise CannotPublish(
-            f"The evaluator of {challenge.address} is {challenge.evaluator}, not {options.evaluator}.",
-            remedy="Check CLARA_EVALUATOR_KEY or CLARA_EVALUATOR_ADDRESS and the network.",
-        )
+def _sender(ports: Ports, options: Options) -> TransactionSender:
+    return replace(ports.sender, is_dry=options.dry_run)
 
 
 async def _file(challenge: Challenge, plan: Plan, walked: Walk, ports: Ports, journal: Journal) -> str:
@@ -240,12 +209,9 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
 
 
 async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:
-    sender = replace(ports.sender, is_dry=options.dry_run)
-    standing = await ports.chain.standing(challenge.address)
-    if standing.status is ChallengeStatus.OPEN and not sender.can_sign:
+    sender = _sender(ports, options)
+    if not sender.can_sign and (await ports.chain.standing(challenge.address)).status is ChallengeStatus.OPEN:
         return _unrehearsed(challenge, walked, digest)
-    if standing.status is ChallengeStatus.OPEN:
-        await advance(challenge, sender=sender, results=ports.chain)
     return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain)
 
 
@@ -270,22 +236,22 @@ async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt:
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 
 
-async def _close(board: StatusWriter, receipt: Receipt) -> None:
+async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
     posted_by = str(receipt.posted_by) if receipt.posted_by else None
     match receipt.outcome:
         case Outcome.CONFIRMED | Outcome.ALREADY_DONE:
-            await board.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
+            await status.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
         case Outcome.DRY_RUN:
-            await board.say(
+            await status.say(
                 "complete", 100, reason=receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
             )
         case Outcome.UNKNOWN:
-            await board.say("publishing", 95, reason="Sent, not seen mined yet: the chain is asked again.")
+            await status.say("publishing", 95, reason="Sent, not seen mined yet: the chain is asked again.")
         case Outcome.REVERTED:
-            await board.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
+            await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
 
 
-def _settled(plan: Plan, affordable: int | None) -> Callable[[], Awaitable[Plan]]:
+def _affordable(plan: Plan, affordable: int | None) -> Callable[[], Awaitable[Plan]]:
     """The plan within what time (already in it) and money allow."""
     limits = [limit for limit in (plan.max_games, affordable) if limit is not None]
 

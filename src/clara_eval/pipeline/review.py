@@ -50,6 +50,14 @@ async def read_review(keys: Keys, chain_id: int, address: str) -> Review | None:
     return Review(**{**fields, "reasons": tuple(fields["reasons"])})
 
 
+async def known_review(keys: Keys, chain_id: int, address: str) -> Review:
+    """The review of one challenge, with every reason; NotFound where there is none."""
+    review = await read_review(keys, chain_id, address)
+    if review is None:
+        raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
+    return review
+
+
 async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
     """Every review of this network, those that wait first."""
     found = []
@@ -64,9 +72,7 @@ async def decide(
     keys: Keys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int, digest: str | None = None
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
-    review = await read_review(keys, chain_id, address)
-    if review is None:
-        raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
+    review = await known_review(keys, chain_id, address)
     if review.state != "waiting":
         raise BadInput(f"The review of {address} is already {review.state}.", value=review.state)
     if digest is not None and digest.lower() != review.digest:

@@ -1,7 +1,9 @@
-"""Where an evaluation stands, under the specification's key, for whoever asks.
+"""Where an evaluation stands: the states, which are final, what an error means, and the one writer.
 
-Progress goes through the stages: collecting and extracting are the first half, comparing the second, publishing the
-rest. Writing is throttled: a status is for people and is written at most a few times a second.
+The document stands under the specification's key for whoever asks; everything in it is public. Why a result waits for a
+person names who stands near the money, so that is in the review document only. Progress goes through the stages:
+collecting and extracting are the first half, comparing the second, publishing the rest. Writing is throttled: a status
+is for people and is written at most a few times a second.
 """
 
 from __future__ import annotations
@@ -9,21 +11,60 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Protocol, get_args
 
-from clara_eval.camel_json import to_camel_json
-from clara_eval.errors import Temporary
+from clara_eval.camel_json import camel, to_camel_json
+from clara_eval.errors import (
+    BadInput,
+    CannotPublish,
+    ClaraError,
+    ConfigError,
+    Deferred,
+    Disagrees,
+    NeedsReview,
+    NotFound,
+    NotYet,
+    Temporary,
+    Unscorable,
+)
 from clara_eval.hashing import plain_json
+from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.plan import Stage
 from clara_eval.trace.store_keys import status_key
 
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
 ]
-FINAL_STATES = ("complete", "failed", "unscorable")
+STATES: tuple[State, ...] = get_args(State)
+STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
+"""Ended without a result: only somebody's request starts it again."""
+FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
+MEANINGS: Mapping[State, str] = {
+    "pending": "The evaluation waits for its turn.",
+    "extracting": "The submissions are being read.",
+    "comparing": "The submissions are being compared, pair by pair.",
+    "publishing": "The result is being posted on chain.",
+    "complete": "The evaluation is finished.",
+    "review": "A person has to approve the result before it is posted.",
+    "deferred": "A budget cap is reached; the evaluation waits.",
+    "failed": "The evaluation could not be done; the poster may post scores.",
+    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+}
+_STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
+    (Busy, None),  # another process is at it, and writes the status
+    (Unscorable, "unscorable"),
+    (Deferred, "deferred"),
+    (NotYet, "pending"),
+    (Temporary, "pending"),
+    (ConfigError, "pending"),
+)
+"""The first that fits counts; every other error is a failure."""
+_GRAVITY: tuple[type[BaseException], ...] = (
+    NotYet, Temporary, Deferred, NeedsReview, BadInput, NotFound, ConfigError, Unscorable, CannotPublish, Disagrees,
+)  # fmt: skip
 _SPAN: dict[Stage, tuple[int, int]] = {"collecting": (0, 10), "extracting": (10, 40), "comparing": (40, 90)}
 
 
@@ -59,6 +100,38 @@ class Status:
         return document
 
 
+def state_of(error: BaseException) -> State | None:
+    """What an error means for whoever looks at the status; None leaves it as it is."""
+    return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
+
+
+def reason_of(error: BaseException) -> str:
+    """The sentence beside the state; the text of a bug is for the log only."""
+    if isinstance(error, ClaraError):
+        return str(error)
+    return f"An unexpected error ended the evaluation ({type(error).__name__})."
+
+
+def gravest(error: BaseException) -> BaseException:
+    """The error itself, or the gravest one of a group: a bug before a refusal, a refusal before an outage."""
+    return max(_leaves(error), key=_gravity)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _gravity(error: BaseException) -> int:
+    exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(error, kind)]
+    if exact:
+        return min(exact) if not isinstance(error, CannotPublish) else max(exact)
+    return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
+
+
 async def read_status(keys: Keys, chain_id: int, address: str) -> dict[str, Any] | None:
     """The status document as stored, or None where nothing was ever started."""
     text = await keys.get(chain_id, status_key(address))
@@ -89,19 +162,34 @@ class StatusWriter:
         self._earlier: dict[str, Any] | None = None
         self.status = Status("pending", 0, int(self._began), int(self._began))
 
-    async def resume(self) -> None:
-        """Keep the first start of an evaluation that is walked again."""
-        self._earlier = await read_status(self._keys, self._chain_id, self._address)
-        if self._earlier and self._earlier.get("startedAt"):
-            self.status = replace(self.status, started_at=int(self._earlier["startedAt"]))
+    @classmethod
+    async def resumed(
+        cls,
+        keys: Keys,
+        chain_id: int,
+        address: str,
+        *,
+        listener: Callable[[Status], None] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> StatusWriter:
+        """A writer that goes on from what is written: the first start and the progress stay."""
+        writer = cls(keys, chain_id, address, listener=listener, now=now)
+        writer._earlier = await read_status(keys, chain_id, address)
+        writer.status = _going_on(writer.status, writer._earlier or {})
+        return writer
 
-    async def stand(self) -> bool:
-        """Whether this was posted before; then that is said again: trouble on a second walk undoes no post."""
-        if self._earlier is None or self._earlier.get("status") != "complete" or not self._earlier.get("postedBy"):
-            return False
-        await self._settled()
-        await self._keys.put(self._chain_id, status_key(self._address), plain_json(self._earlier))
-        return True
+    async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
+        """What an error means, by the one table; trouble after a post undoes no post."""
+        state = state_of(error)
+        if state is None or (isinstance(error, NotFound) and self._earlier is None):
+            return
+        earlier = self._earlier or {}
+        if earlier.get("status") == "complete" and earlier.get("postedBy"):
+            await self._written_out()
+            await self._keys.put(self._chain_id, status_key(self._address), plain_json(earlier))
+            return
+        at = error.retry_at if isinstance(error, Deferred) else None
+        await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
         """Progress of a stage; written now and then, in the background."""
@@ -135,18 +223,18 @@ class StatusWriter:
     async def say(
         self,
         state: State,
-        progress: int,
+        progress: int | None = None,
         *,
         reason: str | None = None,
         retry_at: int | None = None,
         posted_by: str | None = None,
     ) -> None:
-        """A change of state: written before this returns."""
-        await self._settled()
+        """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
+        await self._written_out()
         self.status = replace(
             self.status,
             status=state,
-            progress=progress,
+            progress=100 if state in FINAL_STATES else self.status.progress if progress is None else progress,
             updated_at=int(self._now()),
             reason=reason,
             retry_at=retry_at,
@@ -156,7 +244,8 @@ class StatusWriter:
         self._tell()
         await self._write()
 
-    async def _settled(self) -> None:
+    async def _written_out(self) -> None:
+        """Wait for the line of progress that is being written."""
         writing, self._writing = self._writing, None
         if writing is not None:
             with suppress(Temporary):  # a lost line of progress: the state that is said next is written anew
@@ -168,3 +257,15 @@ class StatusWriter:
 
     async def _write(self) -> None:
         await self._keys.put(self._chain_id, status_key(self._address), plain_json(self.status.to_json()))
+
+
+def _going_on(fresh: Status, earlier: Mapping[str, Any]) -> Status:
+    """A fresh status with the start and the progress of an earlier one."""
+    stage = earlier.get("stage")
+    known = {field.name: stage.get(camel(field.name)) for field in fields(StageProgress)} if stage else None
+    return replace(
+        fresh,
+        started_at=int(earlier.get("startedAt") or fresh.started_at),
+        progress=int(earlier.get("progress") or 0),
+        stage=StageProgress(**known) if known else None,
+    )

@@ -28,15 +28,16 @@ from clara_eval.errors import (
     Unscorable,
 )
 from clara_eval.hashing import keccak_hex
-from clara_eval.pipeline.evaluate import Evaluation, evaluate, read_scores
+from clara_eval.pipeline.evaluate import Evaluation, read_scores
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.review import decide
-from clara_eval.pipeline.status import read_status
+from clara_eval.pipeline.status import MEANINGS, read_status
 from clara_eval.pipeline.walk import rank_round
 from clara_eval.publish.send import Outcome, Pace
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.tournament.play import Comparison
 from clara_eval.trace.journal import Journal
+from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
 PACE = Pace(poll_seconds=0.02)
 
@@ -56,7 +57,7 @@ async def closed_round(chain: LocalChain, **terms: Any) -> Address:
 
 
 async def run(app: App, address: Address, **changes: Any) -> Evaluation:
-    return await evaluate(address, app.ports, replace(app.options(app.plan()), **changes))
+    return await evaluate(app, address, EvaluationRequest(**changes))
 
 
 async def posts(chain: LocalChain, address: Address) -> int:
@@ -151,7 +152,9 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
         status = await read_status(app.store, 31337, address)
         assert status is not None
         assert status["status"] == "review"
-        assert "1,000.00" in status["reason"]
+        assert status["reason"] == MEANINGS["review"]
+        assert waiting.review is not None
+        assert "1,000.00" in waiting.review.reasons[0]
         assert await posts(local_chain, address) == 0
         with pytest.raises(BadInput, match="changed since you looked"):
             await decide(app.store, 31337, address, "approved", note="", now=1, digest="0x" + "0" * 64)
@@ -182,7 +185,7 @@ async def test_a_rejection_outlives_the_rule_that_asked_for_it(local_chain: Loca
         await run(app, address)
         await decide(app.store, 31337, address, "rejected", note="collusion", now=1)
         with pytest.raises(NeedsReview, match="collusion"):
-            await run(app, address, review_above_usd=None)
+            await run(replace(app, settings=app.settings.model_copy(update={"review_above_usd": None})), address)
     assert await posts(local_chain, address) == 0
 
 
@@ -252,7 +255,7 @@ async def test_trouble_on_a_second_walk_undoes_no_post(local_chain: LocalChain, 
         done = await run(app, address)
         await app.store.driver.fetch("UPDATE entries SET value = '\"0x00\"' WHERE key = 'digest'")
         with pytest.raises(Disagrees):
-            await run(app, address)
+            await run(app, address, dry_run=True)
         status = await read_status(app.store, 31337, address)
     assert done.receipt is not None
     assert status is not None
@@ -281,7 +284,7 @@ async def test_a_posted_trace_is_never_replaced(local_chain: LocalChain, tmp_pat
         await local_chain.fund(local_chain.agents[50], 1)
         await Journal(app.store, done.challenge.run).forget()
         with pytest.raises(Disagrees, match="posted"):
-            await run(app, address)
+            await run(app, address, dry_run=True)
         path = await write_trace(app, address)
         checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
         scores = await read_scores(app.store, 31337, address)
@@ -298,9 +301,10 @@ async def test_dying_on_a_second_walk_loses_no_scores(local_chain: LocalChain, t
         done = await run(app, address)
         assert done.receipt is not None
         for lifetime in range(1, 30):
-            dying = replace(app.ports, store=MortalStore(app.store, lifetime))
+            mortal: Any = MortalStore(app.store, lifetime)
+            dying = replace(app, store=mortal, ports=replace(app.ports, store=mortal))
             with suppress(Died):
-                await evaluate(address, dying, app.options(app.plan()))
+                await run(dying, address, dry_run=bool(lifetime % 2))
             scores = await read_scores(app.store, 31337, address)
             assert scores is not None
             assert (scores["txHash"], scores["postedBy"]) == (done.receipt.tx_hash, "evaluator"), lifetime
@@ -408,11 +412,11 @@ async def test_dying_after_any_write_ends_in_one_post(local_chain: LocalChain, t
         for lifetime in range(1, 60, 3):
             place = tmp_path / str(lifetime)
             async with opened(local_chain, place) as fresh:
-                mortal = MortalStore(fresh.store, lifetime)
+                mortal: Any = MortalStore(fresh.store, lifetime)
                 sender = replace(fresh.ports.sender, log=mortal)
-                dying = replace(fresh.ports, store=mortal, sender=sender)
+                dying = replace(fresh, store=mortal, ports=replace(fresh.ports, store=mortal, sender=sender))
                 try:
-                    await evaluate(address, dying, fresh.options(fresh.plan()))
+                    await run(dying, address)
                 except Died:
                     deaths += 1
                 done = await run(fresh, address)

@@ -25,7 +25,7 @@ from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
 from clara_eval.money.prices import FREE
 from clara_eval.money.run_budget import RunBudget
-from clara_eval.pipeline.evaluate import Evaluation, evaluate
+from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
@@ -124,10 +124,10 @@ class ScriptedBench:
         )
 
 
-async def judged(app: App, address: Address, llms: dict[str, Llm], **changes: Any) -> Evaluation:
+async def judged(app: App, address: Address, llms: dict[str, Llm]) -> Evaluation:
     ports = replace(app.ports, bench=ScriptedBench(app, llms))
-    options = replace(app.options(Plan(tuple(llms)), dry_run=True), **changes)
-    return await evaluate(address, ports, options)
+    request = EvaluationRequest(plan=Plan(tuple(llms)), dry_run=True)
+    return await evaluate(replace(app, ports=ports), address, request)
 
 
 async def test_the_order_of_arrival_does_not_matter(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -24,18 +24,25 @@ class Leases(Protocol):
 
 
 class Busy(Temporary):
-    """Another worker holds this lease."""
+    """Another process holds this lease."""
 
 
 def worker_lease(worker: str) -> str:
     return f"worker:{worker}"
 
 
+def evaluation_lease(chain_id: int, address: str) -> str:
+    """Whoever evaluates a challenge holds it, service or command: never two at once."""
+    return f"evaluation:{chain_id}:{address}"
+
+
 @asynccontextmanager
 async def held(leases: Leases, name: str, holder: str, seconds: float) -> AsyncIterator[None]:
     """Hold a lease while the body runs. Raises `Busy` if another holds it; if it is lost, the body is cancelled."""
     if not await leases.take_lease(name, holder, seconds):
-        raise Busy(f"Another worker holds {name}.", remedy="It is looked at again later.")
+        raise Busy(
+            f"Another process holds {name}.", remedy=f"It is free again at most {seconds:.0f} s after that one ends."
+        )
     lost = False
     body = asyncio.current_task()
 

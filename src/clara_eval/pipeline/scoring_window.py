@@ -1,14 +1,18 @@
-"""Deadline sense: how many games fit into the time that is left.
+"""How the scoring window is divided, and how many games fit into what is left of it.
 
 Comes in: the scoring window, the moment, the number of submissions and judges, and the speed seen so far. Goes out: the
-most games to plan, or None where everything fits. The aim is to post with a quarter of the window left; when that is
-gone, with a tenth; when even that is gone, at once. Fewer games are asked rather than the deadline missed.
+seconds for the models, the seconds for the whole attempt, and the most games to plan, or None where everything fits.
+The models have until a quarter of the window is left; when that is gone, until a tenth; when even that is gone, a
+minute. An attempt ends when a tenth is left: the rest is for reviews, a stuck transaction, and a node that is down.
+Fewer games are asked rather than the deadline missed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
+
+from clara_eval.challenge.model import Challenge
 
 SPARE_SHARE = 0.25
 LAST_SHARE = 0.1
@@ -26,9 +30,14 @@ class Window:
     scoring_deadline: int
     chain_now: int
 
+    @classmethod
+    def of(cls, challenge: Challenge) -> Window:
+        """By the chain's own clock: the block at which the challenge was read."""
+        return cls(challenge.deadline, challenge.scoring_deadline, challenge.block.timestamp)
+
     @property
     def seconds_left(self) -> float:
-        """Until the aim: a quarter of the window left, else a tenth, else a minute for whatever can be done."""
+        """For the models: until a quarter of the window is left, else a tenth, else a minute."""
         size = self.scoring_deadline - self.deadline
         for share in (SPARE_SHARE, LAST_SHARE):
             left = self.scoring_deadline - share * size - self.chain_now - PUBLISH_SECONDS

@@ -1,0 +1,200 @@
+"""Evaluate a challenge: the one way in for the service, the command, Python and the demo.
+
+Comes in: an open app, an address, and what whoever asks may choose. Goes out: an `Evaluation`. Whoever asks, all of it
+holds: only challenges of the factory or ones that a person named; one evaluation of a challenge at a time, by a lease;
+only our own; what is posted already is recognised and not evaluated again; the minimum prize; a plan that fits the time
+and the money that are left; an end before the scoring deadline; a status that says how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from clara_eval.app import App
+from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, to_address
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.errors import CannotPublish, NotFound, NotYet, Temporary, Unscorable
+from clara_eval.money.caps import check_prize
+from clara_eval.money.dollars import worth_micro_usd
+from clara_eval.pipeline.evaluate import Evaluation, read_scores, walk_and_publish
+from clara_eval.pipeline.leases import evaluation_lease, held
+from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.post_recorder import record_posted
+from clara_eval.pipeline.record import PLAN
+from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_degraded, most_games
+from clara_eval.pipeline.status import Status, StatusWriter, gravest
+from clara_eval.publish.send import Intention, Outcome, Receipt
+from clara_eval.trace.journal import Journal
+from clara_eval.trace.store_keys import index_key
+
+_log = structlog.get_logger(__name__)
+LEASE_SECONDS = 30.0
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Told what happens on the way; must be cheap."""
+
+    progress: Callable[[Status], None] | None = None
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    degraded: Callable[[str], None] = lambda _how: None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """What whoever asks may choose; everything else is the same for all."""
+
+    is_named: bool = False
+    """A person named this very challenge, so it need not be in the factory's list."""
+    plan: Plan | None = None
+    """None is the plan of the settings."""
+    dry_run: bool = False
+    restart: bool = False
+    """Forget an unfinished walk and begin anew."""
+    observer: Observer = field(default_factory=Observer)
+    speed: Speed | None = None
+    """Calls a second as seen before; None is what the settings let expect."""
+    holder: str = field(default_factory=_this_process)
+    lease_seconds: float = LEASE_SECONDS
+
+
+async def evaluate(app: App, address: Address, request: EvaluationRequest | None = None) -> Evaluation:
+    """Judge one challenge and post its winners; a second call continues the first and pays for nothing twice."""
+    request = request or EvaluationRequest()
+    if request.is_named:
+        app.sender.account.trust(address)
+    else:
+        await check_known(app, address)
+    lease = evaluation_lease(app.chain_id, address)
+    async with held(app.store, lease, request.holder, request.lease_seconds):
+        status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
+        try:
+            return await _evaluate(app, address, request, status)
+        except Exception as bad:
+            await _say_error(status, gravest(bad))
+            raise
+
+
+async def check_known(app: App, address: Address) -> None:
+    """Refuse what neither our list nor the factory knows."""
+    if await app.store.get(app.chain_id, index_key(address)) is not None:
+        return
+    factory = to_address(app.settings.factory)
+    if not await app.chain.is_challenge_of(factory, address):
+        raise NotFound(f"{address} is not a challenge of the factory {factory}.", remedy="Check the network.")
+
+
+async def _say_error(status: StatusWriter, bad: BaseException) -> None:
+    """The error is what counts: a store that is away as well does not hide it."""
+    try:
+        await status.say_error(bad)
+    except Temporary as away:
+        _log.warning("status_not_written", problem=str(away))
+
+
+async def _evaluate(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
+    challenge = await look_at_challenge(app.chain, address)
+    check_ours(challenge, app.evaluator)
+    if challenge.score_posted_at and not request.dry_run:
+        return await _recognised(app, challenge)
+    _check_open_to_scores(challenge)
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
+    check_prize(worth, app.settings.min_prize_usd, int(time.time()))
+    window = Window.of(challenge)
+    plan = await _fitting_plan(app, challenge, window, request)
+    if request.restart:
+        await Journal(app.store, challenge.run).forget()
+    options = app.options(plan, seconds=window.seconds_left, dry_run=request.dry_run, sent=request.observer.sent)
+    try:
+        async with asyncio.timeout(window.budget_seconds):
+            done = await walk_and_publish(address, app.ports, options, status)
+    except TimeoutError:
+        raise Temporary(
+            f"The evaluation did not end within its {window.budget_seconds:.0f} s.", remedy="It goes on where it was."
+        ) from None
+    if done.receipt is not None and done.receipt.outcome is Outcome.ALREADY_DONE:
+        await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
+    return done
+
+
+def check_ours(challenge: Challenge, evaluator: Address) -> None:
+    """Refuse what somebody else has to judge."""
+    if challenge.evaluator == ZERO_ADDRESS:
+        raise CannotPublish(
+            f"Challenge {challenge.address} has no evaluator: its poster scores it.",
+            remedy="Nothing is to be done here.",
+        )
+    if challenge.evaluator != evaluator:
+        raise CannotPublish(
+            f"The evaluator of {challenge.address} is {challenge.evaluator}, not {evaluator}.",
+            remedy="Check CLARA_EVALUATOR_KEY or CLARA_EVALUATOR_ADDRESS and the network.",
+        )
+
+
+def _check_open_to_scores(challenge: Challenge) -> None:
+    """Nothing is paid for a contract that takes no scores any more."""
+    if challenge.status is ChallengeStatus.CANCELLED:
+        raise Unscorable(f"Challenge {challenge.address} was cancelled and its poster refunded.")
+    if challenge.status is ChallengeStatus.EXPIRED:
+        raise CannotPublish(
+            f"Challenge {challenge.address} expired without scores: every submitter may claim an equal share."
+        )
+
+
+async def _recognised(app: App, challenge: Challenge) -> Evaluation:
+    """Posted already, by us before a crash or by somebody else: written down, not evaluated again."""
+    posted = await record_posted(app.store, app.chain, challenge)
+    if posted is None:
+        raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction yet.")
+    scores = await read_scores(app.store, app.chain_id, challenge.address) or {}
+    receipt = Receipt(
+        Outcome.ALREADY_DONE,
+        Intention.POST_SCORES,
+        "0x" + posted.calldata.hex(),
+        tx_hash=posted.tx_hash,
+        block_number=posted.block_number,
+        posted_by=posted.by,
+        detail=f"Scores were already posted, by the {posted.by} ({posted.sender}).",
+    )
+    return Evaluation(challenge, None, scores.get("traceDigest"), receipt, None)
+
+
+async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> Plan:
+    """The plan that fits the time left; a recorded one that no longer fits is made anew, with fewer games."""
+    plan = request.plan or app.plan()
+    speed = request.speed or Speed.expected(app.settings.max_concurrency)
+    count, judges = challenge.submission_count, len(plan.models)
+    more = most_games(window, count, judges, speed)
+    how = how_degraded(more, count, judges)
+    if more is None or how is None:
+        return plan
+    # What is paid for already costs no more time.
+    games = more + sum([paid.purpose == "comparison" async for paid in app.store.answers_of(challenge.run)])
+    everything = plan.max_games or all_games(count, judges)
+    if games >= everything:
+        return plan
+    await _forget_larger_plan(app, challenge.run, games, everything)
+    request.observer.degraded(how)
+    _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
+    return replace(plan, max_games=games)
+
+
+async def _forget_larger_plan(app: App, run: str, games: int, everything: int) -> None:
+    recorded = await app.store.entry(run, "plan")
+    is_finished = await app.store.entry(run, "digest") is not None
+    if recorded is None or is_finished:
+        return
+    if (PLAN.read_text(recorded).max_games or everything) > games:
+        await app.store.forget_entry(run, "plan")
