@@ -18,10 +18,10 @@ from starlette.staticfiles import StaticFiles
 from clara_eval import __version__
 from clara_eval.api.problems import Refusal
 from clara_eval.api.reading import PLOTS, Reading
-from clara_eval.api.schemas import FINAL
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput
 from clara_eval.money.fees import dollars
+from clara_eval.pipeline.status import FINAL_STATES
 
 router = APIRouter(include_in_schema=False)
 _ROWS = 200
@@ -94,7 +94,7 @@ async def challenge(address: str, request: Request) -> HTMLResponse:
     except (BadInput, Refusal) as bad:
         status = bad.status if isinstance(bad, Refusal) else 404
         return _page("missing.html", status, message=str(bad))
-    refresh = found["evaluation"]["status"] not in FINAL
+    refresh = found["evaluation"]["status"] not in FINAL_STATES
     known, scores = to_address(found["address"]), found["leaderboard"]
     plots = {name: PLOTS[name] for name in await reading.plot_names(known, scores)}
     facts = await reading.facts(known, scores)

@@ -12,22 +12,12 @@ from typing import Any
 
 from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
+from clara_eval.pipeline.review import read_review
 from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.trace.archive import Archived, archived_trace
 from clara_eval.trace.store import Store
-from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key, status_key
-
-WAITING: dict[str, Any] = {
-    "status": "pending",
-    "progress": 0,
-    "startedAt": None,
-    "updatedAt": None,
-    "reason": None,
-    "retryAt": None,
-    "stage": None,
-}
-
-REVIEWED = "A person has to approve the result before it is posted."
+from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key
+from clara_eval.use_cases.status import evaluation_status
 
 PLOTS = {
     "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
@@ -44,27 +34,20 @@ class Reading:
 
     async def status_text(self, address: Address) -> str:
         """The evaluation's status as JSON; Refusal 404 for a challenge nobody has heard of."""
-        text = await self.store.get(self.chain_id, status_key(address))
-        if text is not None:
-            return json.dumps(public_status(json.loads(text)))
-        if await self.store.get(self.chain_id, index_key(address)) is None:
-            raise unknown(address)
-        return json.dumps(WAITING)
+        return json.dumps(await self.status(address))
 
     async def status(self, address: Address) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await self.status_text(address))
+        found = await evaluation_status(self.store, self.chain_id, address)
+        if found is None:
+            raise unknown(address)
         return found
 
     async def listed(self, wanted: str | None) -> list[dict[str, Any]]:
         """Every challenge with its evaluation, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
-        rows = [{**summary, "evaluation": await self._evaluation(address)} for address, summary in found.items()]
+        rows = [{**summary, "evaluation": await self.status(address)} for address, summary in found.items()]
         chosen = [row for row in rows if wanted is None or row["evaluation"]["status"] == wanted]
         return sorted(chosen, key=lambda row: (-row["deadline"], row["address"]))
-
-    async def _evaluation(self, address: Address, *, admin: bool = False) -> dict[str, Any]:
-        found = await read_document(self.store, self.chain_id, status_key(address)) or WAITING
-        return found if admin else public_status(found)
 
     async def detail(self, address: Address, *, admin: bool) -> dict[str, Any]:
         summary = await read_document(self.store, self.chain_id, index_key(address))
@@ -72,9 +55,11 @@ class Reading:
             raise unknown(address)
         scores = await read_document(self.store, self.chain_id, scores_key(address))
         is_open = scores is not None and (admin or is_posted(scores))
+        review = await read_review(self.store, self.chain_id, address) if admin else None
         return {
             **summary,
-            "evaluation": await self._evaluation(address, admin=admin),
+            "evaluation": await self.status(address),
+            "review": review.to_json() if review else None,
             "leaderboard": scores if is_open else None,
             "traceDigest": scores.get("traceDigest") if scores and is_open else None,
         }
@@ -132,11 +117,6 @@ class Reading:
         if scores is None or not is_posted(scores):
             raise not_posted(address, "The trace")
         return archived
-
-
-def public_status(found: dict[str, Any]) -> dict[str, Any]:
-    """The status for everybody: why a result waits for a person names who stands near the money."""
-    return {**found, "reason": REVIEWED} if found["status"] == "review" else found
 
 
 def is_posted(scores: dict[str, Any]) -> bool:

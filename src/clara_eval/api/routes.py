@@ -17,19 +17,18 @@ from clara_eval.api.context import ApiContext
 from clara_eval.api.problems import Refusal, documented
 from clara_eval.api.reading import Reading
 from clara_eval.api.schemas import (
-    FINAL,
     Accepted,
     AddressPath,
     ChallengeDetail,
     ChallengeList,
     EvalStatus,
-    EvalStatusName,
     EvaluateRequest,
     Leaderboard,
     ReviewRecord,
     ReviewRequest,
 )
 from clara_eval.challenge.model import to_address
+from clara_eval.pipeline.status import FINAL_STATES, State
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import FORMAT
 
@@ -91,7 +90,7 @@ async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, Any]:
 @router.get("/challenges", response_model=ChallengeList, responses=documented(*_ALWAYS), summary="List challenges")
 async def list_challenges(
     read: Read,
-    status: Annotated[EvalStatusName | None, Query(description="Only with this evaluation status.")] = None,
+    status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> dict[str, Any]:
@@ -174,7 +173,7 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
                 if text != said:
                     yield ServerSentEvent(data=text, event="status")
                     said = text
-                if json.loads(text)["status"] in FINAL or state.stopping.is_set():
+                if json.loads(text)["status"] in FINAL_STATES or state.stopping.is_set():
                     return
                 await asyncio.sleep(EVENT_SECONDS)
                 text = await read.status_text(known)

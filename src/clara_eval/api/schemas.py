@@ -11,6 +11,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from clara_eval.pipeline.review import ReviewState
+from clara_eval.pipeline.status import State
+
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
 _EXAMPLE = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
 
@@ -18,10 +21,6 @@ AddressPath = Annotated[
     str, Path(pattern=ADDRESS_PATTERN, description="The challenge's contract.", examples=[_EXAMPLE], max_length=42)
 ]
 AddressText = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=42)]
-EvalStatusName = Literal[
-    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
-]
-FINAL: frozenset[str] = frozenset(("complete", "failed", "unscorable"))
 
 
 class _Request(BaseModel):
@@ -72,7 +71,7 @@ class EvalStatus(BaseModel):
         },
     )
 
-    status: EvalStatusName
+    status: State
     progress: int = Field(ge=0, le=100)
     startedAt: int | None = None  # noqa: N815
     updatedAt: int | None = None  # noqa: N815
@@ -154,9 +153,22 @@ class Leaderboard(BaseModel):
     publishedAt: int | None = None  # noqa: N815
 
 
+class ReviewDetail(BaseModel):
+    """Why a result waits for a person, and what they said."""
+
+    address: str
+    traceDigest: str  # noqa: N815
+    state: ReviewState
+    reasons: list[str]
+    requestedAt: int  # noqa: N815
+    decidedAt: int | None = None  # noqa: N815
+    note: str = ""
+
+
 class ChallengeDetail(ChallengeSummary):
     leaderboard: Leaderboard | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None  # noqa: N815
+    review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
 class ReviewRequest(_Request):

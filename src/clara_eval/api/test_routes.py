@@ -16,6 +16,8 @@ import pytest_asyncio
 from clara_eval.api.admin import AdminKey
 from clara_eval.api.limits import Buckets, Rate, Rates
 from clara_eval.errors import ConfigError
+from clara_eval.pipeline.review import request_review
+from clara_eval.pipeline.status import MEANINGS, StatusWriter
 from clara_eval.settings import Settings
 from clara_eval.testing.api_service import (
     ADMIN,
@@ -215,9 +217,10 @@ async def test_a_deadline_that_no_calendar_has_breaks_no_page(tmp_path: Path) ->
 
 async def test_why_a_result_waits_is_not_public(tmp_path: Path) -> None:
     """The reasons of a review name who stands near the money: before the post only the administrator reads them."""
-    told = status("review", 90) | {"reason": f"0x{'44' * 20}: its claim is far from what was measured."}
+    reason = f"0x{'44' * 20}: its claim is far from what was measured."
     async with running_service(tmp_path) as service:
-        await service.store.put(31337, status_key(REVIEWED), json.dumps(told))
+        await request_review(service.store, 31337, REVIEWED, "0x" + "0" * 64, [reason], 1)
+        await StatusWriter(service.store, 31337, REVIEWED).say("review", 90, reason=MEANINGS["review"])
         for path in (f"{BASE}/{REVIEWED}/eval-status", f"{BASE}/{REVIEWED}", BASE, f"/challenges/{REVIEWED}"):
             code, _, body = await service.get(path)
             assert code == 200

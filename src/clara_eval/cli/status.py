@@ -9,9 +9,9 @@ from clara_eval.challenge.model import to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import console, safe
-from clara_eval.pipeline.status import read_status
 from clara_eval.settings import Settings
 from clara_eval.store.open import opened_store
+from clara_eval.use_cases.status import evaluation_status
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
@@ -35,4 +35,4 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
 
 async def _status(settings: Settings, target: str) -> dict[str, Any] | None:
     async with opened_store(settings.database_url) as store:
-        return await read_status(store, settings.network.chain_id, target)
+        return await evaluation_status(store, settings.network.chain_id, target)

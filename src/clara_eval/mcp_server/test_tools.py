@@ -23,6 +23,7 @@ from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
 from clara_eval.hashing import keccak_hex, plain_json
 from clara_eval.mcp_server import build_server
 from clara_eval.mcp_server.asgi import create_asgi
+from clara_eval.pipeline.status import MEANINGS
 from clara_eval.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
@@ -166,7 +167,7 @@ async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
         if not heard:
-            waits = {"status": "review", "progress": 90, "reason": "0xabc stands third: toss-up.", "retryAt": None}
+            waits = {"status": "review", "progress": 90, "reason": MEANINGS["review"], "retryAt": None}
             await store.put(31337, key, plain_json(status | waits))
         heard.append(progress)
 
@@ -180,7 +181,7 @@ async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain
     await store.close()
     found = ended.structured_content or {}
     assert (found["status"], found["progress"]) == ("review", 90)
-    assert found["reason"] is None, "why it waits names who stands near the money"
+    assert found["reason"] is None, "why it waits names who stands near the money, and that it waits is said once"
     assert "approve" in found["explanation"]
     assert heard[0] == 62
     assert heard[-1] == 90

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
@@ -32,6 +32,18 @@ class Review:
     requested_at: int
     decided_at: int | None = None
     note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The document for the operator; the public never reads it."""
+        return {
+            "address": self.address,
+            "traceDigest": self.digest,
+            "state": self.state,
+            "reasons": list(self.reasons),
+            "requestedAt": self.requested_at,
+            "decidedAt": self.decided_at,
+            "note": self.note,
+        }
 
 
 async def request_review(

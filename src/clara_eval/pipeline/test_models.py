@@ -32,6 +32,7 @@ from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_replay import forged
 from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, honest_reader
+from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
 CONFIG = {
     "version": 1,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from clara_eval.app import Caller
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
 from clara_eval.errors import BadInput, NotFound, NotYet
+from clara_eval.pipeline.status import MEANINGS, STATES
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.browse import STATUS, posted_winners, token_document
 from clara_eval.use_cases.challenges import challenge_at, posted_by, submission_of
@@ -36,22 +37,11 @@ from clara_eval.use_cases.untrusted import SHORT_CHARS, Untrusted, fence
 RIVALS_SHOWN = 10
 MAX_FLAGS = 20
 MAX_STANDINGS = 200
-_WORKING = ("extracting", "comparing", "publishing")
-_STATUSES: tuple[EvalStatus, ...] = (
-    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
-)  # fmt: skip
 _MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
-    "pending": "The evaluation waits for its turn.",
-    "extracting": "The submissions are being read.",
-    "comparing": "The submissions are being compared, pair by pair.",
-    "publishing": "The result is being posted on chain.",
-    "complete": "The evaluation is finished.",
-    "review": "A person has to approve the result before it is posted.",
-    "deferred": "A budget cap is reached; the evaluation waits.",
-    "failed": "The evaluation could not be done; the poster may post scores.",
-    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+    **{str(state): meaning for state, meaning in MEANINGS.items()},
 }
+_WORKING = ("extracting", "comparing", "publishing")
 
 
 async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
@@ -59,8 +49,7 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address) or {}
     status = _status(found, challenge)
-    # Why a result waits for a person names who stands near the money: that is not told before the post.
-    reason = None if status == "review" else found.get("reason")
+    reason = found.get("reason") if found.get("reason") != _MEANINGS[status] else None  # said once is enough
     return EvalStatusResult(
         network=caller.settings.network_name,
         address=challenge.address,
@@ -79,7 +68,7 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
 
 
 def _status(found: Mapping[str, Any], challenge: Challenge) -> EvalStatus:
-    told = next((name for name in _STATUSES if name == found.get("status")), None)
+    told = next((name for name in STATES if name == found.get("status")), None)
     if told is None:
         return "complete" if challenge.score_posted_at else "none"
     return told
