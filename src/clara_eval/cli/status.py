@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from clara_eval.challenge.model import to_address
+from clara_eval.challenge.model import Address, to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import console, safe
@@ -33,6 +33,6 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
             screen.print(safe(str(document["reason"]), 1000), soft_wrap=True)
 
 
-async def _status(settings: Settings, target: str) -> dict[str, Any] | None:
+async def _status(settings: Settings, target: Address) -> dict[str, Any] | None:
     async with opened_store(settings.database_url) as store:
         return await evaluation_status(store, settings.network.chain_id, target)

@@ -79,7 +79,7 @@ async def test_only_challenges_of_the_factory_or_of_a_person(local_chain: LocalC
     """A challenge of another factory is not evaluated by itself; one that a person names is, and is posted."""
     address = await closed_round(local_chain)
     deployed = local_chain.deployment
-    parts = (to_checksum_address(deployed.challenge_implementation), to_checksum_address(deployed.identity_registry))
+    parts = (to_checksum_address(deployed.implementation), to_checksum_address(deployed.identity_registry))
     factory = await create(local_chain.node, "ChallengeFactory", *parts)
     other = settings_of(local_chain, tmp_path, challenge_factory=factory)
     async with open_app(other, pace=PACE) as app:
