@@ -18,7 +18,6 @@ import structlog
 from clara_eval.app import App
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.engine.attempt_memory import Attempts, read_attempts, save_attempts
 from clara_eval.engine.due import window_used
 from clara_eval.engine.endings import Ending, ending_of, ending_of_result
 from clara_eval.engine.options import EngineOptions
@@ -26,6 +25,7 @@ from clara_eval.errors import Temporary
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.attempt_memory import Attempts, read_attempts, save_attempts
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.scoring_window import Speed
 from clara_eval.pipeline.status import State, Status, StatusWriter

@@ -23,7 +23,6 @@ from dbos import DBOS, ScheduleInput, SetEnqueueOptions, SetWorkflowID
 from clara_eval.app import App
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.engine.attempt_memory import read_attempts, save_attempts, workflow_id
 from clara_eval.engine.attempt_runner import Walker
 from clara_eval.engine.chunks import Spreader
 from clara_eval.engine.dbos_runtime import EVALUATIONS, TICKS, Workflow, answered, launched, step_apart
@@ -36,6 +35,7 @@ from clara_eval.engine.tick import Ticker, read_report, save_report, show_report
 from clara_eval.errors import ClaraError, ConfigError, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts, workflow_id
 from clara_eval.pipeline.leases import worker_lease
 from clara_eval.pipeline.status import FINAL_STATES, StatusWriter
 from clara_eval.records.challenge_index import read_document, save_summary

@@ -17,7 +17,6 @@ from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
-from clara_eval.engine.attempt_memory import attempts_key
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.process_lock import only_process
@@ -27,6 +26,7 @@ from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.attempt_memory import attempts_key
 from clara_eval.pipeline.leases import Busy, held
 from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.send import Pace

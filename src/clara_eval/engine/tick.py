@@ -21,13 +21,13 @@ from clara_eval.app import App
 from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.engine.attempt_memory import read_attempts
 from clara_eval.engine.due import Action, Due, Memory, due
 from clara_eval.errors import ClaraError, ConfigError
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.attempt_memory import read_attempts
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES

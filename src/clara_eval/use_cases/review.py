@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from clara_eval.challenge.model import Address
-from clara_eval.engine.attempt_memory import read_attempts, save_attempts
+from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts
 from clara_eval.pipeline.review import Review, decide, known_review, list_reviews
 from clara_eval.pipeline.status import StatusWriter, read_status
 from clara_eval.trace.store import Store
