@@ -50,10 +50,21 @@ SECTIONS = 16
 class TransactionReceipt:
     """What a block says about one transaction."""
 
+    tx_hash: str
     block_number: int
+    block_hash: str
     gas_used: int
     has_succeeded: bool
     logs: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, raw: Any) -> TransactionReceipt:
+        """From a node's answer."""
+        try:
+            number, used, is_good = quantity(raw["blockNumber"]), quantity(raw["gasUsed"]), quantity(raw["status"]) == 1
+            return cls(raw["transactionHash"], number, raw["blockHash"], used, is_good, tuple(raw["logs"]))
+        except (KeyError, TypeError):
+            raise Temporary("A node answered with something that is no receipt.") from None
 
 
 class EthereumChain:
@@ -142,13 +153,7 @@ class EthereumChain:
     async def receipt(self, tx_hash: str) -> TransactionReceipt | None:
         """None while no node shows it in a block."""
         raw = await self.rpc.ask_maybe("eth_getTransactionReceipt", tx_hash)
-        if raw is None:
-            return None
-        try:
-            number, used = quantity(raw["blockNumber"]), quantity(raw["gasUsed"])
-            return TransactionReceipt(number, used, quantity(raw["status"]) == 1, tuple(raw["logs"]))
-        except (KeyError, TypeError):
-            raise Temporary("A node answered with something that is no receipt.") from None
+        return None if raw is None else TransactionReceipt.read(raw)
 
     # contracts
 

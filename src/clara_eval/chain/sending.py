@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.node import EthereumChain, TransactionReceipt
 from clara_eval.chain.rpc import Call, NodeRefusal, quantity
 from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.chain.wallet import Wallet
@@ -153,19 +153,12 @@ class EthereumAccount:
 
     async def _mined(self, receipt: Any) -> Mined | None:
         """A receipt counts only while its block is in the chain."""
-        try:
-            number, block_hash = quantity(receipt["blockNumber"]), receipt["blockHash"]
-            has_succeeded, tx_hash = quantity(receipt["status"]) == 1, receipt["transactionHash"]
-        except (KeyError, TypeError):
-            raise Temporary("A node answered with something that is no receipt.") from None
-        head, block = (
-            await self._chain.head(),
-            await self._chain.rpc.ask_maybe("eth_getBlockByNumber", hex(number), False),
-        )
-        if block is None or block["hash"] != block_hash:
+        found, head = TransactionReceipt.read(receipt), await self._chain.head()
+        block = await self._chain.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
+        if block is None or block["hash"] != found.block_hash:
             return None
-        depth = head.number - number + 1
-        return Mined(tx_hash, number, has_succeeded, is_final=depth >= self._confirmations)
+        depth = head.number - found.block_number + 1
+        return Mined(found.tx_hash, found.block_number, found.has_succeeded, is_final=depth >= self._confirmations)
 
     async def fees(self) -> Fees:
         """What a first attempt would pay now."""

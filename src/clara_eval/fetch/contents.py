@@ -1,6 +1,6 @@
 """Where submitted content goes to and comes from: an IPFS node's HTTP API, and the evaluator's own fetching.
 
-Fulfils `actions.Contents`. What is fetched for hashing is read under the same limits and refusals as the evaluator
+What is fetched for hashing is read under the same limits and refusals as the evaluator
 reads it: no private addresses, bounded size and time.
 """
 
