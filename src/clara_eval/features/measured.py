@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from clara_eval.features.parsing import Parsed, parse
 from clara_eval.features.prose import (
     lines_of,
     long_lines_share,
@@ -26,6 +25,7 @@ from clara_eval.features.prose import (
 from clara_eval.features.structure import Structure, read_structure
 from clara_eval.features.views import fenced_code, known_language, without
 from clara_eval.solutions.language import guess_language
+from clara_eval.syntax.parsing import Parsed, parse
 
 Measured: TypeAlias = dict[str, float | int | bool | None]
 

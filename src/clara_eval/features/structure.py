@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clara_eval.features import grammars as g
-from clara_eval.features.grammars import GRAMMARS, Grammar, kinds_named, roles_by_kind
-from clara_eval.features.parsing import Parsed, walk
+from clara_eval.syntax import grammars as g
+from clara_eval.syntax.grammars import GRAMMARS, Grammar, kinds_named, roles_by_kind
+from clara_eval.syntax.parsing import Parsed, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from clara_eval.features.grammars import GRAMMARS
-from clara_eval.features.parsing import Parsed, parse
 from clara_eval.features.structure import Span, Structure, read_structure
 from clara_eval.solutions.language import language_name
+from clara_eval.syntax.grammars import GRAMMARS
+from clara_eval.syntax.parsing import Parsed, parse
 
 # Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")

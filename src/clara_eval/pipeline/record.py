@@ -23,7 +23,7 @@ from clara_eval.trace.form import Form
 Entry = tuple[str, Any]
 CHALLENGE = Form(Challenge)
 PLAN = Form(Plan)
-RULES = 2
+RULES = 3
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 

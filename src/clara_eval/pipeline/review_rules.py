@@ -14,7 +14,7 @@ from clara_eval.challenge.model import Address, Challenge
 from clara_eval.features.features import Features
 from clara_eval.flags import Flag
 from clara_eval.ranking.rank import Ranking
-from clara_eval.solutions import Cluster, Rejected
+from clara_eval.solutions import Likeness, Rejected, Solution
 from clara_eval.tournament.play import Comparison
 from clara_eval.winners import Placed
 
@@ -30,7 +30,8 @@ class Round:
     ranking: Ranking | None
     placed: Sequence[Placed]
     rejected: Sequence[Rejected]
-    clusters: Sequence[Cluster]
+    solutions: Sequence[Solution]
+    likeness: Likeness
     features: Mapping[Address, Features]
     comparisons: Sequence[Comparison]
 
@@ -64,14 +65,59 @@ def _paid_rejections(found: Round) -> Iterator[Flag]:
 
 
 def _contested_copies(found: Round) -> Iterator[Flag]:
-    for cluster in found.clusters:
+    for cluster in found.likeness.clusters:
         account = cluster.original.submission.submitter
         if cluster.contested and account in found.near_money:
             yield Flag(
                 "contested_copy",
                 "review",
-                f"{account} counts as the original of a copied work, but the copy came in the same second or was "
-                "resubmitted later, and may be the older one.",
+                f"{account} counts as the original of a copied work, but the copy came in the same second, was "
+                "resubmitted later, or stood earlier at an address whose content can change, and may be the older one.",
+                account,
+            )
+
+
+def _borrowed(found: Round) -> Iterator[Flag]:
+    """Ranked entries that hold an earlier one, or whose bytes were somebody else's before."""
+    for doubt in found.likeness.doubts:
+        near = doubt.account in found.near_money
+        yield Flag(
+            "holds_earlier_work" if doubt.share is not None else "earlier_author",
+            "review" if near else "warn",
+            f"{doubt.account}: {doubt.sentence}",
+            doubt.account,
+            {"other": doubt.other, "share": doubt.share},
+        )
+
+
+def _paid_families(found: Round) -> Iterator[Flag]:
+    """One work, one place: two paid members of a family may be one hand."""
+    paid: dict[Address, list[Address]] = {}
+    for place in found.placed[: found.challenge.winner_count]:
+        if (head := found.likeness.families.get(place.account)) is not None:
+            paid.setdefault(head, []).append(place.account)
+    for members in paid.values():
+        if len(members) > 1:
+            yield Flag(
+                "family_paid_twice",
+                "review",
+                f"{', '.join(members)} stand on paid places and share half of their work or their agent: they may be "
+                "one hand.",
+                members[0],
+                {"members": len(members)},
+            )
+
+
+def _unpinned(found: Round) -> Iterator[Flag]:
+    """Nobody can say whether what stands at a mutable address stood there at the deadline."""
+    for solution in found.solutions:
+        account = solution.submission.submitter
+        if not solution.pinned and account in found.near_money:
+            yield Flag(
+                "unpinned",
+                "review",
+                f"{account} stands near a paid place, but the chain's hash covers only the address of its submission: "
+                "the content may have been put there after the deadline.",
                 account,
             )
 
@@ -102,4 +148,13 @@ def _ranking(found: Round) -> Iterator[Flag]:
         yield from found.ranking.flags
 
 
-RULES = (_paid_rejections, _contested_copies, _submissions, _undecided, _ranking)
+RULES = (
+    _paid_rejections,
+    _contested_copies,
+    _borrowed,
+    _paid_families,
+    _unpinned,
+    _submissions,
+    _undecided,
+    _ranking,
+)

@@ -80,7 +80,9 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, watch)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
-    likeness = await asyncio.to_thread(find_likeness, accepted, template=metadata.problem_statement)
+    likeness = await asyncio.to_thread(
+        find_likeness, accepted, template=metadata.problem_statement, key=challenge.block.hash.encode()
+    )
     rejected = _rejected(pieces, likeness.clusters)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
     features = await _read(challenge, metadata, schema, reader, ranked, watch)
@@ -120,7 +122,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
-        flags=round_flags(Round(challenge, ranking, placed, rejected, likeness.clusters, features, comparisons)),
+        flags=round_flags(Round(challenge, ranking, placed, rejected, ranked, likeness, features, comparisons)),
         winners=winners,
         calldata=post_scores_calldata(winners, _NO_DIGEST)[:-36],
     )

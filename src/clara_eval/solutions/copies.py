@@ -1,10 +1,12 @@
 """Copies of one another, found before anything is ranked: one work, one place. And families, which may be one hand.
 
-Solutions come in, clusters go out; each names the earliest current submission as the original and every later one as a
-copy: exact (same bytes), normalised (same tokens without comments and formatting), or near (at least 0.8 of the token
-shingles shared, also when names were changed). Short texts are never near copies: tiny programs look alike.
-Families are wider: ranked entries that share half of their shingles or come from one agent. Nobody is refused for that;
-the ranking only asks whether somebody else would be paid had the whole family stayed away.
+Solutions come in, clusters go out; each names the author as the original and every other as a copy: exact (same bytes),
+normalised (same tokens without comments and formatting), near (most of both in common) or contained (one holds the
+other, with padding or with parts left out). Compared are tokens, tokens without the chosen names, and the shapes of
+statements, which neither renaming nor moving nor restyling changes. Short texts are never near copies: tiny programs
+look alike. Families are wider: ranked entries that share half, or one that holds a whole earlier one, or one agent's.
+Nobody is refused for that; the ranking asks whether somebody else would be paid without them, and two on paid places
+wait. The author is whom the chain shows first with this content, in any version; mutable content is never first.
 """
 
 from __future__ import annotations
@@ -20,23 +22,72 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.challenge.model import Address
+from clara_eval.solutions.language import guess_language
 from clara_eval.solutions.model import Rejected, Solution
-from clara_eval.solutions.tokens import abstract_shingles, shingles, token_stream
+from clara_eval.solutions.tokens import (
+    NO_HASHES,
+    READ_AS_CODE,
+    Hashes,
+    abstract_shingles,
+    keyed,
+    shingles,
+    token_stream,
+)
+from clara_eval.syntax.parsing import parse
+from clara_eval.syntax.shapes import Shape, shapes_of
 
-NEAR = 0.8
 ALIKE = 0.5
+"""Families: of all that two have, this share in common."""
 WIDTH = 5
-MIN_SHINGLES = 60
 ABSTRACT_WIDTH = 8
-MIN_ABSTRACT_SHINGLES = 80
+MIN_SHAPE_LEAVES = 3
+LARGEST = 1024
+"""Features of one entry that are compared; of more, a sample that the key draws, the same for all entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """From where on two entries are one work, by one kind of feature. Unrelated programs stay far below."""
+
+    least: int
+    """Features that an entry must have for this kind to say anything."""
+    near: float
+    """Of all that two have, this share in common."""
+    held: float
+    """Of all that one has, this share in the other, with `padded` or `cut` for the size of the other."""
+    padded: float = 0.4
+    """A work that holds an earlier one is its copy if at least this share of it is that one; below, a person looks."""
+    cut: float = 0.6
+    """A work that an earlier one holds is its copy if it is at least this share of that one."""
+    complete: float = 0.95
+    """Nearly all of an earlier work in a later one is a copy even where it is only `buried` of it."""
+    buried: float = 0.2
+
+
+PLAIN = Bounds(least=60, near=0.8, held=0.8)
+ABSTRACT = Bounds(least=80, near=0.8, held=0.8)
+SHAPES = Bounds(least=16, near=0.65, held=0.7)
+FEW_SHAPES = Bounds(least=6, near=0.8, held=0.85)
+"""Few statements prove little: their tokens must be alike too, half of them at least."""
+HALF = 0.5
+_LEVELS = 24
+_FEWEST_SAMPLED = 16
 
 _AT_ONCE = 4_000_000
-"""Shared shingles counted in one go, so that memory does not follow how alike the entries are."""
-Hashes = npt.NDArray[np.uint64]
+"""Shared features counted in one go, so that memory does not follow how alike the entries are."""
+Amounts = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-_NONE: Hashes = np.empty(0, dtype=np.uint64)
 
-CopyKind = Literal["exact", "normalised", "near"]
+CopyKind = Literal["exact", "normalised", "near", "contained"]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One submission as the chain's events tell it, also when a later one replaced it."""
+
+    submitter: Address
+    solution_hash: str
+    submitted_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +97,8 @@ class Copy:
     similarity: float
     like: Solution
     """The earliest submission that it resembles; not always the original, because likeness can go by steps."""
+    may_be_first: bool = False
+    """It was resubmitted, or came in the very same second, or at an address whose content can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +108,8 @@ class Cluster:
 
     @property
     def contested(self) -> bool:
-        """A "copy" may be the older work: it was resubmitted, which moved its time, or came in the very same second."""
-        first = self.original.submission.submitted_at
-        return any(
-            copy.solution.submission.version > 1 or copy.solution.submission.submitted_at == first
-            for copy in self.copies
-        )
+        """A "copy" may be the older work."""
+        return any(copy.may_be_first for copy in self.copies)
 
     def rejected(self) -> tuple[Rejected, ...]:
         return tuple(Rejected(copy.solution.submission, "copy", self._reason(copy)) for copy in self.copies)
@@ -71,6 +120,7 @@ class Cluster:
             "exact": "It is byte for byte",
             "normalised": "Without comments and formatting it is",
             "near": f"{copy.similarity:.0%} of it is",
+            "contained": f"It has {copy.similarity:.0%} in common with",
         }[copy.kind]
         through = "" if copy.like is self.original else f", through {copy.like.submission.submitter}"
         at = datetime.fromtimestamp(first.submitted_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -78,30 +128,58 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """A ranked entry that may live from somebody else's work, without being plainly a copy of it."""
+
+    account: Address
+    other: Address
+    share: float | None
+    """Of the other's submission, what this one holds; None where this one's very bytes were the other's before."""
+
+    @property
+    def sentence(self) -> str:
+        if self.share is None:
+            return f"{self.other} handed in these very bytes first, and replaced them later."
+        return f"It holds {self.share:.0%} of the earlier submission of {self.other}, among other things."
+
+
+@dataclass(frozen=True, slots=True)
 class Likeness:
-    """Clusters of two or more, earliest first; and the head of its family for every ranked member of one."""
+    """Clusters of two or more, earliest first; the head of its family for every ranked member of one; doubts."""
 
     clusters: tuple[Cluster, ...]
     families: dict[Address, Address]
+    doubts: tuple[Doubt, ...] = ()
 
 
-def find_likeness(solutions: Iterable[Solution], *, template: str = "") -> Likeness:
+def find_likeness(
+    solutions: Iterable[Solution], *, template: str = "", versions: Iterable[Version] = (), key: bytes = b""
+) -> Likeness:
     """Copies among all, and families among those that are no copies.
 
-    What the poster gave does not count as copied: `template` is the problem statement, or a skeleton from it.
+    What the poster gave does not count as copied: `template` is the problem statement, or a skeleton from it. `key` is
+    something that nobody knew when the submissions were written, so that none is written to deceive the sample.
     """
-    ordered = sorted(solutions, key=_by_time)
-    given = _Given.of(template)
+    held = tuple(solutions)
+    chain = _Authors.of(held, tuple(versions))
+    ordered = sorted(held, key=chain.order)
+    given = _Given(template, key)
     prints = [_Print.of(solution, given) for solution in ordered]
-    links = _links(prints)
-    ranked = [number for number in range(len(ordered)) if number not in links]
-    families = _families([ordered[number] for number in ranked], [prints[number] for number in ranked])
-    return Likeness(_gather(ordered, links), families)
+    clusters = tuple(chain.settled(cluster) for cluster in _gather(ordered, _links(prints)))
+    copied = {copy.solution.submission.submitter for cluster in clusters for copy in cluster.copies}
+    ranked = [number for number, one in enumerate(ordered) if one.submission.submitter not in copied]
+    families, held_earlier = _families([ordered[number] for number in ranked], [prints[number] for number in ranked])
+    taken = chain.taken(ordered[number] for number in ranked)
+    return Likeness(clusters, families, tuple(sorted((*held_earlier, *taken), key=lambda d: (d.account, d.other))))
 
 
-def _families(ordered: Sequence[Solution], prints: Sequence[_Print]) -> dict[Address, Address]:
+def _families(
+    ordered: Sequence[Solution], prints: Sequence[_Print]
+) -> tuple[dict[Address, Address], tuple[Doubt, ...]]:
     """The earliest submitter of each family, by member; whoever is alone is left out."""
     head = list(range(len(ordered)))
+    accounts = [solution.submission.submitter for solution in ordered]
+    doubts: dict[Address, Doubt] = {}
 
     def join(one: int, other: int) -> None:
         older, younger = sorted((head[one], head[other]))
@@ -110,17 +188,93 @@ def _families(ordered: Sequence[Solution], prints: Sequence[_Print]) -> dict[Add
 
     for earlier, later in _same([solution.submission.agent_id for solution in ordered]):
         join(earlier, later)
-    for sets, least in _by_kind(prints):
-        for later, likeness in likenesses(sets, least):
-            for earlier in np.flatnonzero(likeness >= ALIKE).tolist():
-                join(earlier, later)
+    for later, alike in _compared(prints):
+        held = alike.held
+        for earlier in np.flatnonzero(alike.family).tolist():
+            join(earlier, later)
+        for earlier in np.flatnonzero(held >= PLAIN.held)[:1].tolist():
+            doubts[accounts[later]] = Doubt(accounts[later], accounts[earlier], round(float(held[earlier]), 2))
     sizes = Counter(head)
-    accounts = [solution.submission.submitter for solution in ordered]
-    return {account: accounts[first] for account, first in zip(accounts, head, strict=True) if sizes[first] > 1}
+    families = {account: accounts[first] for account, first in zip(accounts, head, strict=True) if sizes[first] > 1}
+    return families, tuple(doubts.values())
 
 
-def _by_time(solution: Solution) -> tuple[int, str]:
-    return solution.submission.submitted_at, solution.submission.submitter
+@dataclass(frozen=True, slots=True)
+class _Authors:
+    """Who had which content first, as far as the chain can tell."""
+
+    first_with: dict[tuple[Address, str], int]
+    """When a submitter first committed to a hash."""
+    first_at_all: dict[Address, int]
+    by_hash: dict[str, tuple[int, Address]]
+
+    @classmethod
+    def of(cls, solutions: Sequence[Solution], versions: Sequence[Version]) -> _Authors:
+        current = [
+            Version(s.submission.submitter, s.submission.solution_hash, s.submission.submitted_at) for s in solutions
+        ]
+        first_with: dict[tuple[Address, str], int] = {}
+        first_at_all: dict[Address, int] = {}
+        by_hash: dict[str, tuple[int, Address]] = {}
+        for one in sorted((*versions, *current), key=lambda v: (v.submitted_at, v.submitter)):
+            committed = one.solution_hash.lower()
+            first_with.setdefault((one.submitter, committed), one.submitted_at)
+            by_hash.setdefault(committed, (one.submitted_at, one.submitter))
+        for one in versions:
+            first_at_all[one.submitter] = min(one.submitted_at, first_at_all.get(one.submitter, one.submitted_at))
+        return cls(first_with, first_at_all, by_hash)
+
+    def order(self, solution: Solution) -> tuple[bool, int, str]:
+        """Authors first: content that can change never comes before content that cannot."""
+        return not solution.pinned, self.since(solution, [solution]), solution.submission.submitter
+
+    def since(self, solution: Solution, works: Iterable[Solution]) -> int:
+        """When its submitter first committed to any of these works, now or in a version that was replaced."""
+        account = solution.submission.submitter
+        moments = [self.first_with.get((account, committed)) for work in works for committed in _fixing(work)]
+        return min([moment for moment in moments if moment is not None], default=solution.submission.submitted_at)
+
+    def settled(self, cluster: Cluster) -> Cluster:
+        """The cluster with its author as the original, and a mark at every copy that may be older still."""
+        links = {copy.solution.submission.submitter: copy for copy in cluster.copies}
+        works = [cluster.original, *(copy.solution for copy in cluster.copies)]
+        since = {work.submission.submitter: self.since(work, works) for work in works}
+        author = min(works, key=lambda w: (not w.pinned, since[w.submission.submitter], w.submission.submitter))
+        link = links.get(author.submission.submitter)
+        if link is not None:
+            links[cluster.original.submission.submitter] = Copy(cluster.original, link.kind, link.similarity, author)
+            del links[author.submission.submitter]
+        began = since[author.submission.submitter]
+        copies = [
+            Copy(copy.solution, copy.kind, copy.similarity, copy.like, self._may_be_first(copy.solution, began, since))
+            for copy in sorted(links.values(), key=lambda copy: self.order(copy.solution))
+        ]
+        return Cluster(author, tuple(copies))
+
+    def _may_be_first(self, solution: Solution, began: int, since: Mapping[Address, int]) -> bool:
+        submission = solution.submission
+        if since[submission.submitter] <= began:
+            return True  # the same second, or an earlier one with content that could change
+        earliest = self.first_at_all.get(submission.submitter)
+        # What stood in a replaced version is not known here, only when it came.
+        return submission.version > 1 if earliest is None else earliest <= began
+
+    def taken(self, ranked: Iterable[Solution]) -> Iterator[Doubt]:
+        """Ranked entries whose very bytes somebody else had committed to before."""
+        for solution in ranked:
+            account = solution.submission.submitter
+            for committed in _fixing(solution):
+                moment, author = self.by_hash.get(committed, (0, account))
+                if author != account and moment < self.since(solution, [solution]):
+                    yield Doubt(account, author, None)
+                    break
+
+
+def _fixing(solution: Solution) -> tuple[str, ...]:
+    """The hashes that stand for exactly this content: that of the bytes, and that of a URI which fixes them."""
+    if solution.hash_kind == "content" or not solution.pinned:
+        return (solution.content_keccak,)
+    return solution.content_keccak, solution.submission.solution_hash.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +295,50 @@ def _gather(ordered: Sequence[Solution], links: Mapping[int, _Link]) -> tuple[Cl
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureSet:
+    """What one entry has, as numbers with weights: all of it, or a sample by the lowest numbers."""
+
+    hashes: Hashes
+    weights: Amounts
+    level: int
+    """The sample holds every number below 2^(64 − level)."""
+    size: Amounts
+    count: Ints
+    """By level: the weight and the number of what is below its bound."""
+
+    @classmethod
+    def of(cls, hashes: Hashes, weights: Amounts | None = None) -> FeatureSet:
+        weights = np.ones(len(hashes)) if weights is None else weights
+        level = max(0, (len(hashes) - 1).bit_length() - LARGEST.bit_length() + 1) if len(hashes) else 0
+        bounds = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(_LEVELS)], dtype=np.uint64)
+        kept = hashes <= bounds[level]
+        hashes, weights = hashes[kept], weights[kept]
+        places = np.searchsorted(hashes, bounds, side="right")
+        return cls(hashes, weights, level, np.concatenate([[0.0], np.cumsum(weights)])[places], places)
+
+
 class _Given:
     """What the poster's words already hold: as a whole, and each fenced block of code in them."""
 
-    plain: frozenset[str]
-    abstract: frozenset[str]
+    def __init__(self, template: str, key: bytes) -> None:
+        self.key = hashlib.blake2b(key, digest_size=32).digest()
+        self._parts = [part for part in (template, *template.split("```")[1::2]) if part.strip()]
+        streams = [token_stream(part) for part in self._parts]
+        self.plain = _union([shingles(one, WIDTH, self.key) for one in streams])
+        self.abstract = _union([abstract_shingles(one, ABSTRACT_WIDTH, self.key) for one in streams])
+        self._shapes: dict[str, Hashes] = {}
 
-    @classmethod
-    def of(cls, template: str) -> _Given:
-        streams = [token_stream(part) for part in (template, *template.split("```")[1::2])]
-        return cls(
-            plain=frozenset().union(*(shingles(one, WIDTH) for one in streams)),
-            abstract=frozenset().union(*(abstract_shingles(one, ABSTRACT_WIDTH) for one in streams)),
-        )
+    def shapes(self, language: str) -> Hashes:
+        if language not in self._shapes:
+            found = [_shape_hashes(_words_only(part), language, self.key)[0] for part in self._parts]
+            self._shapes[language] = _union(found)
+        return self._shapes[language]
+
+
+def _words_only(part: str) -> str:
+    """A fenced block without the name of its language in the first line."""
+    first, newline, rest = part.partition("\n")
+    return rest if newline and first.strip().isalnum() else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +347,46 @@ class _Print:
 
     content: str
     stream: str
-    plain: Hashes
-    abstract: Hashes
+    plain: FeatureSet
+    abstract: FeatureSet
+    shapes: FeatureSet
 
     @classmethod
     def of(cls, solution: Solution, given: _Given) -> _Print:
-        stream = token_stream(solution.text)
+        language = solution.language if solution.language in READ_AS_CODE else guess_language(solution.text)
+        stream = token_stream(solution.text, language)
+        plain = shingles(stream, WIDTH, given.key)
+        abstract = abstract_shingles(stream, ABSTRACT_WIDTH, given.key)
+        hashes, weights = _shape_hashes(solution.text, language, given.key)
+        own = ~np.isin(hashes, given.shapes(language)) if language else np.zeros(0, dtype=bool)
         return cls(
             content=solution.content_sha256,
             # A text of comments only has no tokens, and must not equal every other such text.
             stream=_digest("\x1f".join(stream.tokens)) if stream.tokens else solution.content_sha256,
-            plain=_hashes(shingles(stream, WIDTH) - given.plain),
-            abstract=_hashes(abstract_shingles(stream, ABSTRACT_WIDTH) - given.abstract),
+            plain=FeatureSet.of(np.setdiff1d(plain, given.plain, assume_unique=True)),
+            abstract=FeatureSet.of(np.setdiff1d(abstract, given.abstract, assume_unique=True)),
+            shapes=FeatureSet.of(hashes[own], weights[own]),
         )
+
+
+def _shape_hashes(text: str, language: str | None, key: bytes) -> tuple[Hashes, Amounts]:
+    """The shapes of the statements with their leaves; nothing where the text cannot be parsed."""
+    parsed = parse(text.encode("utf-8", "replace"), language) if language else None
+    if parsed is None:
+        return NO_HASHES, np.zeros(0)
+    leaves = {shape.text: _weight(shape) for shape in shapes_of(parsed) if shape.leaves >= MIN_SHAPE_LEAVES}
+    hashes = np.array([keyed(shape, key) for shape in leaves], dtype=np.uint64)
+    order = np.argsort(hashes)
+    return hashes[order], np.array(list(leaves.values()), dtype=np.float64)[order]
+
+
+def _weight(shape: Shape) -> int:
+    """From the words alone: equal shapes weigh the same, however they were written."""
+    return 1 + shape.text.count(",")
+
+
+def _union(sets: Sequence[Hashes]) -> Hashes:
+    return np.unique(np.concatenate([*sets, NO_HASHES]))
 
 
 def _links(prints: Sequence[_Print]) -> dict[int, _Link]:
@@ -187,18 +399,64 @@ def _links(prints: Sequence[_Print]) -> dict[int, _Link]:
     for kind, keys in kinds:
         for earlier, later in _same(keys):
             links.setdefault(later, _Link(earlier, kind, 1.0))
-    for sets, least in _by_kind(prints):
-        for link_of, link in _near(sets, least, links.keys()):
-            links.setdefault(link_of, link)
+    for later, alike in _compared(prints, links.keys()):
+        found = alike.first()
+        if found is not None:
+            links[later] = found
     return links
 
 
-def _by_kind(prints: Sequence[_Print]) -> tuple[tuple[list[Hashes], int], ...]:
-    """Shingles as written and with names forgotten, each with how many it takes to say anything."""
-    return (
-        ([one.plain for one in prints], MIN_SHINGLES),
-        ([one.abstract for one in prints], MIN_ABSTRACT_SHINGLES),
-    )
+def _compared(prints: Sequence[_Print], known: Container[int] = ()) -> Iterator[tuple[int, _Alike]]:
+    """Each entry with what it shares with every earlier one, by all kinds of features."""
+    plain = overlaps([one.plain for one in prints], PLAIN.least, known)
+    abstract = overlaps([one.abstract for one in prints], ABSTRACT.least, known)
+    shapes = overlaps([one.shapes for one in prints], FEW_SHAPES.least, known)
+    enough = np.array([len(one.shapes.hashes) >= SHAPES.least for one in prints], dtype=bool)
+    for later, (by_plain, by_abstract, by_shapes) in enumerate(zip(plain, abstract, shapes, strict=True)):
+        yield later, _Alike(by_plain, by_abstract, by_shapes, enough[:later] & enough[later])
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    plain: Overlap
+    abstract: Overlap
+    shapes: Overlap
+    many_shapes: npt.NDArray[np.bool_]
+
+    def first(self) -> _Link | None:
+        """The earliest of which this is a copy."""
+        tokens = np.maximum(self.plain.most, self.abstract.most)
+        always = np.ones_like(self.many_shapes)
+        verdicts = [
+            (self.plain, PLAIN, always),
+            (self.abstract, ABSTRACT, always),
+            (self.shapes, SHAPES, self.many_shapes),
+            (self.shapes, FEW_SHAPES, tokens >= HALF),
+        ]
+        found: list[tuple[int, CopyKind, float]] = []
+        for overlap, bounds, counts in verdicts:
+            alike = np.flatnonzero(overlap.within(bounds) & counts)
+            if len(alike):
+                earlier = int(alike[0])
+                is_near = overlap.jaccard[earlier] >= bounds.near
+                likeness = overlap.jaccard[earlier] if is_near else overlap.most[earlier]
+                found.append((earlier, "near" if is_near else "contained", min(1.0, float(likeness))))
+        return _Link(*min(found, key=lambda one: one[0])) if found else None
+
+    @property
+    def family(self) -> npt.NDArray[np.bool_]:
+        """Those of which it shares half, or which it holds."""
+        jaccard = np.maximum(self.plain.jaccard, self.abstract.jaccard)
+        by_shapes = (self.shapes.jaccard >= ALIKE) & self.many_shapes
+        family: npt.NDArray[np.bool_] = (jaccard >= ALIKE) | by_shapes | (self.held >= PLAIN.held)
+        return family
+
+    @property
+    def held(self) -> Amounts:
+        """How much of every earlier one this one holds."""
+        tokens = np.maximum(self.plain.of_earlier, self.abstract.of_earlier)
+        held: Amounts = np.minimum(1.0, np.maximum(tokens, np.where(self.many_shapes, self.shapes.of_earlier, 0.0)))
+        return held
 
 
 def _same(keys: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
@@ -210,55 +468,88 @@ def _same(keys: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
             first[key] = number
 
 
-def _near(sets: Sequence[Hashes], least: int, known: Container[int]) -> list[tuple[int, _Link]]:
-    """Each set with the earliest one it resembles."""
-    found = []
-    for later, likeness in likenesses(sets, least, known):
-        alike = np.flatnonzero(likeness >= NEAR)
-        if len(alike):
-            found.append((later, _Link(int(alike[0]), "near", float(likeness[alike[0]]))))
-    return found
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What one entry shares with every earlier one, by weight: of both together, of the earlier, of itself."""
+
+    jaccard: Amounts
+    of_earlier: Amounts
+    of_later: Amounts
+
+    @property
+    def most(self) -> Amounts:
+        most: Amounts = np.maximum(self.of_earlier, self.of_later)
+        return most
+
+    def within(self, bounds: Bounds) -> npt.NDArray[np.bool_]:
+        padded = (self.of_earlier >= bounds.held) & (self.of_later >= bounds.padded)
+        buried = (self.of_earlier >= bounds.complete) & (self.of_later >= bounds.buried)
+        cut = (self.of_later >= bounds.held) & (self.of_earlier >= bounds.cut)
+        within: npt.NDArray[np.bool_] = (self.jaccard >= bounds.near) | padded | buried | cut
+        return within
 
 
-def likenesses(
-    sets: Sequence[Hashes], least: int, known: Container[int] = ()
-) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
-    """Each set with its Jaccard index to every earlier one; those too small or already known resemble nothing.
+def overlaps(sets: Sequence[FeatureSet], least: int, known: Container[int] = ()) -> Iterator[Overlap]:
+    """For each set its overlap with every earlier one; those too small or already known resemble nothing.
 
-    Shared shingles are counted through an inverted index: all pairs exactly, at the cost of what they share.
+    Shared features are counted through an inverted index: all pairs exactly, at the cost of what they share.
     """
-    counted = [one if len(one) >= least and n not in known else one[:0] for n, one in enumerate(sets)]
-    sizes = np.array([len(one) for one in counted], dtype=np.int64)
-    _, shingle, spread = np.unique(np.concatenate([*counted, _NONE]), return_inverse=True, return_counts=True)
-    by_shingle = np.argsort(shingle, kind="stable")
-    owners = np.repeat(np.arange(len(sets)), sizes)[by_shingle]
-    place = np.empty_like(by_shingle)
-    place[by_shingle] = np.arange(len(by_shingle))
-    start = (np.cumsum(spread) - spread)[shingle]
-    ends = np.cumsum(sizes)
-    for later in np.flatnonzero(sizes).tolist():
-        mine = slice(ends[later] - sizes[later], ends[later])
-        shared = _shared(owners, start[mine], place[mine] - start[mine], later)
-        yield later, shared / (sizes[:later] + sizes[later] - shared)
+    none = FeatureSet.of(NO_HASHES)
+    counted = [one if len(one.hashes) >= least and n not in known else none for n, one in enumerate(sets)]
+    lengths = np.array([len(one.hashes) for one in counted], dtype=np.int64)
+    everything = np.concatenate([*(one.hashes for one in counted), NO_HASHES])
+    weights = np.concatenate([*(one.weights for one in counted), np.zeros(0)])
+    _, feature, spread = np.unique(everything, return_inverse=True, return_counts=True)
+    by_feature = np.argsort(feature, kind="stable")
+    owners = np.repeat(np.arange(len(sets)), lengths)[by_feature]
+    place = np.empty_like(by_feature)
+    place[by_feature] = np.arange(len(by_feature))
+    start = (np.cumsum(spread) - spread)[feature]
+    ends = np.cumsum(lengths)
+    table = _Sizes.of(counted)
+    for later in range(len(sets)):
+        mine = slice(ends[later] - lengths[later], ends[later])
+        shared = _shared(owners, start[mine], place[mine] - start[mine], weights[mine], later)
+        yield table.overlap(shared, later)
 
 
-def _shared(owners: Ints, start: Ints, before: Ints, later: int) -> Ints:
-    """How many shingles each earlier set has in common: from `start` on, `before` owners of each came earlier."""
-    shared = np.zeros(later, dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """How much each set holds below the bound of every level: two samples are compared at the finer one's level."""
+
+    level: Ints
+    size: Amounts
+    count: Ints
+
+    @classmethod
+    def of(cls, sets: Sequence[FeatureSet]) -> _Sizes:
+        level = np.array([one.level for one in sets], dtype=np.int64)
+        size = np.stack([one.size for one in sets]) if sets else np.zeros((0, _LEVELS))
+        count = np.stack([one.count for one in sets]) if sets else np.zeros((0, _LEVELS), dtype=np.int64)
+        return cls(level, size, count)
+
+    def overlap(self, shared: Amounts, later: int) -> Overlap:
+        level = np.maximum(self.level[:later], self.level[later])
+        earlier = np.arange(later)
+        theirs, mine = self.size[earlier, level], self.size[later, level]
+        enough = (np.minimum(self.count[earlier, level], self.count[later, level]) >= _FEWEST_SAMPLED) | (level == 0)
+        shared = np.where(enough, shared, 0.0)
+        return Overlap(
+            jaccard=shared / np.maximum(theirs + mine - shared, 1e-9),
+            of_earlier=shared / np.maximum(theirs, 1e-9),
+            of_later=shared / np.maximum(mine, 1e-9),
+        )
+
+
+def _shared(owners: Ints, start: Ints, before: Ints, weights: Amounts, later: int) -> Amounts:
+    """How much each earlier set has in common: from `start` on, `before` owners of each feature came earlier."""
+    shared = np.zeros(later)
     for part in np.array_split(np.arange(len(before)), 1 + int(before.sum()) // _AT_ONCE):
         ahead = before[part]
         jumps = np.repeat(start[part] - (np.cumsum(ahead) - ahead), ahead)
-        shared += np.bincount(owners[jumps + np.arange(len(jumps))], minlength=later)
+        held_by = owners[jumps + np.arange(len(jumps))]
+        shared += np.bincount(held_by, weights=np.repeat(weights[part], ahead), minlength=later)
     return shared
-
-
-def _hashes(parts: Iterable[str]) -> Hashes:
-    """Eight bytes a shingle: a round of the largest entries has to fit into memory."""
-    return np.unique(np.frombuffer(b"".join(map(_short, parts)), dtype="<u8"))
-
-
-def _short(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Which language a text is written in, from the text alone.
+"""Which language a text is written in, from the text alone, wherever in it the signs stand.
 
 A submitter also sends a media type and a file name, but those are claims: whoever may choose the language may choose
 the tool that measures. So the poster's hint counts first, then the text, and the claims only where both are silent.
@@ -8,6 +8,8 @@ Unknown is None, and means prose or a language that no tool here reads.
 from __future__ import annotations
 
 import re
+
+from clara_eval.syntax.parsing import parse
 
 # Every repetition is bounded: a stranger writes the text, and must not choose how long a search takes.
 _SIGNS: dict[str, tuple[str, ...]] = {
@@ -51,6 +53,8 @@ _SIGNS: dict[str, tuple[str, ...]] = {
         r"=>",
         r"\b(?:require[ \t]{0,2}\(|module\.exports|export[ \t]{1,4}(?:default|const|function))",
         r"\bconsole\.log[ \t]{0,2}\(",
+        r"[!=]==",
+        r"\bthis\.\w",
     ),
 }
 _COMPILED = {name: tuple(re.compile(sign, re.MULTILINE) for sign in signs) for name, signs in _SIGNS.items()}
@@ -68,7 +72,9 @@ _ALIASES = {
     "golang": "go",
 }
 _LOOKED_AT = 32_768
-"""Characters that the guess reads; the signs of a language stand early."""
+"""Characters that one guess reads."""
+_PLACES = 9
+"""Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
 
 
 def language_name(hint: str) -> str:
@@ -78,8 +84,26 @@ def language_name(hint: str) -> str:
 
 
 def guess_language(text: str) -> str | None:
-    """The language with most signs in the text, at least two of them; None for prose."""
-    head = text[:_LOOKED_AT]
+    """The language with most signs in the text, at least two of them; None for prose.
+
+    Where different places of a long text look like different languages, the one counts as which it can be parsed best.
+    """
+    if len(text) <= _LOOKED_AT:
+        return _guess(text)
+    step = max(_LOOKED_AT, (len(text) - _LOOKED_AT) // (_PLACES - 1) + 1)
+    places = [text[start : start + _LOOKED_AT] for start in range(0, len(text), step)]
+    guesses = [guess for guess in dict.fromkeys(map(_guess, places)) if guess is not None]
+    return guesses[0] if len(guesses) == 1 else _parsed_best(text, guesses)
+
+
+def _parsed_best(text: str, guesses: list[str]) -> str | None:
+    source = text.encode("utf-8", "replace")
+    trees = {name: parse(source, name) for name in guesses}
+    errors = {name: tree.errors for name, tree in trees.items() if tree is not None}
+    return min(errors, key=lambda name: errors[name]) if errors else next(iter(guesses), None)
+
+
+def _guess(head: str) -> str | None:
     counts = {name: sum(1 for sign in signs if sign.search(head)) for name, signs in _COMPILED.items()}
     if counts["typescript"] and counts["javascript"]:
         # Every TypeScript file also shows the signs of JavaScript.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Submission
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.solutions import Cluster, Solution, copies, find_likeness
+from clara_eval.solutions import Cluster, Solution, Version, copies, find_likeness
 from clara_eval.solutions.copies import CopyKind
 from clara_eval.solutions.tokens import token_stream
 
@@ -232,7 +233,7 @@ def test_a_resubmitted_copy_is_contested() -> None:
 def test_likeness_by_steps_is_one_cluster() -> None:
     """A copy of a copy belongs to the first work, and its reason names the step."""
     words = [f"w{n}" for n in range(400)]
-    texts = [" ".join(words[shift:]) for shift in (0, 60, 120)]
+    texts = [" ".join(words[shift : shift + 300]) for shift in (0, 30, 60)]
     (cluster,) = find_copies([solution(text, at) for at, text in enumerate(texts, start=1)])
     assert [copy.like.submission.submitted_at for copy in cluster.copies] == [1, 2]
     assert "through" in cluster.rejected()[1].reason
@@ -294,12 +295,12 @@ def test_the_order_of_arrival_in_memory_does_not_matter(texts: list[str], rng: r
 @given(st.lists(st.frozensets(st.integers(0, 12)), max_size=8), st.sets(st.integers(0, 7)))
 def test_likeness_is_the_jaccard_index_of_every_pair(at_once: int, sets: list[frozenset[int]], known: set[int]) -> None:
     """However it is cut into pieces, counting through the index equals comparing every pair of sets."""
-    hashed = [np.array(sorted(one), dtype=np.uint64) for one in sets]
+    hashed = [copies.FeatureSet.of(np.array(sorted(one), dtype=np.uint64)) for one in sets]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copies, "_AT_ONCE", at_once)
-        found = {later: likeness.tolist() for later, likeness in copies.likenesses(hashed, 2, known)}
+        overlaps = list(copies.overlaps(hashed, 2, known))
     counted = [one if len(one) >= 2 and n not in known else frozenset[int]() for n, one in enumerate(sets)]
-    assert found == {
+    assert {later: overlaps[later].jaccard.tolist() for later, mine in enumerate(counted) if mine} == {
         later: [len(mine & other) / len(mine | other) for other in counted[:later]]
         for later, mine in enumerate(counted)
         if mine
@@ -338,3 +339,96 @@ def test_hostile_texts_are_read_in_linear_time() -> None:
         "const a:",
     ):
         assert token_stream("def f():\n pragma solidity\n" + unit * (200_000 // len(unit))).is_code
+
+
+def test_a_program_hidden_behind_a_long_comment_is_found() -> None:
+    """Forty kilobytes of remarks in front, even in another language, with or without the poster's hint: still a copy."""
+    front = "".join(f"// def price(x{n}): return x{n}\n" for n in range(1500))
+    assert len(front) > 40_000
+    for language in (None, "solidity"):
+        entries = [
+            replace(solution(text, at), language=language) for at, text in ((1, SOLIDITY), (2, front + SOLIDITY))
+        ]
+        assert only(find_copies(entries)) == (1, [(2, "normalised")])
+
+
+def test_padding_and_leaving_out_make_no_new_work() -> None:
+    """A work that holds an earlier one is its copy, also when more than half of it is padding; so is a part of one."""
+    part = PYTHON.partition("    def swap")[0]
+    assert only(find_copies([solution(PYTHON, 1), solution(OTHER + PYTHON, 2)])) == (1, [(2, "contained")])
+    renamed = rename(PYTHON, fee="charge", volume="size", volatility="sigma", quote="price_for", amount="qty", out="o")
+    assert only(find_copies([solution(PYTHON, 1), solution(OTHER + renamed, 2)])) == (1, [(2, "contained")])
+    assert only(find_copies([solution(PYTHON, 1), solution(part, 2)])) == (1, [(2, "contained")])
+
+
+def test_an_earlier_work_deep_in_a_later_one_is_a_doubt() -> None:
+    """What is mostly something else is nobody's plain copy: it is ranked, in one family, with the share that it holds."""
+    words = [f"w{n}" for n in range(200)]
+    own = [f"own{n}" for n in range(2_000)]
+    found = find_likeness([solution(" ".join(words), 1), solution(" ".join([*own, *words]), 2)])
+    assert found.clusters == ()
+    first, second = (Address(f"0x{at:040x}") for at in (1, 2))
+    assert found.families == {first: first, second: first}
+    assert [(one.account, one.other) for one in found.doubts] == [(second, first)]
+    assert found.doubts[0].share == 1.0
+
+
+def test_mutable_content_is_never_the_original() -> None:
+    """Bytes put at a mutable address lose to the pinned work, however early the address was handed in; a person looks."""
+    thief = replace(solution(PYTHON, 1), pinned=False, hash_kind="uri")
+    for stolen in (thief, replace(thief, text=PYTHON + "\n# mine\n", content=b"", content_sha256="0x1")):
+        (cluster,) = find_copies([stolen, solution(PYTHON, 5)])
+        assert cluster.original.submission.submitted_at == 5
+        assert cluster.contested
+
+
+def test_the_author_of_the_earliest_version_keeps_the_work() -> None:
+    """Who committed to some bytes first is their author, after resubmitting them, a variation of them, or another work."""
+    author, thief = Address(f"0x{7:040x}"), Address(f"0x{8:040x}")
+    first = [Version(author, keccak_hex(PYTHON.encode()), 10), Version(thief, keccak_hex(PYTHON.encode()), 20)]
+    stolen = solution(PYTHON, 20, who=8)
+    for again in (PYTHON, PYTHON.replace("1000", "900") + "\n\nVERSION = 2\n"):
+        entries = [stolen, solution(again, 30, who=7, version=2)]
+        (cluster,) = find_likeness(entries, versions=first).clusters
+        assert cluster.original.submission.submitter == author
+        assert not cluster.contested
+        (cluster,) = find_likeness(entries).clusters
+        assert cluster.original.submission.submitter == thief
+        assert cluster.contested
+    found = find_likeness([stolen, solution(ESSAY, 30, who=7, version=2)], versions=first)
+    assert found.clusters == ()
+    assert [(one.account, one.other, one.share) for one in found.doubts] == [(thief, author, None)]
+
+
+def test_unrelated_first_versions_change_nothing() -> None:
+    """An early version with other content does not make its submitter the author, but leaves a doubt for a person."""
+    early = [Version(Address(f"0x{8:040x}"), keccak_hex(b"something else"), 5)]
+    entries = [solution(PYTHON, 10, who=7), solution(PYTHON, 20, who=8, version=2)]
+    (cluster,) = find_likeness(entries, versions=early).clusters
+    assert cluster.original.submission.submitter == Address(f"0x{7:040x}")
+    assert cluster.contested
+    late = [Version(Address(f"0x{8:040x}"), keccak_hex(b"something else"), 15)]
+    assert not find_likeness(entries, versions=late).clusters[0].contested
+
+
+def test_large_entries_are_compared_by_a_sample_that_nobody_can_foresee() -> None:
+    """A quarter of a megabyte of other words, a padded copy of it and a cut one: found under every key."""
+    rng = random.Random(3)
+    words = [f"word{n}" for n in range(40_000)]
+    rng.shuffle(words)
+    texts = [
+        " ".join(words[:20_000]),
+        " ".join(words[:27_000]),
+        " ".join(words[2_000:18_000]),
+        " ".join(words[28_000:]),
+    ]
+    for key in (b"", b"one", b"another"):
+        found = find_likeness([solution(text, at) for at, text in enumerate(texts, start=1)], key=key)
+        assert only(found.clusters)[0] == 1
+        assert [copy.solution.submission.submitted_at for copy in found.clusters[0].copies] == [2, 3]
+
+
+def test_letters_that_look_alike_are_no_new_text() -> None:
+    """Cyrillic letters, gaps of no width and hidden remarks leave an essay what it was."""
+    disguised = "<!-- mine -->" + ESSAY.replace("o", "о").replace("volatility", "vola\u200btility")
+    assert only(find_copies([solution(ESSAY, 1), solution(disguised, 2)])) == (1, [(2, "normalised")])

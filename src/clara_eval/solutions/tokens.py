@@ -1,16 +1,22 @@
 """A text as a stream of tokens in which formatting, comments and quotes do not count.
 
-Text comes in, tokens go out; what a stranger wrote decides nothing but its own stream, and every pattern here is linear
-in its length. Comments are dropped only where the text itself shows a language, because `//` divides in Python and `#`
-is a heading in prose. `abstract` also forgets the names a programmer chose.
+Text and its language come in, tokens go out; every pattern here is linear in the length of the text. Comments are
+dropped only where the language is known, because `//` divides in Python and `#` is a heading in prose; remarks in
+Markdown are dropped from prose. Letters that only look like others, and characters that nobody sees, are no difference.
+Shingles are windows over the tokens as 64-bit numbers under a key; `abstract_shingles` also forget the names that a
+programmer chose.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from clara_eval.solutions.language import guess_language
 
@@ -48,20 +54,50 @@ _KEYWORDS = frozenset(
 )
 
 
+READ_AS_CODE = frozenset({"python", "rust", "solidity", "javascript", "typescript", "go"})
+_LOOKALIKES = str.maketrans(
+    "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅαονρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijshdqwABEKMHOPCTXIJSaovpABEZHIKMNOPTYX",
+)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
+
+
 @dataclass(frozen=True, slots=True)
 class TokenStream:
     tokens: tuple[str, ...]
     is_code: bool
 
 
-def token_stream(text: str) -> TokenStream:
-    """The tokens that make up the work; prose is folded to its words."""
-    language = guess_language(text)
+def token_stream(text: str, language: str | None = None) -> TokenStream:
+    """The tokens that make up the work; prose is folded to its words. Without a language the text is asked for it."""
+    language = language if language in READ_AS_CODE else guess_language(text)
+    plain = _same_letters(text)
     if language is None:
-        return TokenStream(tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())), is_code=False)
+        return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), is_code=False)
     pattern = {"python": _PYTHON, "rust": _RUST}.get(language, _BRACES)
-    kept = (found for found in pattern.finditer(text) if found.lastgroup != "skip")
+    kept = (found for found in pattern.finditer(plain) if found.lastgroup != "skip")
     return TokenStream(tuple(_plain(found) for found in kept), is_code=True)
+
+
+def _same_letters(text: str) -> str:
+    """One form for what looks the same: a copy is not new because its letters are Cyrillic or have gaps of no width."""
+    if text.isascii():
+        return text
+    folded = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
+    return "".join(char for char in folded if unicodedata.category(char) != "Cf")
+
+
+def _without_remarks(text: str) -> str:
+    """Prose without what Markdown does not show."""
+    kept: list[str] = []
+    position = 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[position:start])
+        position = end + 3
+    return " ".join((*kept, text[position:]))
 
 
 def _plain(found: re.Match[str]) -> str:
@@ -70,23 +106,58 @@ def _plain(found: re.Match[str]) -> str:
     return '"' + text.strip("'\"`") + '"' if found.lastgroup == "string" else text
 
 
-def shingles(stream: TokenStream, width: int) -> set[str]:
-    tokens = stream.tokens
-    return {"\x1f".join(tokens[start : start + width]) for start in range(len(tokens) - width + 1)}
+def shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
+    """Every window of `width` tokens, as sorted numbers without repetition."""
+    _, codes = _coded(stream, key)
+    return _windows([codes] * width, len(codes), width)
 
 
-def abstract_shingles(stream: TokenStream, width: int) -> set[str]:
-    """Shingles in which each chosen name is only "the first, second, … name here": renaming changes none of them."""
-    if not stream.is_code:
-        return set()  # without its words, prose has nothing left to compare
-    names = {token for token in set(stream.tokens) if _is_name(token)}
-    starts = range(len(stream.tokens) - width + 1)
-    return {"\x1f".join(_forget_names(stream.tokens[start : start + width], names)) for start in starts}
+def abstract_shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
+    """Shingles in which a chosen name only says how far back in the window it stood: renaming changes none of them."""
+    if not stream.is_code or len(stream.tokens) < width:
+        return NO_HASHES  # without its words, prose has nothing left to compare
+    (distinct, numbers), codes = _coded(stream, key)
+    is_name = np.array([_is_name(token) for token in distinct], dtype=bool)[numbers]
+    since = _distance_back(numbers)
+    by_offset = []
+    for offset in range(width):
+        back = np.where(since <= offset, since, 0).astype(np.uint64)
+        by_offset.append(np.where(is_name, back + np.uint64(1), codes))
+    return _windows(by_offset, len(codes), width)
 
 
-def _forget_names(window: Sequence[str], names: Container[str]) -> list[str]:
-    seen: dict[str, str] = {}
-    return [seen.setdefault(token, f"\x1e{len(seen)}") if token in names else token for token in window]
+def keyed(text: str, key: bytes) -> int:
+    """Sixty-four bits that nobody can foresee without the key."""
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "big"
+    )
+
+
+def _coded(stream: TokenStream, key: bytes) -> tuple[tuple[list[str], Numbers], Hashes]:
+    known: dict[str, int] = {}
+    numbers = np.array([known.setdefault(token, len(known)) for token in stream.tokens], dtype=np.int64)
+    codes = np.array([keyed(token, key) for token in known], dtype=np.uint64)
+    return (list(known), numbers), codes[numbers] if len(numbers) else NO_HASHES
+
+
+def _distance_back(numbers: Numbers) -> Numbers:
+    """How many places before each token the same one stood last; 0 where it is the first."""
+    order = np.argsort(numbers, kind="stable")
+    since = np.zeros(len(numbers), dtype=np.int64)
+    again = numbers[order][1:] == numbers[order][:-1]
+    since[order[1:][again]] = (order[1:] - order[:-1])[again]
+    return since
+
+
+def _windows(by_offset: Sequence[Hashes], length: int, width: int) -> Hashes:
+    count = length - width + 1
+    if count < 1:
+        return NO_HASHES
+    mixed = np.zeros(count, dtype=np.uint64)
+    for offset, codes in enumerate(by_offset):
+        mixed = (mixed ^ codes[offset : offset + count]) * _ODD
+        mixed ^= mixed >> np.uint64(29)
+    return np.unique(mixed)
 
 
 def _is_name(token: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clara_eval.features.grammars import load_language
+from clara_eval.syntax.grammars import load_language
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Point, Tree

@@ -1,0 +1,376 @@
+"""What a thief does to somebody else's program so that it does not look like it: twenty-two named ways.
+
+A `Program` comes in, the text of its disguise goes out. Edits are made on the syntax tree, so that they hit names,
+statements and definitions and not what looks like them. A way that a language does not allow gives None. Same program,
+same seed, same disguise.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node
+
+from clara_eval.features.structure import read_structure
+from clara_eval.redteam.translation import python_to_javascript, typed_javascript
+from clara_eval.syntax.grammars import NAME, roles_by_kind
+from clara_eval.syntax.parsing import Parsed, parse, walk
+
+FRONT_BYTES = 40_000
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_GIVEN = frozenset(dir(builtins)) | _set(
+    """self cls this super arguments Math Object Array String Number Boolean JSON Promise Map Set Symbol Error TypeError
+    RangeError console require module exports process Buffer undefined NaN Infinity window document globalThis msg
+    sender value data block timestamp number tx origin abi encode encodePacked keccak256 address uint256 length push
+    pop call require assert revert transfer balance type interfaceId selector now gasleft"""
+)
+_DEFINITIONS = _set(
+    "function_definition class_definition decorated_definition function_declaration class_declaration "
+    "method_definition function_item impl_item struct_item method_declaration modifier_definition event_definition "
+    "error_declaration struct_declaration contract_declaration library_declaration interface_declaration "
+    "constructor_definition"
+)
+_BODIES = _set("block class_body contract_body declaration_list")
+_STATEMENT_BLOCKS = _set("block statement_block function_body statement_list")
+_FLIPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!=", "===": "===", "!==": "!=="}
+_WORDS = sorted(_set("the fee pool price value of a market that moves when traders come and go with orders in time"))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    text: str
+    language: str
+    other: str = ""
+    """Another program in the same language, for what a thief takes from elsewhere."""
+
+
+Edit = tuple[int, int, str]
+Way = Callable[[Program, random.Random], str | None]
+
+
+def _parsed(program: Program) -> Parsed | None:
+    return parse(program.text.encode("utf-8", "replace"), program.language)
+
+
+def _edited(source: bytes, edits: Iterable[Edit]) -> str:
+    """The source with non-overlapping edits applied; of two that overlap the outer, earlier one counts."""
+    kept: list[bytes] = []
+    position = 0
+    for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
+        if start >= position:
+            kept += [source[position:start], text.encode("utf-8", "replace")]
+            position = end
+    return b"".join((*kept, source[position:])).decode("utf-8", "replace")
+
+
+def _comment(program: Program, text: str) -> str:
+    mark = "#" if program.language == "python" else "//"
+    return "".join(f"{mark} {line}\n" for line in text.split("\n"))
+
+
+def exact(program: Program, _: random.Random) -> str:
+    return program.text
+
+
+def whitespace(program: Program, rng: random.Random) -> str:
+    lines = []
+    for line in program.text.split("\n"):
+        bare = line.lstrip(" ")
+        indent = len(line) - len(bare)
+        width = indent * 2 if program.language == "python" else rng.choice((0, indent, indent * 2))
+        lines.append(" " * width + bare + " " * rng.randrange(3))
+        if not bare.endswith("\\") and rng.random() < 0.2:
+            lines.append("")
+    return "\n".join(lines)
+
+
+def comments_removed(program: Program, _: random.Random) -> str | None:
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    return _edited(parsed.source, [(start, end, "") for start, end in read_structure(parsed).comments])
+
+
+def comments_added(program: Program, rng: random.Random) -> str | None:
+    return _before_statements(program, lambda indent: indent + _comment(program, _words(rng, 8)), rng, 0.5)
+
+
+def comment_in_front(program: Program, rng: random.Random) -> str:
+    lines = "\n".join(_words(rng, 14) for _ in range(FRONT_BYTES // 80))
+    return _comment(program, lines) + program.text
+
+
+def foreign_comment_in_front(program: Program, _: random.Random) -> str:
+    """Forty kilobytes of another language, so that a look at the beginning takes the whole for that language."""
+    line = "def price(x):\n    return x + 1" if program.language != "python" else "function price(x) { return x + 1; }"
+    return _comment(program, "\n".join([line] * (FRONT_BYTES // len(line)))) + program.text
+
+
+def rename(program: Program, rng: random.Random) -> str | None:
+    return _renamed(program, lambda name: f"{rng.choice('abcdefgh')}{rng.randrange(10**6)}_{len(name)}")
+
+
+def homoglyphs(program: Program, _: random.Random) -> str | None:
+    """Names in letters that look the same, and characters that nobody sees."""
+    changed = _renamed(program, lambda name: name.translate(str.maketrans("aeopcx", "аеорсх")))
+    return changed and changed.replace("\n\n", "\n\u200b\n")
+
+
+def _renamed(program: Program, new: Callable[[str], str]) -> str | None:
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    roles = roles_by_kind(parsed.language)
+    names: dict[str, str] = {}
+    edits: list[Edit] = []
+    for node, _ in walk(parsed.tree):
+        if node.kind_id < len(roles) and roles[node.kind_id] & NAME and not node.named_child_count:
+            name = parsed.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+            if name not in _GIVEN and not name.startswith("__"):
+                edits.append((node.start_byte, node.end_byte, names.setdefault(name, new(name))))
+    return _edited(parsed.source, edits)
+
+
+def reorder(program: Program, rng: random.Random) -> str | None:
+    """Methods change places in their class, then definitions in the file."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    inside = [edit for body in _bodies(parsed) for edit in _shuffled(parsed, body, rng)]
+    again = _parsed(replace(program, text=_edited(parsed.source, inside)))
+    return None if again is None else _edited(again.source, _shuffled(again, again.tree.root_node, rng))
+
+
+def _bodies(parsed: Parsed) -> Iterator[Node]:
+    """Bodies of classes that hold no other class."""
+    found = [node for node, _ in walk(parsed.tree) if node.type in _BODIES and _definitions(node)]
+    for body in found:
+        if not any(body.start_byte < other.start_byte and other.end_byte < body.end_byte for other in found):
+            yield body
+
+
+def _definitions(node: Node) -> list[Node]:
+    return [child for child in node.named_children if child.type in _DEFINITIONS]
+
+
+def _shuffled(parsed: Parsed, container: Node, rng: random.Random) -> list[Edit]:
+    held = _definitions(container)
+    moved = rng.sample(held, len(held))
+    return [
+        (place.start_byte, place.end_byte, parsed.source[node.start_byte : node.end_byte].decode("utf-8", "replace"))
+        for place, node in zip(held, moved, strict=True)
+    ]
+
+
+def junk(share: float) -> Way:
+    def added(program: Program, rng: random.Random) -> str:
+        made: list[str] = []
+        while sum(map(len, made)) < share * len(program.text):
+            made.append(_junk_function(program.language, rng))
+        return program.text + "\n\n" + "\n\n".join(made)
+
+    return added
+
+
+def foreign_junk(program: Program, _: random.Random) -> str | None:
+    """Half as much again, from somebody else's program."""
+    part = program.other[: len(program.text) // 2].rpartition("\n")[0]
+    return program.text + "\n\n" + part + "\n" if part else None
+
+
+def _junk_function(language: str, rng: random.Random) -> str:
+    name, a, b = (f"{rng.choice('pqrstuvw')}{rng.randrange(10**6)}" for _ in range(3))
+    steps = [_junk_step(language, a, b, rng) for _ in range(rng.randrange(3, 9))]
+    if language == "python":
+        body = "".join(f"    {line}\n" for step in steps for line in step.split("\n"))
+        return f"def {name}({a}, {b}={rng.randrange(99)}):\n{body}    return {a} * {rng.randrange(2, 99)} + {b}\n"
+    body = "".join(f"    {step}\n" for step in steps)
+    if language == "solidity":
+        return (
+            f"library {name} {{\n  function f(uint256 {a}, uint256 {b}) internal pure returns (uint256) {{\n"
+            f"{body}    return {a} * {rng.randrange(2, 99)} + {b};\n  }}\n}}\n"
+        )
+    return f"function {name}({a}, {b}) {{\n{body}    return {a} * {rng.randrange(2, 99)} + {b};\n}}\n"
+
+
+def _junk_step(language: str, a: str, b: str, rng: random.Random) -> str:
+    x, y, z = (rng.randrange(2, 10**4) for _ in range(3))
+    end = "" if language == "python" else ";"
+    if rng.random() < 0.5:
+        return f"{a} = ({a} + {x}) * {b} - {y} % {z}{end}"
+    if language == "python":
+        return f"if {a} > {x} and {b} != {y}:\n    {b} = {a} - {z}"
+    return f"if ({a} > {x} && {b} != {y}) {{ {b} = {a} - {z}; }}"
+
+
+def noops(program: Program, rng: random.Random) -> str | None:
+    """Statements that do nothing, before every second statement."""
+    return _before_statements(program, lambda indent: indent + _noop(program.language, indent, rng) + "\n", rng, 0.5)
+
+
+def _noop(language: str, indent: str, rng: random.Random) -> str:
+    name, x, y = f"unused{rng.randrange(10**5)}", rng.randrange(99), rng.randrange(99)
+    if language == "python":
+        return rng.choice(
+            ("pass", f"{name} = {x} * {y}", f"if False:\n{indent}    {name} = {x}", "assert True", f"{x}")
+        )
+    declared = "uint256" if language == "solidity" else "let"
+    return rng.choice((";" if language != "solidity" else "{}", f"{declared} {name} = {x} * {y};", "if (false) {}"))
+
+
+def _before_statements(program: Program, line: Callable[[str], str], rng: random.Random, share: float) -> str | None:
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    edits: list[Edit] = []
+    for node, _ in walk(parsed.tree):
+        if node.type in _STATEMENT_BLOCKS and node.parent is not None:
+            for child in node.named_children:
+                start = parsed.source.rfind(b"\n", 0, child.start_byte) + 1
+                indent = parsed.source[start : child.start_byte].decode("utf-8", "replace")
+                if not indent.strip() and child.type != "comment" and rng.random() < share:
+                    edits.append((start, start, line(indent)))
+    return _edited(parsed.source, edits)
+
+
+def restyle(program: Program, _: random.Random) -> str | None:
+    """Comparisons turned round, short assignments written out, results in brackets, other quotes, other braces."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    edits = [edit for node, _ in walk(parsed.tree) for edit in _restyled(parsed, node)]
+    text = _edited(parsed.source, edits)
+    return text if program.language == "python" else re.sub(r"\)[ \t]*\{\n", ")\n{\n", text)
+
+
+def _restyled(parsed: Parsed, node: Node) -> Iterator[Edit]:
+    parts = [parsed.source[one.start_byte : one.end_byte].decode("utf-8", "replace") for one in node.children]
+    span = (node.start_byte, node.end_byte)
+    if node.type in ("comparison_operator", "binary_expression") and len(parts) == 3 and parts[1] in _FLIPS:
+        yield (*span, f"{parts[2]} {_FLIPS[parts[1]]} {parts[0]}")
+    elif "augmented_assignment" in node.type and len(parts) == 3:
+        yield (*span, f"{parts[0]} = {parts[0]} {parts[1][:-1]} ({parts[2]})")
+    elif node.type == "return_statement" and len(parts) > 1 and "\n" not in parts[1]:
+        yield node.children[1].start_byte, node.children[1].end_byte, f"({parts[1]})"
+    elif node.type == "string" and node.end_byte - node.start_byte > 2:
+        text = parsed.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        if text[0] == "'" and text[1] != "'" and '"' not in text and "\\" not in text:
+            yield (*span, f'"{text[1:-1]}"')
+
+
+def truncated(program: Program, _: random.Random) -> str | None:
+    """The last definitions left out, up to a sixth of the text."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    root = parsed.tree.root_node
+    places = [child for child in (_definitions(root) or root.named_children) if child.type in _DEFINITIONS]
+    inner = [child for place in places for body in place.children for child in _definitions(body)]
+    edits: list[Edit] = []
+    left = len(parsed.source) // 6
+    for child in sorted({*places, *inner}, key=lambda one: one.start_byte, reverse=True):
+        if child.end_byte - child.start_byte <= left:
+            left -= child.end_byte - child.start_byte
+            edits.append((child.start_byte, child.end_byte, ""))
+    return _edited(parsed.source, edits)
+
+
+def wrapped(program: Program, _: random.Random) -> str | None:
+    """Everything one level deeper."""
+    inside = "".join(f"    {line}\n" for line in program.text.split("\n"))
+    if program.language == "python":
+        return f"if True:\n{inside}"
+    return f"{{\n{inside}}}\n" if program.language != "solidity" else None
+
+
+def strings_changed(program: Program, rng: random.Random) -> str | None:
+    """Other words in every message."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    spans = read_structure(parsed).strings
+    return _edited(
+        parsed.source,
+        [(start, end, f'"{_words(rng, 4)}"') for start, end in spans if b" " in parsed.source[start:end]],
+    )
+
+
+def joined(program: Program, _: random.Random) -> str | None:
+    """Two programs of about the same size as one."""
+    part = program.other[: len(program.text)].rpartition("\n")[0]
+    return part + "\n\n" + program.text if part else None
+
+
+def translated(program: Program, _: random.Random) -> str | None:
+    if program.language == "python":
+        return python_to_javascript(program.text)
+    return typed_javascript(program.text) if program.language == "javascript" else None
+
+
+def _words(rng: random.Random, count: int) -> str:
+    return " ".join(rng.choices(_WORDS, k=count))
+
+
+def _then(*ways: Way) -> Way:
+    def both(program: Program, rng: random.Random) -> str | None:
+        for way in ways:
+            text = way(program, rng)
+            if text is None:
+                return None
+            program = replace(program, text=text)
+        return program.text
+
+    return both
+
+
+WAYS: dict[str, Way] = {
+    "exact": exact,
+    "whitespace": whitespace,
+    "comments_removed": comments_removed,
+    "comments_added": comments_added,
+    "comment_in_front_40kB": comment_in_front,
+    "foreign_comment_in_front_40kB": foreign_comment_in_front,
+    "rename": rename,
+    "reorder": reorder,
+    "rename_reorder": _then(rename, reorder),
+    "junk_25": junk(0.25),
+    "junk_50": junk(0.5),
+    "foreign_junk_50": foreign_junk,
+    "rename_junk_50": _then(rename, junk(0.5)),
+    "noops": noops,
+    "restyle": restyle,
+    "rename_reorder_noops": _then(rename, reorder, noops),
+    "truncated": truncated,
+    "homoglyphs": homoglyphs,
+    "wrapped": wrapped,
+    "strings_changed": strings_changed,
+    "joined": joined,
+    "translated": translated,
+}
+AT_LEAST = {
+    **dict.fromkeys(WAYS, 0.80),
+    **dict.fromkeys(
+        (
+            *("exact", "whitespace", "comments_removed", "comments_added", "comment_in_front_40kB"),
+            *("foreign_comment_in_front_40kB", "rename", "reorder", "rename_reorder", "junk_25", "junk_50"),
+        ),
+        0.95,
+    ),
+}
+"""The share that must be found. Ways that no target names are held to that of no-ops and restyling."""
+TRANSLATION_AT_LEAST = 0.5
+AT_LEAST["translated"] = TRANSLATION_AT_LEAST
+
+
+def disguise(program: Program, way: str, seed: int = 0) -> str | None:
+    """The program in one disguise, or None where its language does not allow it."""
+    return WAYS[way](program, random.Random(f"{way}:{seed}:{len(program.text)}"))  # noqa: S311 - a disguise, not a secret

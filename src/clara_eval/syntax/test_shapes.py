@@ -1,0 +1,66 @@
+"""Shapes of statements: what they forget, what they keep, and that nobody can make them slow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from clara_eval.syntax.parsing import parse
+from clara_eval.syntax.shapes import shapes_of
+
+PYTHON = """
+def fee(volume, base):
+    if volume <= 0 and not (base > volume):
+        raise ValueError("volume must be positive")
+    scale = base * 3 + 1
+    total += scale
+    return [scale, total, "done it"]
+"""
+JAVASCRIPT = """
+function charge(v, b) {
+  if (v <= 0 && !(v < b)) { throw new Error("volume must be positive"); }
+  const s = 1 + 3 * b;
+  t = t + s;
+  return ([s, t, 'done it']);
+}
+"""
+
+
+def shapes(text: str, language: str) -> set[str]:
+    parsed = parse(text.encode(), language)
+    assert parsed is not None
+    return {shape.text for shape in shapes_of(parsed)}
+
+
+def test_names_style_and_language_are_forgotten() -> None:
+    """The same five statements in Python and, restyled and renamed, in JavaScript have the same shapes."""
+    assert shapes(PYTHON, "python") == shapes(JAVASCRIPT, "javascript")
+
+
+def test_constants_operators_and_sentences_are_kept() -> None:
+    """Another constant, another operator or another message is another statement."""
+    first = shapes("x = a * 3 + b", "python")
+    for other in ("x = a * 4 + b", "x = a / 3 + b", "x = a * (3 + b)", "x = a * 3 - b"):
+        assert shapes(other, "python") != first
+    assert shapes('log("no funds here")', "python") != shapes('log("no price here")', "python")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=" + "(" * 20_000 + "1" + ")" * 20_000,
+        "x=" + "+".join(["a"] * 40_000),
+        "x=" + "[" * 20_000 + "]" * 20_000,
+        "x=" + "-" * 50_000 + "1",
+        "f(" * 15_000 + ")" * 15_000,
+        "a." * 50_000 + "b",
+    ],
+    ids=["brackets", "sum", "lists", "signs", "calls", "members"],
+)
+def test_deep_nesting_costs_linear_time(text: str) -> None:
+    """Whatever a stranger nests, reading it costs seconds at most, and no recursion."""
+    parsed = parse(text.encode(), "python")
+    began = time.process_time()
+    assert parsed is None or all(len(shape.text) < 2_000 for shape in shapes_of(parsed))
+    assert time.process_time() - began < 5
