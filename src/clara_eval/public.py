@@ -50,7 +50,7 @@ def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int]
     for number, game in enumerate(games):
         if not _is_comparison(game):
             raise BadInput(
-                f"Game {number} {str(game)[:200]} is no comparison of two items.",
+                f"Game {number} {str(game)[:200]} is not a comparison of two items.",
                 path=f"games[{number}]",
                 remedy='Give two different names and "left", "right" or "tie".',
             )

@@ -235,7 +235,7 @@ class ChallengeFactoryContract:
         found = call.read(answer)
         if found is None:
             raise NotFound(
-                f"The contract at {self.address} is no challenge factory: it does not answer "
+                f"The contract at {self.address} is not a challenge factory: it does not answer "
                 f"{call.function.signature}.",
                 remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.",
             )

@@ -113,7 +113,7 @@ def _query(wanted: Filter, first: int, last: int) -> dict[str, Any]:
 def _checked(entries: Any, wanted: Filter) -> list[Any]:
     """Only entries that were asked for, in chain order; anything else means the node answers something else."""
     if not isinstance(entries, list):
-        raise Temporary("A node answered eth_getLogs with something that is no list.")
+        raise Temporary("A node answered eth_getLogs with something that is not a list.")
     for entry in entries:
         is_asked = (
             isinstance(entry, dict)

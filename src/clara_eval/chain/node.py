@@ -64,7 +64,7 @@ class TransactionReceipt:
             number, used, is_good = quantity(raw["blockNumber"]), quantity(raw["gasUsed"]), quantity(raw["status"]) == 1
             return cls(raw["transactionHash"], number, raw["blockHash"], used, is_good, tuple(raw["logs"]))
         except (KeyError, TypeError):
-            raise Temporary("A node answered with something that is no receipt.") from None
+            raise Temporary("A node answered with something that is not a receipt.") from None
 
 
 class EthereumChain:
@@ -185,7 +185,7 @@ class EthereumChain:
         number = hex(block.number)
         answers = await self.rpc.ask_many([Call("eth_call", (call.request(), number)) for call in calls])
         if not await self.is_canonical(block):
-            raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Read again.")
+            raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         return _present(answers, calls, block)
 
     async def deadline(self, address: Address) -> int:
@@ -400,7 +400,7 @@ def _block(raw: Any) -> Block:
     try:
         return Block(number=quantity(raw["number"]), hash=str(raw["hash"]), timestamp=quantity(raw["timestamp"]))
     except (KeyError, TypeError):
-        raise Temporary("A node answered with something that is no block.") from None
+        raise Temporary("A node answered with something that is not a block.") from None
 
 
 def _block_or_none(raw: Any) -> Block | None:

@@ -45,7 +45,7 @@ async def pinned_block(chain: Chain, not_before: int) -> Block:
         wait = not_before - block.timestamp + 1
         raise NotYet(
             f"The newest safe block {block.number} is {wait} s short of the first moment after the deadline.",
-            remedy="Look again then.",
+            remedy="Try again then.",
         )
     return block
 
@@ -55,7 +55,7 @@ async def read_challenge(chain: Chain, address: Address) -> Challenge:
     block = await pinned_block(chain, await chain.deadline(address))
     challenge = await chain.challenge_at(address, block)
     if not await chain.is_canonical(block):
-        raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Read again.")
+        raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
     return challenge
 
 

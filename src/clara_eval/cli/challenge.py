@@ -50,9 +50,9 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     payout: Annotated[str, typer.Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "top3",
     winners: Annotated[int | None, typer.Option(help="Number of winners, with payout equal.")] = None,
     scoring_window: Annotated[str, typer.Option(help="Time for scoring after the deadline.")] = "3 days",
-    token: Annotated[str, typer.Option(help="The prize token's address; USDC if left away.")] = "",
+    token: Annotated[str, typer.Option(help="The prize token's address; USDC by default.")] = "",
     skill: Annotated[list[str] | None, typer.Option(help="A skill tag; may be repeated.")] = None,
-    max_participants: Annotated[int, typer.Option(help="0 is no limit.")] = 0,
+    max_participants: Annotated[int, typer.Option(help="0 means no limit.")] = 0,
     expected_entries: Annotated[int | None, typer.Option(help="For the quote and the warnings.")] = None,
     allow_duplicate: Annotated[bool, typer.Option(help="Post although the same challenge is open.")] = False,
     sender: FromOption = "",
@@ -89,7 +89,9 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
     uri: Annotated[str, typer.Option(help="Where it already is: data:, https: or ipfs:.")] = "",
     solution_hash: Annotated[str, typer.Option(help="keccak256 of the content behind --uri.")] = "",
     agent_id: Annotated[int | None, typer.Option(help="Your id in the identity registry; else looked up.")] = None,
-    register: Annotated[bool, typer.Option("--register", help="Register as an agent first, if you are none.")] = False,
+    register: Annotated[
+        bool, typer.Option("--register", help="Register as an agent first if you are not one yet.")
+    ] = False,
     sender: FromOption = "",
     send: SendFlag = False,
     yes: YesFlag = False,
@@ -141,7 +143,7 @@ def list_(
 
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
-    """One challenge in full, with your own submission."""
+    """Show one challenge in full, with your own submission."""
     found = _read(lambda caller: detail(caller, address, sender or None))
     if json:
         emit_json(found)
@@ -151,7 +153,7 @@ def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = Fal
 
 def watch(
     address: AddressArgument,
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = WATCH_SECONDS,
+    every: Annotated[float, typer.Option(help="Seconds between two checks.", min=0.1)] = WATCH_SECONDS,
     json: JsonFlag = False,
 ) -> None:
     """Follow an evaluation until it ends; --json prints the last status."""
@@ -196,7 +198,7 @@ async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> dict
 
 def _asked(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise BadInput("There is nobody to ask before sending.", remedy="Add --yes if you mean it.")
+        raise BadInput("There is no terminal to ask for confirmation.", remedy="Add --yes to send without being asked.")
     return typer.confirm(question, err=True)
 
 

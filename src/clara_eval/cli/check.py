@@ -14,7 +14,7 @@ from clara_eval.use_cases.check import preflight
 
 
 def check(*, json: JsonFlag = False) -> None:
-    """Look at settings, node, wallet, store and judges, and say what is ready and what is not."""
+    """Check settings, node, wallet, store and judges, and say what is ready and what is not."""
     findings = asyncio.run(preflight(Settings.from_env()))
     if json:
         emit_json(

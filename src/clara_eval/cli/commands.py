@@ -39,7 +39,7 @@ COMMANDS = {
     "review": Entry("", "Approve or reject results that are waiting for a person."),
     "review list": Entry("review:list_waiting", "List the reviews of this network."),
     "review show": Entry("review:show", "Show why one result is waiting, and what was decided."),
-    "review approve": Entry("review:approve", "Let the service post exactly the result you looked at."),
+    "review approve": Entry("review:approve", "Let the service post exactly the result you reviewed."),
     "review reject": Entry("review:reject", "End the evaluation as failed; the poster may still post."),
     "keys": Entry("", "Create keys for the evaluator."),
     "keys new": Entry("keys:new", "Create a key in an encrypted keystore file."),

@@ -122,5 +122,5 @@ def _describe(feature: dict[str, Any], untyped: list[str]) -> str:
     direction = f", {feature['better']} is better" if feature["better"] else ""
     if not feature["judged"]:
         return f"{kind}, for people only"
-    note = "; no catalogue knows this name, a model may type it" if feature["name"] in untyped else ""
+    note = "; not in the catalogue, so a model may choose its type" if feature["name"] in untyped else ""
     return f"{kind}{direction}, weight {feature['weight']:g}, {feature['source']}{note}"

@@ -63,7 +63,9 @@ def warp(
 ) -> None:
     """Move the time of a running devnet forward."""
     if (duration is None) == (to is None):
-        raise BadInput("Say how far to move.", remedy="Give either a duration such as 12h, or --to with a unix time.")
+        raise BadInput(
+            "It is not clear how far to move.", remedy="Give either a duration such as 12h, or --to with a unix time."
+        )
     seconds = None if duration is None else parse_duration(duration)
     before, after = asyncio.run(_warp(rpc or _configured_node(), seconds, to))
     if json_output:

@@ -24,9 +24,11 @@ def evaluate(
     address: AddressArgument,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Compute and rehearse everything, send nothing.")] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Forget an unfinished walk and begin anew.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Discard an unfinished evaluation and start again.")
+    ] = False,
     schedule: Annotated[str, typer.Option(help="auto, full, both or adaptive.")] = "auto",
-    max_games: Annotated[int | None, typer.Option(help="At most so many games.", min=1)] = None,
+    max_games: Annotated[int | None, typer.Option(help="Compare at most this many times.", min=1)] = None,
     json: JsonFlag = False,
 ) -> None:
     """Evaluate one challenge and post its winners; without a key it is a dry run."""

@@ -1,7 +1,7 @@
 """`clara-eval config quote`: what an evaluation will cost, before it is paid for.
 
 A config file and a number of submissions come in; calls, tokens and dollars for each stage go out, beside the
-specification's own table. A judge with no known price is said, and then there is no total.
+specification's own table. A judge whose price is unknown is named, and then there is no total.
 """
 
 from __future__ import annotations

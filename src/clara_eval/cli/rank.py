@@ -101,7 +101,7 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise BadInput(
-            f"--payout {text!r} is no list of basis points.",
+            f"--payout {text!r} is not a list of basis points.",
             value=text,
             remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
         ) from None

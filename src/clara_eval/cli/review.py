@@ -18,19 +18,19 @@ from clara_eval.store.open import opened_store
 from clara_eval.trace.store import Store
 from clara_eval.use_cases import review as use_case
 
-Digest = Annotated[str | None, typer.Option(help="The trace digest that was looked at; another result is refused.")]
+Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 T = TypeVar("T")
 
 
 def list_waiting(*, json: JsonFlag = False) -> None:
-    """Every review of this network, those that wait first."""
+    """List every review of this network, waiting ones first."""
     reviews = asyncio.run(_with_store(use_case.list_reviews))
     if json:
         emit_json({"reviews": [review.to_json() for review in reviews]})
         return
     if not reviews:
-        console(stderr=False).print("Nothing waits for a review.")
+        console(stderr=False).print("Nothing is waiting for review.")
     for review in reviews:
         _print(review)
 
@@ -46,7 +46,7 @@ def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
 
 
 def approve(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
-    """Let the service post exactly the result that was looked at."""
+    """Let the service post exactly the result you reviewed."""
     target = to_address(address)
     _decided(
         lambda store, chain_id: use_case.approve(store, chain_id, target, note=note, digest=digest),

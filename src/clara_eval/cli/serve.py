@@ -30,7 +30,7 @@ def serve(
     if worker_only and api_only:
         raise ConfigError("--worker-only and --api-only exclude each other.", remedy="Give one, or neither for both.")
     if port is not None and not 0 <= port <= 65535:
-        raise ConfigError(f"--port {port} is no port.", remedy="Use 1 to 65535, or 0 for any free one.")
+        raise ConfigError(f"--port {port} is not a port.", remedy="Use 1 to 65535, or 0 for any free one.")
     settings = Settings.from_env()
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     mode: Mode = "worker-only" if worker_only else "api-only" if api_only else "all"

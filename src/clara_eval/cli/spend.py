@@ -50,7 +50,7 @@ def _first_moment(since: str | None) -> int:
 
 def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Table:
 
-    table = Table(title, "USD", "of it reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
+    table = Table(title, "USD", "reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
     for line in lines:
         table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations))
     table.add_row("total", usd(total.micro_usd), usd(total.open_micro_usd), str(total.evaluations), style="bold")

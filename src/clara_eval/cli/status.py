@@ -15,7 +15,7 @@ from clara_eval.use_cases.status import evaluation_status
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
-    """Show where the evaluation of a challenge stands."""
+    """Show how far the evaluation of a challenge has come."""
     target = to_address(address)
     document = asyncio.run(_status(Settings.from_env(), target))
     if document is None:

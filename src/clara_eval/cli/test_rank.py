@@ -73,7 +73,7 @@ def test_simulate_prints_quality_for_each_schedule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "header", "complaint"),
     [
-        (["a,b,left", "a,b,both"], "left,right,winner", r"games\.csv:3: 'both' is no winner"),
+        (["a,b,left", "a,b,both"], "left,right,winner", r"games\.csv:3: 'both' is not a winner"),
         (["a,a,left"], "left,right,winner", r"games\.csv:2: 'a' is compared with itself"),
         (["a,,left"], "left,right,winner", "one name is empty"),
         (["a,b"], "left,right,winner", r"games\.csv:2: 'a,b' has too few columns"),

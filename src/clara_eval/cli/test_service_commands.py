@@ -94,4 +94,4 @@ def test_an_approval_says_what_follows(call: Any) -> None:
     """The person is told who posts, and nothing else happens here."""
     in_store(lambda store: request_review(store, 31337, ADDRESS, "0xdigest", ["why"], 5))
     assert "posts it" in call("review", "approve", ADDRESS).stdout
-    assert "Nothing waits" not in call("review", "list").stdout
+    assert "Nothing is waiting" not in call("review", "list").stdout

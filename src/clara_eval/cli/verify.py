@@ -28,7 +28,7 @@ def verify(
     rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Walk a trace again and say whether everything in it holds."""
+    """Check a trace: recompute everything in it and say whether it holds."""
     try:
         checked = asyncio.run(_verify(source, rpc))
     except BadTrace as bad:

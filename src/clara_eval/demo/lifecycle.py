@@ -94,7 +94,7 @@ async def _judge_and_pay(
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
     with path.open(encoding="utf-8") as lines:
         checked = await check_trace(lines, app.chain)
-    tell("verify", f"walked again: all {checked.entries} entries hold, and the posted transaction commits to them")
+    tell("verify", f"replayed: all {checked.entries} entries hold, and the posted transaction commits to them")
     return Told(round_, evaluation, checked, path, balances, claimed)
 
 

@@ -212,7 +212,7 @@ async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain:
         later = await due_round(local_chain)
         assert await app.store.take_lease(f"wallet:31337:{app.sender.address}", "somebody", 60)
         report = await asyncio.wait_for(ticker.tick(), 60)
-        assert (started, report.problems) == ([later], ["Finalizing takes long: it goes on at the next tick."])
+        assert (started, report.problems) == ([later], ["Finalizing is taking long: it continues at the next tick."])
         await app.store.drop_lease(f"wallet:31337:{app.sender.address}", "somebody")
         await dataclasses.replace(ticker, finalize_seconds=60).tick()
         assert await contract.functions.status().call() == 2
@@ -406,7 +406,7 @@ async def _hold_until_lost(app: App) -> None:
 async def test_a_lost_lease_ends_what_runs_under_it(local_chain: LocalChain, tmp_path: Path) -> None:
     """Two cannot hold one lease, and who loses it is interrupted, with `Busy` and not with a cancellation."""
     async with open_app(settings_of(local_chain, tmp_path)) as app:
-        with pytest.raises(Busy, match="took x over"):
+        with pytest.raises(Busy, match="taken over x"):
             await _hold_until_lost(app)
         async with held(app.store, "y", "me", 0.3):
             pass

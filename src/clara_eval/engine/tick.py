@@ -93,7 +93,7 @@ class Ticker:
                         await self._act(challenge, found, report)
         except TimeoutError:
             _log.warning("finalize_goes_on_later", seconds=self.finalize_seconds)
-            report.problems.append("Finalizing takes long: it goes on at the next tick.")
+            report.problems.append("Finalizing is taking long: it continues at the next tick.")
 
     async def _discover(self) -> None:
         """Put every challenge the factory announced on the board."""

@@ -78,7 +78,7 @@ def _read_typed(report: Report, path: str, item: Mapping[str, Any], *, executed:
     usual = ran or typed(item["name"])
     kind = item.get("type", usual.type if usual else None)
     if kind not in TYPES:
-        reason = "The feature has no type." if kind is None else "There is no such type."
+        reason = "The feature has no type." if kind is None else "This type does not exist."
         report.error(at(path, "type"), kind, reason, f"One of: {', '.join(TYPES)}.")
         return None
     same_type = usual is not None and usual.type == kind
@@ -177,7 +177,9 @@ def _choice(report: Report, path: str, item: Mapping[str, Any], key: str, choice
 def _text(report: Report, path: str, item: Mapping[str, Any]) -> str | None:
     value = item.get("description")
     if "description" in item and (not isinstance(value, str) or len(value) > MAX_DESCRIPTION):
-        report.error(at(path, "description"), value, "The description is no text of up to 300 characters.", "Cut it.")
+        report.error(
+            at(path, "description"), value, "The description is not a text of up to 300 characters.", "Cut it."
+        )
         return None
     return value
 

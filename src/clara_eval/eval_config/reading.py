@@ -144,7 +144,7 @@ def _check_choice(report: Report, document: Mapping[str, Any], key: str, choices
 
 def _check_language(report: Report, value: Any) -> None:
     if not isinstance(value, str) or not re.fullmatch(LANGUAGE, value):
-        report.error("$.language", value, "This is no name of a language.", 'For example "solidity".')
+        report.error("$.language", value, "This is not the name of a language.", 'For example "solidity".')
 
 
 def _check_rules(features: tuple[Feature | BareName, ...], report: Report) -> None:

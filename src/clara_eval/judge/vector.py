@@ -54,7 +54,7 @@ def checked(feature: Feature, value: Value) -> Value:
     if feature.type in ("number", "integer") and isinstance(value, (int, float)) and not isinstance(value, bool):
         return quantised(feature, value)
     raise BadInput(
-        f"{value!r} is no value of the {feature.type} feature {feature.name}.",
+        f"{value!r} is not a value of the {feature.type} feature {feature.name}.",
         path=feature.name,
         value=value,
         remedy="Only numbers, booleans and the listed enum values reach the judge.",

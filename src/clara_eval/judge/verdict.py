@@ -40,7 +40,7 @@ def read_verdict(text: str) -> Verdict:
     answer = read_object(text, ("winner", "confidence", "reason"))
     winner, confidence, reason = answer["winner"], answer["confidence"], answer["reason"]
     if winner not in ("A", "B", "tie"):
-        raise BadAnswer("The winner is none of A, B, tie.")
+        raise BadAnswer("The winner is not A, B or tie.")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 <= confidence <= 1:
         raise BadAnswer("The confidence is not a number from 0 to 1.")
     if not isinstance(reason, str):

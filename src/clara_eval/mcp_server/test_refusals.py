@@ -93,7 +93,7 @@ async def post_scores(chain: LocalChain, address: str) -> None:
 
 
 async def test_wrong_and_unknown_addresses_are_named(local_chain: LocalChain, tmp_path: Path) -> None:
-    """A text that is no address and an address that is no challenge of the factory are refused by every tool."""
+    """A text that is no address and an address that is not a challenge of the factory are refused by every tool."""
     agent = local_chain.agents[0]
     before = await nonce(local_chain, agent)
     async with client(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:

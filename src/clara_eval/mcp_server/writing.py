@@ -149,7 +149,7 @@ async def challenge_post(
     winnerCount: Annotated[int, Field(ge=0, le=25, description='Only needed with payout "equal".')] = 0,
     token: Annotated[str, Field(description="The prize token's address; empty for USDC.", max_length=60)] = "",
     skills: Annotated[list[str], Field(description="Skill tags.", max_length=20)] = [],  # noqa: B006 - never changed
-    maxParticipants: Annotated[int, Field(ge=0, description="Most submitters accepted; 0 is no limit.")] = 0,
+    maxParticipants: Annotated[int, Field(ge=0, description="Most submitters accepted; 0 means no limit.")] = 0,
     expectedEntries: Annotated[int, Field(ge=0, le=10_000, description="For the quote and the warnings.")] = 0,
     privateSetHash: Annotated[str, Field(description="Hash of a private test set, if any.", max_length=66)] = "",
     allowDuplicate: Annotated[bool, Field(description="Post even if the same challenge is already open.")] = False,
@@ -198,7 +198,9 @@ async def challenge_submit(
     agentId: Annotated[
         str, Field(description="Your id in the identity registry; empty to look it up.", pattern="^[0-9]{0,78}$")
     ] = "",
-    register: Annotated[bool, Field(description="Register your wallet as an agent first, if it is none.")] = False,
+    register: Annotated[
+        bool, Field(description="Register your wallet as an agent first if it is not one yet.")
+    ] = False,
     sender: SenderAddress = "",
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, SubmitResult]:

@@ -133,7 +133,7 @@ def _pico(usd_per_million: Fraction) -> int:
 
 def _bad_price(part: str) -> ConfigError:
     return ConfigError(
-        f"CLARA_PRICES: {part[:100]!r} is no price.",
+        f"CLARA_PRICES: {part[:100]!r} is not a price.",
         remedy="Write JUDGE=INPUT/OUTPUT in dollars per million tokens, for example openai:qwen3@http://host/v1=0.1/0.4.",
     )
 

@@ -70,7 +70,7 @@ async def held(leases: Leases, name: str, holder: str, seconds: float) -> AsyncI
             raise
         if body is not None:
             body.uncancel()
-        raise Busy(f"Another worker took {name} over.", remedy="It goes on there.") from None
+        raise Busy(f"Another worker has taken over {name}.", remedy="It continues there.") from None
     finally:
         renewing.cancel()
         with suppress(asyncio.CancelledError):

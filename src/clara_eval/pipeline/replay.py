@@ -67,7 +67,7 @@ async def check_trace(lines: Iterable[str], chain: ChainOfRecord | None = None) 
     except BadTrace:
         raise
     except ClaraError as bad:
-        raise BadTrace(f"The recorded evidence cannot be walked again: {bad}", entry="evidence") from bad
+        raise BadTrace(f"The recorded evidence cannot be replayed: {bad}", entry="evidence") from bad
     except _MISSHAPEN as bad:
         said = f"{type(bad).__name__}: {str(bad)[:200]}"
         raise BadTrace(

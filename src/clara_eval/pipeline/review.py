@@ -71,7 +71,7 @@ async def known_review(keys: Keys, chain_id: int, address: str) -> Review:
 
 
 async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
-    """Every review of this network, those that wait first."""
+    """List every review of this network, waiting ones first."""
     found = []
     for key in await keys.keys(chain_id, REVIEWS):
         review = await read_review(keys, chain_id, key.removeprefix(REVIEWS))

@@ -49,7 +49,7 @@ def read_calldata(data: bytes) -> PostedScores:
     try:
         (entries,) = _POST_SCORES.arguments(data)
     except Undecodable as bad:
-        raise BadInput("The calldata is no list of winners.", value=data[:100].hex()) from bad
+        raise BadInput("The calldata is not a list of winners.", value=data[:100].hex()) from bad
     winners = Winners(tuple(Winner(Address(account.lower()), *numbers) for account, *numbers in entries))
     # Only right after the canonical encoding is the mark ours: further in, it could be part of a number.
     call = post_scores(winners)

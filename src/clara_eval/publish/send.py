@@ -210,7 +210,7 @@ class TransactionSender:
 
         async def keep() -> None:
             if not await self.log.take_lease(name, holder, pace.lease_seconds):
-                raise Temporary("Another process took over the wallet.", remedy="It goes on there; look again later.")
+                raise Temporary("Another process took over the wallet.", remedy="It continues there; look again later.")
 
         try:
             yield keep
@@ -394,7 +394,7 @@ class _Sending:
         signed = read_signed(tx.raw)
         if (signed.to, signed.data, signed.value, signed.nonce) != (self._call.to, self._call.data, 0, tx.nonce):
             raise Disagrees(
-                f"The recorded transaction {tx.tx_hash} of {tx.run} says something else than what is to be sent now.",
+                f"The recorded transaction {tx.tx_hash} of {tx.run} differs from what is to be sent now.",
                 remedy="The evaluation changed after it was signed: look at both before anything is sent.",
             )
 

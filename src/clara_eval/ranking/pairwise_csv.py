@@ -77,7 +77,7 @@ def _header(name: str, row: Sequence[str]) -> tuple[int, int, int, int]:
 def _verdict(where: str, left: str, right: str, text: str) -> Winner:
     verdict = VERDICTS.get(text.strip().lower())
     if verdict is None:
-        raise _bad(where, text, "is no winner", "Write left, right or tie.")
+        raise _bad(where, text, "is not a winner", "Write left, right or tie.")
     if not left or not right:
         raise _bad(where, left or right, "stands alone: one name is empty", "Name both sides.")
     if left == right:

@@ -116,7 +116,7 @@ class ApiRecords:
 
     def _garbled(self) -> Temporary:
         return Temporary(
-            f"The service at {self._url} answered with something else than its documents.",
+            f"The service at {self._url} answered with something other than its documents.",
             remedy="Check CLARA_API_URL.",
         )
 

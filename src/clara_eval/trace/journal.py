@@ -17,7 +17,7 @@ from clara_eval.trace.form import Form
 T = TypeVar("T")
 _RESTART = (
     "The code or its data changed while this evaluation was running: use the version that began it, or start the "
-    "evaluation anew with `evaluate --restart`."
+    "evaluation again with `evaluate --restart`."
 )
 
 

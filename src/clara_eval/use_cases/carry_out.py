@@ -225,7 +225,7 @@ class _Steps:
         place = self.caller.explorer("tx", tx_hash) or tx_hash
         return Temporary(
             f"{planned.description}: sent as {tx_hash}, but it is not in a block yet.",
-            remedy=f"Ask for the same again and it goes on with this transaction; look at {place} before you try again "
+            remedy=f"Repeat the request and it continues with this transaction; look at {place} before you try again "
             "in any other way: a second one could pay twice.",
         )
 

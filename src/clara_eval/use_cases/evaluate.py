@@ -62,7 +62,7 @@ class EvaluationRequest:
     """None is the plan of the settings."""
     dry_run: bool = False
     restart: bool = False
-    """Forget an unfinished walk and begin anew."""
+    """Discard an unfinished evaluation and start again."""
     observer: Observer = field(default_factory=Observer)
     speed: Speed | None = None
     """Calls a second as seen before; None is what the settings let expect."""
@@ -122,7 +122,8 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
             done = await walk_and_publish(address, app.ports, options, status)
     except TimeoutError:
         raise Temporary(
-            f"The evaluation did not end within its {window.budget_seconds:.0f} s.", remedy="It goes on where it was."
+            f"The evaluation did not end within its {window.budget_seconds:.0f} s.",
+            remedy="It continues where it stopped.",
         ) from None
     if done.receipt is not None and done.receipt.outcome is Outcome.ALREADY_DONE:
         await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))

@@ -42,7 +42,7 @@ class Handing:
     """Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here."""
     agent_id: int | None = None
     register: bool = False
-    """Register the sender as an agent first, if it is none."""
+    """Register the sender as an agent first if it is not one yet."""
 
 
 @dataclass(frozen=True, slots=True)

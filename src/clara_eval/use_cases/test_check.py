@@ -16,4 +16,4 @@ async def test_a_contract_that_is_no_factory_is_not_ready(local_chain: LocalChai
     wrong = settings.model_copy(update={"challenge_factory": local_chain.deployment.token})
     refused = [finding for finding in await preflight(wrong) if not finding.ok]
     assert [finding.name for finding in refused] == ["factory"]
-    assert "no challenge factory" in refused[0].detail
+    assert "not a challenge factory" in refused[0].detail
