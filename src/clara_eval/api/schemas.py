@@ -127,6 +127,8 @@ class LeaderboardRow(BaseModel):
     low: float | None = None
     high: float | None = None
     pTop: float | None = None  # noqa: N815
+    rankLow: int | None = Field(None, description="Best place that is likely (5 %).")  # noqa: N815
+    rankHigh: int | None = Field(None, description="Worst place that is likely (95 %).")  # noqa: N815
     wins: float | None = None
     losses: float | None = None
     ties: float | None = None

@@ -118,6 +118,7 @@ def as_document(ranking: Ranking) -> dict[str, Any]:
             "place": ranking.margin.place,
             "probability": ranking.margin.probability,
             "word": ranking.margin.word,
+            "setChance": ranking.margin.set_chance,
             "item": ranking.margin.item,
             "nextItem": ranking.margin.next_item,
             "sentence": ranking.margin.sentence,
@@ -144,6 +145,7 @@ def as_document(ranking: Ranking) -> dict[str, Any]:
         "flags": [{"code": f.code, "sentence": f.sentence, "severity": f.severity} for f in ranking.flags],
         "results": ranking.results,
         "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
+        "orderedBy": ranking.ordered_by,
     }
 
 
@@ -175,6 +177,8 @@ def _print(ranking: Ranking) -> None:
         out.print("= shares its rating with another; among equals the lower name comes first.")
     colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
     out.print(f"[bold]Pay line[/]  [{colour}]{safe(ranking.margin.sentence)}[/]")
+    if ranking.ordered_by != "elo":
+        out.print("[dim]Paid places by Elo; below them by fitted strength, because some never met.[/]")
     report = ranking.consistency
     swapped = (
         "" if report.swap_consistency is None else f", {100 * report.swap_consistency:.0f} % kept their verdict swapped"

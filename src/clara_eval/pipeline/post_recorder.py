@@ -50,7 +50,7 @@ def _is_posted(scores: dict[str, Any], posted: Posted) -> bool:
 async def _on_chain(results: Results, challenge: Challenge) -> dict[str, Any]:
     """The winners as the contract holds them; nothing is known about the others."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
-    unknown = dict.fromkeys(("elo", "low", "high", "pTop", "wins", "losses", "ties"))
+    unknown = dict.fromkeys(("elo", "low", "high", "pTop", "rankLow", "rankHigh", "wins", "losses", "ties"))
     rows: list[dict[str, Any]] = [
         {
             "address": winner.account,

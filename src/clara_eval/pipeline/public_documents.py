@@ -51,6 +51,7 @@ def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Re
         "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in walked.winners.entries],
         "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
+        "orderedBy": ranking.ordered_by if ranking else None,
         "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
         "flags": to_camel_json(walked.flags),
         "token": to_camel_json(challenge.token),
@@ -77,6 +78,8 @@ def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
             "low": s.low,
             "high": s.high,
             "pTop": s.p_top,
+            "rankLow": s.rank_low,
+            "rankHigh": s.rank_high,
             "wins": s.wins,
             "losses": s.losses,
             "ties": s.ties,
@@ -91,7 +94,7 @@ def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
         account = refused.submission.submitter
         rows.append(
             {"address": account, "agentId": agents[account], "rank": place, "score": 0, "elo": None}
-            | dict.fromkeys(("low", "high", "pTop", "wins", "losses", "ties"))
+            | dict.fromkeys(("low", "high", "pTop", "rankLow", "rankHigh", "wins", "losses", "ties"))
             | {
                 "tiedWith": [],
                 "prizeAmount": prizes.get(account),

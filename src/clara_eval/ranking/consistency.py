@@ -16,7 +16,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.strength import Strengths, fit, one_thread
+from clara_eval.tournament.strength import Strengths, fit, merge, one_thread, spread_of
 from clara_eval.tournament.tally import Floats, Ints, Tally, connected_groups
 
 REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
@@ -212,22 +212,25 @@ def _without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Fl
     if groups * table.size**2 > REFIT_LIMIT:
         return strengths.theta + shift_without(table, strengths, group, groups)
     return np.array(
-        [fit(table.take((group[table.first] != g) & (group[table.second] != g))).theta for g in range(groups)]
+        [
+            fit(table.take((group[table.first] != g) & (group[table.second] != g)), strengths.scale).theta
+            for g in range(groups)
+        ]
     )
 
 
 def shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
     """First-order change of θ when all games of a group are taken out, one row per group."""
-    size, total = table.size, len(strengths.covariance)
-    voice = size + table.judge
-    z = strengths.theta[table.first] - strengths.theta[table.second] + strengths.bias[table.judge]
-    rest = table.points - 1 / (1 + np.exp(-z))
+    cells, total, scale = merge(table), len(strengths.covariance), strengths.scale
+    voice = cells.size + cells.judge
+    mean, variance, _ = spread_of(cells.looks(np.append(strengths.theta, strengths.bias) / scale.blur), scale.tie)
+    rest = cells.weights(variance, scale) * (cells.points - cells.games * mean) / scale.blur
     pull = np.zeros(groups * total)
-    for side, skip in ((table.first, None), (table.second, group[table.first])):
+    for side, skip in ((cells.first, None), (cells.second, group[cells.first])):
         owner = group[side]
         mine = owner >= 0 if skip is None else (owner >= 0) & (owner != skip)
-        for column, sign in ((table.first, 1.0), (table.second, -1.0), (voice, 1.0)):
+        for column, sign in ((cells.first, 1.0), (cells.second, -1.0), (voice, 1.0)):
             pull += np.bincount(owner[mine] * total + column[mine], sign * rest[mine], groups * total)
     with one_thread():
-        shift: Floats = -(pull.reshape(groups, total) @ strengths.covariance)[:, :size]
+        shift: Floats = -(pull.reshape(groups, total) @ strengths.covariance)[:, : cells.size]
     return np.round(shift, 9)

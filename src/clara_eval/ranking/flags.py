@@ -55,9 +55,14 @@ def _unconnected(report: Consistency, _margin: Margin) -> Iterator[Flag]:
         )
 
 
-def _cycles(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _cycles(report: Consistency, margin: Margin) -> Iterator[Flag]:
     share = report.cyclic_share
-    if share is None or report.decided_triples < ENOUGH or share <= CYCLES_WARN:
+    if share is None or not report.cycles:
+        return
+    if report.decided_triples < ENOUGH:
+        yield from _few_cycles(report, share, margin)
+        return
+    if share <= CYCLES_WARN:
         return
     complete = report.coverage >= 0.9
     yield Flag(
@@ -67,6 +72,18 @@ def _cycles(report: Consistency, _margin: Margin) -> Iterator[Flag]:
         f"C over A); a good judge stays below {100 * CYCLES_WARN:.0f} %."
         + ("" if complete else " Close pairs were compared more often here, which raises this share."),
         evidence={"share": _share(share), "triples": report.decided_triples},
+    )
+
+
+def _few_cycles(report: Consistency, share: float, margin: Margin) -> Iterator[Flag]:
+    """In a small field every contradiction is told; it waits for a person if it may have decided who is paid."""
+    contradictions = "a contradiction" if report.cycles == 1 else f"{report.cycles} contradictions"
+    yield Flag(
+        "cycles",
+        "review" if share > CYCLES_REVIEW and margin.word != "clear" else "warn",
+        f"The verdicts hold {contradictions} (A over B, B over C, C over A) in {report.decided_triples} decided "
+        f"{'triple' if report.decided_triples == 1 else 'triples'}.",
+        evidence={"cycles": report.cycles, "triples": report.decided_triples},
     )
 
 

@@ -1,16 +1,18 @@
-"""From verdicts to standings: Elo as specified decides the order, Bradley–Terry says how sure it is.
+"""From verdicts to standings: Elo as specified decides who is paid, Bradley–Terry says how sure it is.
 
 In come items in canonical order, results in any order, a seed (the challenge) and the pay line; out goes a `Ranking`.
 What must hold: the same set of results gives the same bytes in every order of arrival. Equal records have exactly equal
 Elo (`ties`); among them the earlier submission comes first (`tie_break`, lower is earlier), then the lower address
-(`by_name`), else the lower canonical index. It refuses unknown items, items against themselves, and a pay line below
-one.
+(`by_name`), else the lower canonical index. Below the pay line the order is Elo's too, except in larger fields in which
+some never met: there Elo has seen the lower places too rarely, and the fitted strength orders them. It refuses unknown
+items, items against themselves, and a pay line below one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,10 +25,14 @@ from clara_eval.ranking.flags import raise_flags
 from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
 from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation
+from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.results import Result
-from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths, fit
+from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths
 from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
 
+OrderedBy = Literal["elo", "elo, then strength"]
+FITTED_FROM = 10  # items
+SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
 
@@ -75,6 +81,8 @@ class Ranking:
     results: int
     literal: bool
     ties: tuple[tuple[str, ...], ...] = ()
+    ordered_by: OrderedBy = "elo"
+    """`elo`, or `elo, then strength`: paid places by Elo, those below by fitted strength."""
 
     def tied_with(self, item: str) -> list[str]:
         """Others with exactly the rating of this item, at most ten of them."""
@@ -112,12 +120,18 @@ def rank(
     if not items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     table = tally(items, results)
+    classes = equal_records(table)
     ratings = _ratings(items, results, table, content_hash(table) if seed is None else seed, literal=literal)
+    ratings = ratings if literal else level(ratings, classes, DECIMALS)
+    strengths = estimate(table)
     arrival = tie_break or {}
     order = in_order(items, ratings, arrival, by_name=by_name)
-    strengths = fit(table)
+    fitted = not literal and _some_never_met(table)
+    if fitted:
+        theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
+        order[winner_count:] = in_order(items, theta, arrival, by_name=by_name, among=order[winner_count:])
     odds = chances(strengths, winner_count)
-    paid = margins(strengths, items, order, winner_count)
+    paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
     report = examine(table, strengths, winner_count, clusters or {})
     return Ranking(
         standings=_standings(table, order, ratings, strengths, odds),
@@ -131,6 +145,7 @@ def rank(
         flags=(*tie_flags(items, order, ratings, payout, arrival), *raise_flags(report, paid[-1])),
         results=len(results),
         literal=literal,
+        ordered_by="elo, then strength" if fitted else "elo",
         ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
     )
 
@@ -139,8 +154,16 @@ def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed
     if literal:
         given = tally(items, results, in_given_order=True)
         return literal_elo(given.size, given.first, given.second, given.points)
-    sampled = elo(table.size, table.first, table.second, table.points, seed)
-    return level(sampled, equal_records(table), DECIMALS)
+    return elo(table.size, table.first, table.second, table.points, seed)
+
+
+def _some_never_met(table: Tally) -> bool:
+    """Whether the schedule, or whoever made the file, chose who meets whom; small fields are always played in full."""
+    if table.size < FITTED_FROM:
+        return False
+    low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
+    met = np.bincount(low * table.size + high, minlength=table.size**2)
+    return int(np.count_nonzero(met)) < table.size * (table.size - 1) // 2
 
 
 def _standings(
@@ -184,8 +207,11 @@ def _record(table: Tally) -> Ints:
 
 
 def _elo_per_theta(ratings: Floats, theta: Floats) -> float:
-    """How many Elo points one logit is worth here: K = 32 over few games spreads less than 173.7 per logit."""
+    """How many Elo points one logit is worth here: K = 32 over few games spreads less than 173.7 per logit.
+
+    A line through the ratings, from 173.7 where nothing is known and towards what the ratings show as strengths spread,
+    so that no single result makes the intervals jump.
+    """
     centred = theta - theta.mean()
-    spread = float(np.sum(centred**2))
-    slope = float(np.sum((ratings - START) * centred)) / spread if spread > 1e-12 else ELO_PER_LOGIT
-    return slope if slope > 0 else ELO_PER_LOGIT
+    shown = float(np.sum((ratings - START) * centred))
+    return max(shown + SLOPE_WEIGHT * ELO_PER_LOGIT, 1.0) / (float(np.sum(centred**2)) + SLOPE_WEIGHT)

@@ -9,14 +9,17 @@ quirks of single pairs (sd 1). In come a size and a seed; out go verdicts, tourn
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
-from numpy.random import default_rng
+from numpy.random import Generator, default_rng
 
 from clara_eval.ranking.elo import DECIMALS, elo
 from clara_eval.ranking.ties import equal_records, level
 from clara_eval.tournament.adaptive import Adaptive, Tuning
+from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.results import Game, Result, Winner
 from clara_eval.tournament.schedule import Both, Field, Full, Schedule
 from clara_eval.tournament.strength import fit
@@ -28,12 +31,16 @@ VERDICTS: tuple[Winner, Winner, Winner] = ("second", "tie", "first")  # by half 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How strengths spread and how the judge errs."""
+    """How strengths spread and how the judge errs. The family `probit` is another world, with which nothing was tuned:
+    heavy-tailed strengths, normal noise, a band of ties, and a share of answers that are mere lapses.
+    """
 
     sigma: float = 1.65
     nu: float = 0.32
     bias: float = 0.3
     pair_sd: float = 0.0
+    family: Literal["logistic", "probit"] = "logistic"
+    lapse: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,11 @@ class World:
 
     truth: Floats
     verdicts: Ints
+    jury: Ints | None = None
+    """Verdicts of several judges, one table each; `verdicts` is the first."""
+    seed: int = 0
+    model: Model = field(default_factory=Model)
+    quirk: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -52,8 +64,28 @@ class World:
         return tuple(str(i) for i in range(self.size))
 
     def answer(self, game: Game) -> Result:
-        half = int(self.verdicts[int(game.first), int(game.second)])
-        return Result(game.first, game.second, VERDICTS[half], game.judge)
+        table = self.verdicts if self.jury is None else self.jury[int(game.judge)]
+        return Result(game.first, game.second, VERDICTS[int(table[int(game.first), int(game.second)])], game.judge)
+
+    def jury_table(self, looks: Sequence[tuple[int, int]]) -> Tally:
+        """The verdicts of every judge on these looks, in canonical order."""
+        judges = np.array([self.verdicts]) if self.jury is None else self.jury
+        first, second = np.array(sorted(looks), dtype=np.int64).reshape(-1, 2).T
+        voice = np.tile(np.arange(len(judges)), len(first))
+        first, second = np.repeat(first, len(judges)), np.repeat(second, len(judges))
+        names = tuple(str(number) for number in range(len(judges)))
+        return Tally(self.items, names, first, second, voice, judges[voice, first, second])
+
+    def order(self, shown: Sequence[int]) -> list[int]:
+        """The judge's order of several items shown together, best first: Plackett–Luce, or normal noise, once and for
+        all for each sequence; earlier positions gain as much as they do in pairs.
+        """
+        random = default_rng([self.seed, *shown])
+        at = np.array(shown)
+        noise = random.gumbel(size=len(at)) if self.model.family == "logistic" else random.normal(0, 1.13, len(at))
+        lean = self.model.bias * np.linspace(0.5, -0.5, len(at))
+        own = 0.0 if self.quirk is None else self.quirk[np.ix_(at, at)].sum(axis=1) / 2
+        return [int(i) for i in at[np.argsort(-(self.truth[at] + lean + own + noise), kind="stable")]]
 
     def table(self, looks: Sequence[tuple[int, int]]) -> Tally:
         """The verdicts on these looks, in canonical order."""
@@ -77,14 +109,51 @@ def draw_world(size: int, seed: int, model: Model | None = None) -> World:
     """Strengths and verdicts of one challenge."""
     model = model or Model()
     random = default_rng(seed)
-    truth = random.normal(0, model.sigma, size)
+    truth = _strengths(size, model, random)
     luck = random.random((size, size))
-    quirk = np.triu(random.normal(0, model.pair_sd, (size, size)), 1) if model.pair_sd else np.zeros((size, size))
-    gap = truth[:, None] - truth[None, :] + model.bias + quirk - quirk.T
-    win, lose = np.exp(gap / 2), np.exp(-gap / 2)
-    total = win + lose + model.nu
-    verdicts = np.where(luck < win / total, 2, np.where(luck < (win + model.nu) / total, 1, 0)).astype(np.int64)
-    return World(truth, verdicts)
+    quirk = _quirks(size, model, random)
+    return World(truth, _verdicts(truth, quirk, luck, model), seed=seed, model=model, quirk=quirk)
+
+
+def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: Model | None = None) -> World:
+    """A jury whose luck on the same question is correlated (normals with this correlation, made uniform)."""
+    model = model or Model()
+    random = default_rng(seed)
+    truth, quirk = _strengths(size, model, random), _quirks(size, model, random)
+    common = random.normal(size=(size, size))
+    tables = []
+    for _ in range(judges):
+        mixed = correlation**0.5 * common + (1 - correlation) ** 0.5 * random.normal(size=(size, size))
+        luck = np.vectorize(NormalDist().cdf)(mixed)
+        tables.append(_verdicts(truth, quirk, luck, model))
+    return World(truth, tables[0], np.array(tables), seed, model, quirk)
+
+
+def _strengths(size: int, model: Model, random: Generator) -> Floats:
+    if model.family == "logistic":
+        return random.normal(0, model.sigma, size)
+    return np.asarray(random.standard_t(5, size) * model.sigma * (3 / 5) ** 0.5)
+
+
+def _quirks(size: int, model: Model, random: Generator) -> Floats:
+    if not model.pair_sd:
+        return np.zeros((size, size))
+    upper = np.triu(random.normal(0, model.pair_sd, (size, size)), 1)
+    return np.asarray(upper - upper.T)
+
+
+def _verdicts(truth: Floats, quirk: Floats, luck: Floats, model: Model) -> Ints:
+    """Half points of the first by ordered pair, from uniform luck."""
+    gap = truth[:, None] - truth[None, :] + model.bias + quirk
+    if model.family == "logistic":
+        win, lose = np.exp(gap / 2), np.exp(-gap / 2)
+        total = win + lose + model.nu
+        return np.where(luck < win / total, 2, np.where(luck < (win + model.nu) / total, 1, 0)).astype(np.int64)
+    normal = np.vectorize(NormalDist(0, 1.6).inv_cdf)(np.clip(1 - luck, 1e-9, 1 - 1e-9))
+    value = gap + normal
+    lapse = (luck * 1000) % 1 < model.lapse
+    usual = np.where(value > model.nu, 2, np.where(value < -model.nu, 0, 1))
+    return np.where(lapse, ((luck * 7919) % 1 * 3).astype(np.int64), usual).astype(np.int64)
 
 
 def play(world: World, schedule: Schedule) -> list[Result]:
@@ -108,6 +177,14 @@ def elo_order(table: Tally, seed: bytes) -> Ints:
 def strength_order(table: Tally) -> Ints:
     """Items by Bradley–Terry strength, best first."""
     return np.argsort(-fit(table).theta, kind="stable")
+
+
+def published_order(table: Tally, seed: bytes, paid: int = 3) -> Ints:
+    """Items as `rank` orders an adaptive tournament: paid places by Elo, those below by fitted strength."""
+    by_elo = elo_order(table, seed)
+    theta = estimate(table).theta
+    rest = by_elo[paid:]
+    return np.concatenate((by_elo[:paid], rest[np.argsort(-theta[rest], kind="stable")]))
 
 
 def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Quality:
@@ -157,8 +234,8 @@ def quality_against_calls(size: int, trials: int, seed: int, payout_bps: Sequenc
 
 def _runs(world: World, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:
     pairs = world.size * (world.size - 1) // 2
-    field = Field(world.items)
-    for fixed in (Full(field), Both(field)):
+    everybody = Field(world.items)
+    for fixed in (Full(everybody), Both(everybody)):
         looks = looks_of(play(world, fixed))
         yield fixed.name, len(looks), looks
     shares = [share for share in ADAPTIVE_SHARES if share * world.size > 5]

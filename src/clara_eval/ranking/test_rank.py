@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clara_eval.errors import BadInput
 from clara_eval.ranking import Ranking, rank
 from clara_eval.ranking.simulator import Model, draw_world, play
+from clara_eval.tournament.adaptive import Adaptive
 from clara_eval.tournament.results import Result, Winner
 from clara_eval.tournament.schedule import Both, Field, Full
 
@@ -177,3 +178,59 @@ def test_bad_input_names_the_offender() -> None:
         ranked(["a", "b"], [], winners=0)
     with pytest.raises(BadInput, match="nothing to rank"):
         ranked([], [])
+
+
+def test_a_cycle_of_three_is_flagged_and_waits() -> None:
+    """A over B, B over C, C over A: all are tied, the flag says why, and a person looks before money moves."""
+    found = ranked(
+        ["a", "b", "c"], [Result("a", "b", "first"), Result("b", "c", "first"), Result("c", "a", "first")], 1
+    )
+    flag = next(flag for flag in found.flags if flag.code == "cycles")
+    assert flag.severity == "review"
+    assert "a contradiction" in flag.sentence
+    assert found.ties == (("a", "b", "c"),)
+
+
+def test_a_cycle_far_from_the_money_is_told_and_does_not_wait() -> None:
+    """A small field with a winner beyond doubt is paid although the others contradict each other."""
+    rest = ["b", "c", "d"]
+    won = [Result("a", other, "first") for other in rest for _ in range(12)]
+    won += [Result(other, "a", "second") for other in rest for _ in range(12)]
+    cycle = [Result("b", "c", "first"), Result("c", "d", "first"), Result("d", "b", "first")]
+    found = ranked(["a", *rest], [*won, *cycle], 1)
+    assert found.margin.word == "clear"
+    assert [flag.severity for flag in found.flags if flag.code == "cycles"] == ["warn"]
+
+
+def test_the_interval_does_not_jump_with_the_first_result() -> None:
+    """One result narrows an interval by less than a third."""
+    items = [f"i{k}" for k in range(8)]
+    before = ranked(items, []).standings[0]
+    after = ranked(items, [Result("i0", "i1", "first")]).standings[0]
+    assert 0.7 < (after.high - after.low) / (before.high - before.low) < 1.0
+
+
+def test_clear_is_said_of_the_paid_set_and_not_of_one_neighbour() -> None:
+    """Two entries far ahead of the third are a clear set of two; which of them is first stays a toss-up."""
+    items = ["a", "b", "c", "d"]
+    games = [Result(x, y, "first") for x in "ab" for y in "cd" for _ in range(20)]
+    games += [Result(y, x, "second") for x in "ab" for y in "cd" for _ in range(20)]
+    games += [Result("a", "b", "tie"), Result("b", "a", "tie"), Result("c", "d", "tie"), Result("d", "c", "tie")]
+    found = rank(items, games, seed=b"", winner_count=2, payout_bps=(7000, 3000))
+    assert [margin.word for margin in found.margins] == ["toss-up", "clear"]
+    assert found.margin.set_chance >= 0.85
+    assert "the best 2 with a chance of" in found.margin.sentence
+
+
+def test_places_below_the_pay_line_follow_the_fit_where_some_never_met() -> None:
+    """In an adaptive tournament Elo orders the paid places and the fitted strength the others; the ranking says so."""
+    world = draw_world(25, 8)
+    schedule = Adaptive(Field(world.items, max_games=120), 3, (6000, 2500, 1500))
+    found = rank(world.items, play(world, schedule), seed=b"x", winner_count=3, payout_bps=(6000, 2500, 1500))
+    paid, rest = found.standings[:3], found.standings[3:]
+    assert found.ordered_by == "elo, then strength"
+    assert all(a.elo >= b.elo for a, b in pairwise(paid))
+    assert all(s.elo <= paid[-1].elo for s in rest)
+    assert all(a.theta >= b.theta - 1e-6 or a.item in found.tied_with(b.item) for a, b in pairwise(rest))
+    complete = rank(world.items, play(world, Full(Field(world.items))), seed=b"x", winner_count=3)
+    assert complete.ordered_by == "elo"

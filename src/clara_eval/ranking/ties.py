@@ -12,8 +12,7 @@ order of the items where neither is known). Where that moves money it is said in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import fsum
 
 import numpy as np
@@ -52,18 +51,28 @@ def level(ratings: Floats, classes: Ints, decimals: int) -> Floats:
     return evened
 
 
-def in_order(items: Sequence[str], ratings: Floats, arrival: Mapping[str, int], *, by_name: bool) -> list[int]:
+def in_order(
+    items: Sequence[str],
+    ratings: Floats,
+    arrival: Mapping[str, int],
+    *,
+    by_name: bool,
+    among: Iterable[int] | None = None,
+) -> list[int]:
     """Indices, best first; among equals the earlier, then the lower name or else the lower index."""
     latest = max(arrival.values(), default=0) + 1
     return sorted(
-        range(len(items)), key=lambda i: (-ratings[i], arrival.get(items[i], latest), items[i] if by_name else "", i)
+        range(len(items)) if among is None else among,
+        key=lambda i: (-ratings[i], arrival.get(items[i], latest), items[i] if by_name else "", i),
     )
 
 
 def tied_places(order: Sequence[int], ratings: Floats) -> list[list[int]]:
     """The items that share a rating with another, group by group, best first."""
-    groups = (list(group) for _, group in groupby(order, key=lambda i: float(ratings[i])))
-    return [group for group in groups if len(group) > 1]
+    groups: dict[float, list[int]] = {}
+    for i in order:
+        groups.setdefault(float(ratings[i]), []).append(i)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def tie_flags(

@@ -1,17 +1,19 @@
 """How sure the order is: intervals, chances of each place, the margin at the pay line.
 
-In come fitted strengths and an order of the items; out go rounded chances and intervals. Chances of places come from
-2000 fixed posterior draws, narrowed by 0.9: a bell curve gives items that lost their few games too much hope, and with
-this factor chances come true about as often as they say. Intervals are widened by 1.35: with quirks of single pairs (a
-judge that likes exactly this item against exactly that one) the plain ones cover too little, and nothing in one look
-per pair can reveal it. Every number is rounded well above the last digits in which two machines might differ.
+In come estimated strengths and an order of the items; out go rounded chances and intervals. Chances of places come from
+2000 fixed posterior draws. Intervals are widened by 1.2, because the scale on which strengths are measured is itself
+estimated: how far a judge's quirks about single pairs blur them cannot be seen where no pair was looked at twice. Every
+number is rounded well above the last digits in which two machines might differ.
+
+The word of a paid place says whether the money above it is in the right hands: `clear` if the entries down to this
+place are the true best with a chance of at least .85, `toss-up` if the entry at the place is hardly more likely than
+not to be better than the next one, `uncertain` between. At the last paid place that is the chance of the paid set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, sqrt
 from typing import Literal
 
 import numpy as np
@@ -20,8 +22,9 @@ from clara_eval.tournament.strength import Strengths
 from clara_eval.tournament.tally import Floats, Ints
 
 DRAWS = 2000
-WIDENING = 1.35
-NARROWING = 0.9
+WIDENING = 1.2
+CLEAR = 0.85
+TOSS_UP = 0.60
 Z95 = 1.959964
 CHANCE_DECIMALS = 4
 
@@ -30,20 +33,27 @@ Word = Literal["toss-up", "uncertain", "clear"]
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The chance that the item at place `place` really is better than the next one, and a word for it."""
+    """The chance that the item at place `place` really is better than the next one, the chance that the items down to
+    this place are the true best, and a word for it. `tied` says that the two have equal records.
+    """
 
     place: int
     probability: float
     word: Word
     item: str
     next_item: str
+    set_chance: float
+    tied: bool = False
 
     @property
     def sentence(self) -> str:
         if not self.next_item:
             return "Every item is paid, so nothing hangs on the pay line."
         chance = f"{100 * self.probability:.0f} %"
-        return f"{self.item} over {self.next_item} at place {self.place}: {chance}, {self.word}."
+        over = "has the same record as" if self.tied else f"over {self.next_item} at place {self.place}: {chance}"
+        who = f"{self.item} {over}" + (f" {self.next_item} at place {self.place}" if self.tied else "")
+        best = "this is the best one" if self.place == 1 else f"these are the best {self.place}"
+        return f"{who}, {self.word}; {best} with a chance of {100 * self.set_chance:.0f} %."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +68,17 @@ class Chances:
     draws_rank: Ints
 
 
-def word_for(probability: float) -> Word:
-    """Below .60 the order is right in 55–60 % of cases, from .80 on in 89 % or more."""
-    if probability < 0.60:
+def word_for(probability: float, set_chance: float) -> Word:
+    """A toss-up by the two at the line, clear only by everybody who could stand above it."""
+    if probability < TOSS_UP:
         return "toss-up"
-    return "uncertain" if probability < 0.80 else "clear"
+    return "clear" if set_chance >= CLEAR else "uncertain"
 
 
 def chances(strengths: Strengths, winner_count: int) -> Chances:
     """Places of every item in every draw, counted."""
     size = len(strengths.theta)
-    draws = strengths.theta + NARROWING * (strengths.draws(DRAWS) - strengths.theta)
+    draws = strengths.draws(DRAWS)
     order = np.argsort(-draws, axis=1, kind="stable")
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(size)[None, :], axis=1)
@@ -85,9 +95,15 @@ def chances(strengths: Strengths, winner_count: int) -> Chances:
     )
 
 
-def margins(strengths: Strengths, items: Sequence[str], order: Sequence[int], winner_count: int) -> tuple[Margin, ...]:
-    """One margin for each paid place; the last one is the pay line."""
-    return tuple(_margin(strengths, items, order, place) for place in range(1, min(winner_count, len(order)) + 1))
+def margins(
+    strengths: Strengths, items: Sequence[str], order: Sequence[int], ratings: Floats, draws_rank: Ints, count: int
+) -> tuple[Margin, ...]:
+    """One margin for each of `count` paid places; the last one is the pay line."""
+    deepest = np.maximum.accumulate(draws_rank[:, list(order[:count])], axis=1)
+    return tuple(
+        _margin(strengths, items, order, ratings, place, float(np.mean(deepest[:, place - 1] < place)))
+        for place in range(1, min(count, len(order)) + 1)
+    )
 
 
 def misallocation(draws_rank: Ints, order: Sequence[int], payout_bps: Sequence[int]) -> float:
@@ -108,12 +124,13 @@ def _half_width(strengths: Strengths, size: int) -> Floats:
     return widths
 
 
-def _margin(strengths: Strengths, items: Sequence[str], order: Sequence[int], place: int) -> Margin:
+def _margin(
+    strengths: Strengths, items: Sequence[str], order: Sequence[int], ratings: Floats, place: int, set_chance: float
+) -> Margin:
     if place >= len(order):
-        return Margin(place, 1.0, "clear", items[order[-1]], "")
+        return Margin(place, 1.0, "clear", items[order[-1]], "", 1.0)
     i, j = order[place - 1], order[place]
-    c = strengths.covariance
-    sd = sqrt(max(float(c[i, i] + c[j, j] - 2 * c[i, j]), 1e-12))
-    gap = float(strengths.theta[i] - strengths.theta[j])
-    probability = round((1 + erf(gap / sd / sqrt(2))) / 2, CHANCE_DECIMALS)
-    return Margin(place, probability, word_for(probability), items[i], items[j])
+    tied = bool(ratings[i] == ratings[j])
+    probability = 0.5 if tied else round(strengths.ahead(i, j), CHANCE_DECIMALS)
+    chance = round(set_chance, CHANCE_DECIMALS)
+    return Margin(place, probability, word_for(probability, chance), items[i], items[j], chance, tied)

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from hashlib import sha256
 from itertools import pairwise
-from math import erf, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
+from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.results import Game, Result
 from clara_eval.tournament.schedule import Field, balanced_looks
-from clara_eval.tournament.strength import Strengths, fit, one_thread
+from clara_eval.tournament.strength import Strengths, one_thread
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, connected_groups
 
 Look = tuple[int, int]
@@ -69,6 +69,7 @@ class Adaptive:
     tuning: Tuning = Tuning()
     opening: str = "swiss"
     name: str = "adaptive"
+    features: Floats | None = None
     _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, init=False, compare=False, repr=False)
 
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]:
@@ -116,7 +117,7 @@ class Adaptive:
         looks = looked(asked, size)
         if self.opening == "full" and number == 0:
             return list(balanced_looks(size))
-        strengths = fit(table)
+        strengths = estimate(table, self.features)
         pairs: list[Look] = []
         if self.opening == "swiss" and number < self.tuning.swiss_rounds:
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
@@ -140,7 +141,7 @@ class Adaptive:
         order = np.argsort(-strengths.theta, kind="stable")
         steps = np.flatnonzero(np.append(prizes, 0.0)[:-1] > np.append(prizes, 0.0)[1:])
         return all(
-            place + 1 >= len(order) or _ahead(strengths, int(order[place]), int(order[place + 1])) >= self.tuning.sure
+            place + 1 >= len(order) or strengths.ahead(int(order[place]), int(order[place + 1])) >= self.tuning.sure
             for place in steps.tolist()
         )
 
@@ -261,9 +262,3 @@ def with_sides(pairs: Sequence[Look], looks: Ints) -> list[Look]:
         lead[b] -= 1
         chosen.append((a, b))
     return chosen
-
-
-def _ahead(strengths: Strengths, i: int, j: int) -> float:
-    c = strengths.covariance
-    sd = sqrt(max(float(c[i, i] + c[j, j] - 2 * c[i, j]), 1e-12))
-    return (1 + erf(float(strengths.theta[i] - strengths.theta[j]) / sd / sqrt(2))) / 2

@@ -1,8 +1,14 @@
-"""Bradley–Terry with a prior and a position term: how strong each item is, and how sure we are.
+"""Bradley–Terry with ties, a position term and a prior: how strong each item is, and how sure we are.
 
-P(first beats second) = σ(θ_first − θ_second + γ_judge), a tie is half a win for each, θ ~ N(0, 1.5²),
-γ ~ N(0, 0.5²) for each judge. In comes a `Tally`; out go the most probable θ and γ and the Laplace covariance. The
-priors make the fit finite and unique for undefeated, winless and unconnected items and for no results at all.
+For a look at (first, second) by a judge let z = θ_first − θ_second + γ_judge. Verdicts follow Davidson's model: win,
+loss and tie weigh e^(z/2), e^(−z/2) and ν; without ties (ν = 0) this is Bradley–Terry. θ ~ N(0, prior), γ ~ N(0, 0.5²)
+for each judge. In comes a `Tally` and a `Scale`; out go the most probable θ and γ and their covariance. The priors make
+the fit finite and unique for undefeated, winless and unconnected items and for no results at all.
+
+A `Scale` holds what one set of results is not enough to see in a single look: how far strengths spread, how often
+verdicts are ties, and how much looks at the same pair have in common (a judge's quirk about exactly these two, or a
+jury that errs together). Looks that share an error count for less: each is weighed by what it adds. `estimate` measures
+the scale; `fit` takes it as given, by default the plain one.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import hashlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
+from math import erf, sqrt
 from typing import cast
 
 import numpy as np
@@ -21,8 +28,54 @@ from clara_eval.tournament.tally import Floats, Ints, Tally
 PRIOR_SD = 1.5
 BIAS_SD = 0.5
 ELO_PER_LOGIT = 173.7178  # 400 / ln 10
+ATTENUATION = 0.346  # a logistic curve blurred by a normal of variance s² is one flattened by √(1 + .346 s²)
+ORDER_WEIGHT = 0.64  # of a pair read off an order of four: 6 pairs tell as much as 3.8 asked one by one
 _STEPS = 60
 _DECIMALS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`spread`: sd of strengths that `features` do not explain, `explained`: of those they do. `tie`: ν. `pair`:
+    variance that all looks at one pair share, `look`: that judges of the same look share; both on the blurred scale.
+    """
+
+    spread: float = PRIOR_SD
+    tie: float = 0.0
+    pair: float = 0.0
+    look: float = 0.0
+    explained: float = 0.0
+    features: Floats | None = None
+
+    @property
+    def blur(self) -> float:
+        """How much larger strengths are than they look through the quirks of single pairs."""
+        return float((1 + ATTENUATION * self.quirk**2) ** 0.5)
+
+    @property
+    def quirk(self) -> float:
+        """The sd of a judge's quirk about one pair, in logits."""
+        return float((self.pair / (1 - ATTENUATION * self.pair)) ** 0.5)
+
+    def precision(self, size: int, judges: int) -> Floats:
+        """Of the prior of (θ, γ), as a matrix."""
+        found = np.zeros((size + judges, size + judges))
+        found[range(size), range(size)] = self.spread**-2
+        if self.features is not None and self.explained > 0:
+            found[:size, :size] = np.linalg.inv(self.covariance(size))
+        spots = range(size, size + judges)
+        found[spots, spots] = BIAS_SD**-2
+        return found
+
+    def covariance(self, size: int) -> Floats:
+        """Of the prior of θ."""
+        own: Floats = self.spread**2 * np.eye(size)
+        if self.features is None:
+            return own
+        return own + self.explained**2 * self.features @ self.features.T
+
+
+PLAIN = Scale()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +85,13 @@ class Strengths:
     theta: Floats
     bias: Floats
     covariance: Floats
+    scale: Scale = PLAIN
+
+    def ahead(self, i: int, j: int) -> float:
+        """The chance that one item is really stronger than another."""
+        c = self.covariance
+        sd = sqrt(max(float(c[i, i] + c[j, j] - 2 * c[i, j]), 1e-12))
+        return (1 + erf(float(self.theta[i] - self.theta[j]) / sd / sqrt(2))) / 2
 
     def draws(self, count: int, label: str = "draws") -> Floats:
         """`count` posterior draws of θ (rows), from fixed normals in mirrored pairs: the same every time."""
@@ -43,32 +103,52 @@ class Strengths:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
-    """Results merged by (first, second, judge): games played and points of the first."""
+class Cells:
+    """Results merged by (first, second, judge): games, points of the first, ties; and how each stands to the others of
+    its pair: `mates` are games in the other order, by whomever, `peers` those of other judges in the same order.
+    `worth` is 1, or less for pairs read off an order.
+    """
 
+    size: int
+    voices: int
     first: Ints
     second: Ints
     judge: Ints
     games: Floats
     points: Floats
+    ties: Floats
+    mates: Floats
+    peers: Floats
+    worth: Floats
+
+    def looks(self, at: Floats) -> Floats:
+        """Z of every cell."""
+        z: Floats = at[self.first] - at[self.second] + at[self.size + self.judge]
+        return z
+
+    def weights(self, variance: Floats, scale: Scale) -> Floats:
+        """What a game of each cell adds, given the others of its pair."""
+        shared = (self.games - 1 + self.mates) * scale.pair + self.peers * scale.look
+        weights: Floats = self.worth / (1 + variance * shared)
+        return weights
 
 
-def fit(results: Tally) -> Strengths:
+def fit(results: Tally, scale: Scale = PLAIN) -> Strengths:
     """The posterior mode by Newton's method with halved steps where a full one would not improve."""
     with one_thread():
-        return _newton(results)
+        return newton(merge(results), scale)
 
 
-def _newton(results: Tally) -> Strengths:
-    size, judges = results.size, max(1, len(results.judges))
-    precision = np.concatenate((np.full(size, PRIOR_SD**-2), np.full(judges, BIAS_SD**-2)))
-    cells = _merge(results)
-    at = np.zeros(size + judges)
-    slope, curvature, height = _shape(at, cells, size, precision)
+def newton(cells: Cells, scale: Scale, at: Floats | None = None) -> Strengths:
+    """The same from merged results, perhaps from where an earlier fit ended (on the blurred scale)."""
+    precision = scale.precision(cells.size, cells.voices)
+    at = np.zeros(cells.size + cells.voices) if at is None else at.copy()
+    weights = cells.weights(spread_of(cells.looks(at), scale.tie)[1], scale)
+    slope, curvature, height = shape(at, cells, precision, scale, weights)
     for _ in range(_STEPS):
         step = np.linalg.solve(curvature, slope)
         for _ in range(_STEPS):
-            slope, curvature, new_height = _shape(at + step, cells, size, precision)
+            slope, curvature, new_height = shape(at + step, cells, precision, scale, weights)
             if new_height >= height - 1e-9:
                 break
             step /= 2
@@ -76,45 +156,69 @@ def _newton(results: Tally) -> Strengths:
         height = new_height
         if float(np.abs(step).max(initial=0.0)) < 1e-6:  # convergence is quadratic: the error is now below 1e-11
             break
-    rounded = np.round(at, _DECIMALS)
-    return Strengths(rounded[:size], rounded[size:], np.linalg.inv(curvature).astype(np.float64))
+    found = np.round(scale.blur * at, _DECIMALS)
+    covariance = scale.blur**2 * np.linalg.inv(curvature)
+    return Strengths(found[: cells.size], found[cells.size :], covariance.astype(np.float64), scale)
 
 
 def gradient(at: Floats, results: Tally) -> Floats:
-    """Slope of the log posterior at (θ, γ); zero at the fit."""
-    size = results.size
-    precision = np.concatenate((np.full(size, PRIOR_SD**-2), np.full(len(at) - size, BIAS_SD**-2)))
-    return _shape(at, _merge(results), size, precision)[0]
+    """Slope of the plain log posterior at (θ, γ); zero at the plain fit."""
+    cells = merge(results)
+    return shape(at, cells, PLAIN.precision(cells.size, cells.voices), PLAIN, cells.worth)[0]
 
 
-def _merge(results: Tally) -> _Cells:
-    judges = max(1, len(results.judges))
-    key = (results.first * results.size + results.second) * judges + results.judge
-    found, where = np.unique(key, return_inverse=True)
-    games = np.bincount(where, minlength=len(found)).astype(float)
-    points = np.bincount(where, weights=results.half_points, minlength=len(found)) / 2
-    pair, judge = np.divmod(found, judges)
-    return _Cells(pair // results.size, pair % results.size, judge, games, points)
+def merge(results: Tally) -> Cells:
+    """Results of one cell together; cells in the order of (first, second, judge)."""
+    size, voices = results.size, max(1, len(results.judges))
+    key = (results.first * size + results.second) * voices + results.judge
+    games = np.bincount(key, minlength=size * size * voices)
+    found = np.flatnonzero(games)
+    points = np.bincount(key, results.half_points, len(games))[found] / 2
+    ties: Floats = np.bincount(key, results.half_points == 1, len(games))[found].astype(np.float64)
+    pair, judge = np.divmod(found, voices)
+    first, second = np.divmod(pair, size)
+    count = games[found].astype(np.float64)
+    worth = np.where(np.array(results.read_off or (False,) * voices)[judge], ORDER_WEIGHT, 1.0)
+    mates, peers = _company(games, found, size, voices)
+    return Cells(size, voices, first, second, judge, count, points, ties, mates, peers, worth)
 
 
-def _shape(at: Floats, cells: _Cells, size: int, precision: Floats) -> tuple[Floats, Floats, float]:
+def _company(games: Ints, found: Ints, size: int, voices: int) -> tuple[Floats, Floats]:
+    """For each cell: games of its pair in the other order, by whomever; and by other judges in its own order."""
+    table = games.reshape(size, size, voices)
+    here, there = table, table.transpose(1, 0, 2)
+    if voices == 1:
+        return there.ravel()[found].astype(np.float64), np.zeros(len(found))
+    peers = here.sum(axis=2, keepdims=True) - here
+    mates = np.broadcast_to(there.sum(axis=2, keepdims=True), there.shape)
+    return mates.ravel()[found].astype(np.float64), peers.ravel()[found].astype(np.float64)
+
+
+def spread_of(z: Floats, tie: float) -> tuple[Floats, Floats, Floats]:
+    """Expected points of the first, their variance, and the log of the weights' sum."""
+    win = np.exp(np.clip(z / 2, -30.0, 30.0))
+    lose = 1 / win
+    total = win + lose + tie
+    mean = (win + tie / 2) / total
+    return mean, (win + tie / 4) / total - mean * mean, np.log(total)
+
+
+def shape(at: Floats, cells: Cells, precision: Floats, scale: Scale, weights: Floats) -> tuple[Floats, Floats, float]:
     """Slope, negative curvature and height of the log posterior."""
     total = len(at)
-    voice = size + cells.judge
-    z = at[cells.first] - at[cells.second] + at[voice]
-    p = 1 / (1 + np.exp(-z))
-    height = float(np.sum(cells.points * z - cells.games * np.logaddexp(0, z)) - precision @ at**2 / 2)
-    rest = cells.points - cells.games * p
-    weight = cells.games * p * (1 - p)
-    plus, minus = (np.bincount(i, w, total) for i, w in ((cells.first, rest), (cells.second, rest)))
-    slope = plus - minus + np.bincount(voice, rest, total) - precision * at
-    a, b, g = cells.first, cells.second, voice
+    a, b, g = cells.first, cells.second, cells.size + cells.judge
+    z = cells.looks(at)
+    mean, variance, log_total = spread_of(z, scale.tie)
+    pull = precision @ at
+    height = float(weights @ ((cells.points - cells.games / 2) * z - cells.games * log_total) - at @ pull / 2)
+    rest = weights * (cells.points - cells.games * mean)
+    slope = np.bincount(a, rest, total) - np.bincount(b, rest, total) + np.bincount(g, rest, total) - pull
+    weight = weights * cells.games * variance
     mixed: Floats = _sums(np.concatenate((a * total + b, b * total + g)), np.tile(-weight, 2), total * total)
     mixed += _sums(a * total + g, weight, total * total)
     curvature: Floats = mixed.reshape(total, total)
-    curvature = curvature + curvature.T
-    diagonal = np.bincount(np.concatenate((a, b, g)), np.tile(weight, 3), total) + precision
-    curvature[np.arange(total), np.arange(total)] += diagonal
+    curvature = curvature + curvature.T + precision
+    curvature[range(total), range(total)] += np.bincount(np.concatenate((a, b, g)), np.tile(weight, 3), total)
     return slope, curvature, height
 
 

@@ -26,7 +26,10 @@ HALF_POINTS: dict[Winner, int] = {"first": 2, "tie": 1, "second": 0}
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One row per result: canonical index of both items, index of the judge, half points (0, 1, 2) of `first`."""
+    """One row per result: canonical index of both items, index of the judge, half points (0, 1, 2) of `first`.
+
+    Pairs read off an order of four are a judge of their own, marked in `read_off` (empty: none are).
+    """
 
     items: tuple[str, ...]
     judges: tuple[str, ...]
@@ -34,6 +37,7 @@ class Tally:
     second: Ints
     judge: Ints
     half_points: Ints
+    read_off: tuple[bool, ...] = ()
 
     @property
     def size(self) -> int:
@@ -46,7 +50,7 @@ class Tally:
     def take(self, keep: npt.NDArray[np.bool_]) -> Tally:
         """The rows marked in `keep`, same items."""
         columns = (self.first[keep], self.second[keep], self.judge[keep], self.half_points[keep])
-        return Tally(self.items, self.judges, *columns)
+        return Tally(self.items, self.judges, *columns, self.read_off)
 
 
 def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bool = False) -> Tally:

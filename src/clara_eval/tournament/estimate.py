@@ -1,0 +1,151 @@
+"""Strengths on a scale that the results themselves show: spread, ties, shared errors, and what features explain.
+
+In comes a `Tally` and, perhaps, typed features of the items; out go `Strengths` with their `Scale`. Nothing is assumed
+of the judge that can be measured: a judge who is nearly always right spreads strengths wider, one who is often wrong
+less; verdicts that change with the sides, or do not, tell how much of an error belongs to the pair; judges who err
+together are not counted as independent. Each measure starts from a prior worth a few observations, so that small data
+move it little and nothing jumps. What must hold: a pure function of the tally, with a fixed number of rounds.
+
+The measures. Spread: type-II likelihood (MacKay's rule), as for the share explained by features. Ties: expected equal
+to seen. Shared variance: the mean product of two residuals of one pair, relative to what a common shift of one logit
+would give, with what the fit itself took from the residuals added back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clara_eval.tournament.strength import (
+    PRIOR_SD,
+    Cells,
+    Scale,
+    Strengths,
+    merge,
+    newton,
+    one_thread,
+    shape,
+    spread_of,
+)
+from clara_eval.tournament.tally import Floats, Tally
+
+ROUNDS = 6
+SPREAD_WEIGHT = 3.0  # items' worth of prior on the spread
+OWN_SD, EXPLAINED_SD, EXPLAINED_WEIGHT = 1.1, 1.0, 2.0  # where there are features: 1.1² + 1² ≈ 1.5²
+PAIR, LOOK = 0.3, 0.6  # prior of the shared variances
+COUPLES_WEIGHT = 2.4  # of that prior: sixty pairs of looks at close pairs
+MOST_PAIR, MOST_LOOK = 2.2, 4.0
+FEW_TIES = 0.3
+
+
+def estimate(results: Tally, features: Floats | None = None) -> Strengths:
+    """Fit, measure the scale, and fit again, six times over."""
+    with one_thread():
+        return _estimate(merge(results), features)
+
+
+def _estimate(cells: Cells, features: Floats | None) -> Strengths:
+    scale = Scale(tie=FEW_TIES if cells.ties.any() else 0.0, pair=PAIR, look=LOOK)
+    own = PRIOR_SD
+    if features is not None and features.shape[1]:
+        own = OWN_SD
+        scale = replace(scale, spread=OWN_SD, explained=EXPLAINED_SD, features=features)
+    start = newton(cells, scale)
+    at = np.concatenate((start.theta, start.bias)) / scale.blur
+    for _ in range(ROUNDS):
+        z = cells.looks(at)
+        weights = cells.weights(spread_of(z, scale.tie)[1], scale)
+        slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale, weights)
+        covariance: Floats = np.linalg.inv(curvature).astype(np.float64)
+        at = at + np.clip(covariance @ slope, -1.0, 1.0)
+        scale = _measured(cells, at, covariance, scale, own)
+    return newton(cells, scale, at)
+
+
+def _measured(cells: Cells, at: Floats, covariance: Floats, scale: Scale, own: float) -> Scale:
+    scale = _spread(at[: cells.size], covariance[: cells.size, : cells.size], scale, own)
+    if not len(cells.games):
+        return scale
+    if scale.tie:
+        scale = replace(scale, tie=_tie(cells, at, scale.tie))
+    pair, look = shared_variance(cells, at, covariance, scale.tie)
+    return replace(scale, pair=pair, look=look)
+
+
+def _spread(theta: Floats, covariance: Floats, scale: Scale, own: float) -> Scale:
+    """MacKay's rule: the sum of squares over the number of strengths that the data determine."""
+    size = len(theta)
+    if scale.features is None:
+        known = max(size - float(np.trace(covariance)) / scale.spread**2, 0.0)
+        square = (float(theta @ theta) + SPREAD_WEIGHT * own**2) / (known + SPREAD_WEIGHT)
+        return replace(scale, spread=square**0.5)
+    inverse = np.linalg.inv(scale.covariance(size))
+    told = inverse - inverse @ covariance @ inverse
+    mine, theirs = scale.spread**2, scale.explained**2
+    rest = mine * (inverse @ theta)
+    weights = theirs * (scale.features.T @ (inverse @ theta))
+    known = max(mine * float(np.trace(told)), 0.0)
+    explained = max(theirs * float(np.sum(scale.features * (told @ scale.features))), 0.0)
+    square = (float(rest @ rest) + SPREAD_WEIGHT * own**2) / (known + SPREAD_WEIGHT)
+    linear = (float(weights @ weights) + EXPLAINED_WEIGHT * EXPLAINED_SD**2) / (explained + EXPLAINED_WEIGHT)
+    return replace(scale, spread=square**0.5, explained=linear**0.5)
+
+
+def _tie(cells: Cells, at: Floats, tie: float) -> float:
+    """ν such that as many ties are expected as there are."""
+    win = np.exp(np.clip(cells.looks(at) / 2, -30.0, 30.0))
+    others = win + 1 / win
+    seen = float(cells.ties.sum()) + FEW_TIES
+    for _ in range(3):
+        tie *= seen / (float(np.sum(cells.games * tie / (others + tie))) + FEW_TIES)
+    return min(max(tie, 1e-3), 5.0)
+
+
+def shared_variance(cells: Cells, at: Floats, covariance: Floats, tie: float) -> tuple[float, float]:
+    """Variance shared by all looks at a pair, and by several judges of one look."""
+    mean, variance, _ = spread_of(cells.looks(at), tie)
+    a, b = cells.first, cells.second
+    unsure = np.sqrt(np.maximum(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b], 0.0))
+    wins = cells.points - cells.ties / 2
+    squares = wins * (1 - mean) ** 2 + cells.ties * (0.5 - mean) ** 2 + (cells.games - wins - cells.ties) * mean**2
+    rest = cells.points - cells.games * mean
+    seen = _couples(cells, rest, squares, signed=True)
+    taken = _couples(cells, cells.games * variance * unsure, cells.games * (variance * unsure) ** 2)
+    most = _couples(cells, cells.games * variance, cells.games * variance**2)
+    pair, look = ((seen + taken + COUPLES_WEIGHT * np.array([PAIR, LOOK])) / (most + COUPLES_WEIGHT)).tolist()
+    return min(max(pair, 0.0), MOST_PAIR), min(max(look, 0.0), MOST_LOOK)
+
+
+def _couples(cells: Cells, sums: Floats, squares: Floats, *, signed: bool = False) -> Floats:
+    """Sum of the products of two games of one pair: those that share only the pair, and those of one look."""
+    low, high = np.minimum(cells.first, cells.second), np.maximum(cells.first, cells.second)
+    count = cells.size * cells.size
+    turned = np.where(cells.first == low, sums, -sums) if signed else sums
+    every = float(np.sum(np.bincount(low * cells.size + high, turned, count) ** 2)) - float(squares.sum())
+    one_look = 0.0
+    if cells.voices > 1:
+        look = np.bincount(cells.first * cells.size + cells.second, sums, count)
+        one_look = float(np.sum(look**2)) - float(np.sum(sums**2))
+    return np.array([every - one_look, one_look]) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Typed values of the items as numbers: one row per item."""
+
+    names: tuple[str, ...]
+    values: Floats
+
+
+def standardised(columns: Sequence[Sequence[float]], size: int) -> Floats | None:
+    """Columns with mean 0 and sd 1, over the root of their number; constant ones are left out, None if all are."""
+    table = np.array(columns, dtype=np.float64).reshape(-1, size)
+    spread = table.std(axis=1)
+    table = table[spread > 1e-9]
+    if not len(table) or size < 2:
+        return None
+    scaled = (table - table.mean(axis=1, keepdims=True)) / table.std(axis=1, keepdims=True)
+    result: Floats = np.ascontiguousarray((scaled / len(scaled) ** 0.5).T)
+    return result
