@@ -18,6 +18,7 @@ from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.pipeline.test_evaluate import opened
+from clara_eval.pipeline.test_execution import public_round
 from clara_eval.pipeline.test_models import Dropping, judged, script
 from clara_eval.pipeline.test_replay import traced
 from clara_eval.testing.scripted_llm import ScriptedLlm
@@ -143,9 +144,11 @@ async def test_the_page_names_every_field_and_its_arithmetic_holds(
     lines = await traced(local_chain, tmp_path / "rules")
     by_rules = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(lines))["entries"]}
     by_models = await model_trace(local_chain, tmp_path / "models")
+    _, executed = await public_round(local_chain, tmp_path / "executed")
+    by_running = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(executed))["entries"]}
     named = named_fields()
     seen: dict[str, set[str]] = {kind: set() for kind in named}
-    for bodies in (by_rules, by_models):
+    for bodies in (by_rules, by_models, by_running):
         for key, body in bodies.items():
             kind = key.split("/")[0]
             assert kind in named, f"The page has no entry {kind}."
@@ -154,7 +157,7 @@ async def test_the_page_names_every_field_and_its_arithmetic_holds(
                 assert fits(value, named[kind][path]), f"{key}: {path} is {value!r}, the page says {named[kind][path]}."
                 seen[kind].add(path)
     assert {kind: set(fields) - seen[kind] for kind, fields in named.items() if set(fields) - seen[kind]} == {}
-    for bodies in (by_rules, by_models):
+    for bodies in (by_rules, by_models, by_running):
         check_arithmetic(bodies, by_the_page)
 
 

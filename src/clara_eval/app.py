@@ -18,6 +18,7 @@ from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import Wallet, open_wallet
 from clara_eval.challenge.model import Address, Challenge, to_address
 from clara_eval.errors import BadInput, ConfigError
+from clara_eval.execution.machine import open_machine
 from clara_eval.fetch import UriFetch
 from clara_eval.fetch.contents import IpfsContents
 from clara_eval.judge.calls import JudgeLine, Patience
@@ -93,9 +94,11 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     sender = TransactionSender(account, store, pace or Pace())
     bench = ModelPool(settings, store)
     fetch = UriFetch(settings.ipfs_gateway)
+    machine = open_machine(settings)
     try:
-        yield App(settings, store, chain, sender, Ports(chain, fetch, store, sender, bench), bench)
+        yield App(settings, store, chain, sender, Ports(chain, fetch, store, sender, bench, machine), bench)
     finally:
+        machine.close()
         await bench.close()
         await chain.close()
         await store.close()

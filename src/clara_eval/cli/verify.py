@@ -14,6 +14,7 @@ from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput, BadTrace, NotFound
+from clara_eval.execution.machine import open_machine
 from clara_eval.networks import NETWORKS, Network
 from clara_eval.pipeline.replay import NOT_PROVEN, Checked, check_trace
 from clara_eval.settings import Settings
@@ -40,10 +41,11 @@ def verify(
             )
         raise typer.Exit(1) from None
     document = _document(checked)
+    not_proven = (*checked.unchecked, *NOT_PROVEN)
     if json:
-        emit_json({**document, "notProven": list(NOT_PROVEN)})
+        emit_json({**document, "notProven": list(not_proven)})
     else:
-        _tell(document, NOT_PROVEN)
+        _tell(document, not_proven)
 
 
 async def _verify(source: str, rpc: str | None) -> Checked:
@@ -53,10 +55,14 @@ async def _verify(source: str, rpc: str | None) -> Checked:
         lines = await _stored(source)
     if lines is None:
         raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
-    if rpc is None:
-        return await check_trace(lines)
-    async with open_chain(_network_of(lines), rpc) as chain:
-        return await check_trace(lines, chain)
+    machine = open_machine(Settings.from_env())
+    try:
+        if rpc is None:
+            return await check_trace(lines, machine=machine)
+        async with open_chain(_network_of(lines), rpc) as chain:
+            return await check_trace(lines, chain, machine)
+    finally:
+        machine.close()
 
 
 def _file_lines(path: Path) -> list[str] | None:
@@ -99,6 +105,8 @@ def _document(checked: Checked) -> dict[str, Any]:
         "entries": checked.entries,
         "submissions": len(checked.challenge.submissions),
         "comparisons": len(walk.comparisons),
+        "executed": len(walk.execution.executed) if walk.execution else 0,
+        "notChecked": list(checked.unchecked),
         "winners": [
             {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
         ],

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from clara_eval.eval_config.catalogue import EXECUTED, MEASURED, typed
 from clara_eval.eval_config.harness_reading import executed_feature
-from clara_eval.eval_config.model import LARGEST_NUMBER, BareName, Better, Feature, FeatureType, Source
+from clara_eval.eval_config.model import LARGEST_NUMBER, BareName, Better, Feature, FeatureType, HarnessLanguage, Source
 from clara_eval.eval_config.problems import Report, at, suggestion
 
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
@@ -36,12 +36,14 @@ RESERVED = frozenset(_RESERVED_FIELDS + _RESERVED_RESULTS + _RESERVED_IDENTITY +
 _NEEDED_BY = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 
 
-def read_feature(report: Report, path: str, item: Any, *, executed: bool = False) -> Feature | BareName | None:
-    """`executed`: there is a harness, so that names like `tests_passed` are measured by running it."""
+def read_feature(
+    report: Report, path: str, item: Any, harness: HarnessLanguage | None = None
+) -> Feature | BareName | None:
+    """`harness`: the language of the harness, which measures names like `tests_passed`; None without one."""
     if isinstance(item, str):
         if not _name_is_good(report, path, item):
             return None
-        return (executed_feature(item) if executed else None) or BareName(item)
+        return (executed_feature(item, harness) if harness else None) or BareName(item)
     if not isinstance(item, dict):
         report.error(path, item, "A feature is a name or an object.", 'For example "novelty" or {"name": …}.')
         return None
@@ -54,7 +56,7 @@ def read_feature(report: Report, path: str, item: Any, *, executed: bool = False
         return None
     if not _name_is_good(report, at(path, "name"), item["name"]):
         return None
-    feature = _read_typed(report, path, item, executed=executed)
+    feature = _read_typed(report, path, item, harness)
     return feature if len(report.problems) == before else None
 
 
@@ -73,8 +75,8 @@ def _name_is_good(report: Report, path: str, name: Any) -> bool:
     return True
 
 
-def _read_typed(report: Report, path: str, item: Mapping[str, Any], *, executed: bool) -> Feature | None:
-    ran = executed_feature(item["name"]) if executed else None
+def _read_typed(report: Report, path: str, item: Mapping[str, Any], harness: HarnessLanguage | None) -> Feature | None:
+    ran = executed_feature(item["name"], harness) if harness else None
     usual = ran or typed(item["name"])
     kind = item.get("type", usual.type if usual else None)
     if kind not in TYPES:
@@ -220,5 +222,7 @@ def _check_measured(report: Report, path: str, feature: Feature, ran: Feature | 
         report.error(
             at(path, "source"), feature.name, f"No tool measures {feature.name!r}.", suggestion(feature.name, MEASURED)
         )
+    elif feature.name.startswith("metric_") and {known.type, feature.type} == {"number", "integer"}:
+        return  # a harness may count or measure: the poster knows which
     elif known.type != feature.type and (known.type, feature.type) != ("integer", "number"):
         report.error(at(path, "type"), feature.type, f"{feature.name!r} is measured as {known.type}.", "Use that type.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, get_args
 
-from clara_eval.eval_config.model import Feature, HarnessLanguage, HarnessSpec, IfNotRevealed
+from clara_eval.eval_config.model import Feature, FeatureType, HarnessLanguage, HarnessSpec, IfNotRevealed
 from clara_eval.eval_config.problems import Report, at, suggestion
 
 HARNESS_KEYS = ("language", "source", "hidden", "ifNotRevealed", "reference")
@@ -61,8 +61,8 @@ def _check_hidden(report: Report, path: str, value: dict[str, Any]) -> None:
         report.error(at(path, "ifNotRevealed"), value["ifNotRevealed"], "ifNotRevealed has no such value.", hint)
 
 
-def executed_feature(name: str) -> Feature | None:
-    """The type of a feature that a harness gives, or None."""
+def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
+    """The type of a feature that a harness in this language gives, or None."""
     if name == "tests_passed":
         return Feature(name, "number", 0, 1, better="higher", source="measured", description="Share of tests passed.")
     if name == "runs":
@@ -71,7 +71,8 @@ def executed_feature(name: str) -> Feature | None:
     if name.startswith("test_"):
         return Feature(name, "boolean", better="higher", source="measured", description=f"The harness's {name} passes.")
     if name.startswith("metric_"):
-        return Feature(name, "number", source="measured", description=f"What the harness's {name} returns.")
+        kind: FeatureType = "integer" if language == "solidity" else "number"
+        return Feature(name, kind, source="measured", description=f"What the harness's {name} returns.")
     if cost := _COST.fullmatch(name):
         text = f"{cost[1].capitalize()} that the harness's function uses."
         return Feature(name, "integer", 0, better="lower", source="measured", description=text)
@@ -86,7 +87,7 @@ def check_functions(report: Report, spec: HarnessSpec, names: tuple[str, ...]) -
     for number, name in enumerate(names):
         rest = name.partition("_")[2]
         wanted = {name} if name.startswith(("test_", "metric_")) else {f"test_{rest}", f"metric_{rest}"}
-        feature = executed_feature(name)
+        feature = executed_feature(name, spec.language)
         if feature is None or name in {"tests_passed", "runs"} or wanted & declared:
             continue
         report.error(

@@ -15,7 +15,7 @@ from clara_eval.errors import BadInput
 from clara_eval.eval_config.feature_reading import read_feature
 from clara_eval.eval_config.harness_reading import check_functions, read_harness
 from clara_eval.eval_config.lint import lint_criteria, lint_feature, lint_judge
-from clara_eval.eval_config.model import BareName, EvalConfig, Feature
+from clara_eval.eval_config.model import BareName, EvalConfig, Feature, HarnessLanguage
 from clara_eval.eval_config.problems import BadEvalConfig, Problem, Report, at, suggestion
 from clara_eval.eval_config.strict_json import read_strict_json
 from clara_eval.hashing import canonical_json
@@ -63,7 +63,7 @@ def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | 
     elif isinstance(document["version"], bool) or document["version"] != VERSION:
         report.error("$.version", document["version"], "Only version 1 exists.", 'Write "version": 1.')
     harness = read_harness(report, document["harness"]) if "harness" in document else None
-    features = _read_features(document.get("features"), report, executed="harness" in document)
+    features = _read_features(document.get("features"), report, harness.language if harness else None)
     if harness is not None:
         check_functions(report, harness, tuple(feature.name for feature in features))
     criteria = _read_criteria(document.get("criteria"), report)
@@ -93,7 +93,7 @@ def check_keys(report: Report, path: str, document: Mapping[str, Any], known: tu
             report.error(at(path, key), document[key], f"The key {key[:60]!r} is unknown.", suggestion(key, known))
 
 
-def _read_features(value: Any, report: Report, *, executed: bool) -> tuple[Feature | BareName, ...]:
+def _read_features(value: Any, report: Report, harness: HarnessLanguage | None) -> tuple[Feature | BareName, ...]:
     if value is None:
         report.error("$.features", None, "The features are missing.", 'Add "features": ["correctness", …].')
         return ()
@@ -105,7 +105,7 @@ def _read_features(value: Any, report: Report, *, executed: bool) -> tuple[Featu
     found: list[Feature | BareName] = []
     for number, item in enumerate(value[: MAX_FEATURES * 5]):
         path = at("$.features", number)
-        feature = read_feature(report, path, item, executed=executed)
+        feature = read_feature(report, path, item, harness)
         if feature is None:
             continue
         if feature.name in {other.name for other in found}:

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.execution.compilers import REMEDY, CompileCache, compiler_identity, find_compiler
-from clara_eval.execution.model import Call, Executed, Fact, Harness, Language, Limits, Outcome, Submission, overall
+from clara_eval.execution.model import (
+    Call,
+    Executed,
+    Fact,
+    Harness,
+    Language,
+    Limits,
+    Outcome,
+    Submission,
+    flat,
+    overall,
+)
 from clara_eval.execution.solc import SOLC_SETTINGS, Compiler
 from clara_eval.execution.workers import WorkerLost, Workers
 
@@ -163,13 +174,14 @@ def open_machine(settings: Settings) -> Machine:
 def _evm_machine(compiler: str, limits: Limits) -> dict[str, Any]:
     from clara_eval.execution.evm import WORLD, engine_version
 
-    return {
+    told = {
         "engine": engine_version(),
         "compiler": compiler,
         "settings": SOLC_SETTINGS,
         "world": WORLD,
         "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
     }
+    return flat(told)
 
 
 def _ended(

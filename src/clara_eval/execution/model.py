@@ -178,14 +178,38 @@ class Executed:
         return {name: _bounded(call.value), cost: call.used}
 
     def to_json(self) -> dict[str, Any]:
-        """What a trace keeps: everything that another machine must repeat, and no text of a stranger."""
+        """What is kept of it: everything that another machine must repeat, and no text of a stranger."""
         return {
             "language": self.language,
             "outcome": self.outcome.value,
+            "withHarness": self.with_harness,
             "calls": [call.to_json() for call in self.calls],
             "facts": dict(sorted(self.facts.items())),
             "machine": dict(self.machine),
         }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Executed:
+        return cls(
+            language=language_of(found["language"], "The language"),
+            outcome=Outcome(found["outcome"]),
+            calls=tuple(Call.from_json(one) for one in found["calls"]),
+            facts=dict(found["facts"]),
+            machine=dict(found["machine"]),
+            with_harness=bool(found["withHarness"]),
+        )
+
+    def same_as(self, other: Executed) -> bool:
+        """Whether both measured the same; what was printed does not matter."""
+        return self.to_json() == other.to_json()
+
+
+def flat(value: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """One level of names for nested settings: `optimizer.runs`."""
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        found |= flat(item, f"{before}{key}.") if isinstance(item, Mapping) else {f"{before}{key}": item}
+    return found
 
 
 def feature_name(name: str) -> str:

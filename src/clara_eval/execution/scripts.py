@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clara_eval.execution import quickjs
-from clara_eval.execution.model import Call, Harness, Kind, Language, Limits, Outcome, Submission
+from clara_eval.execution.model import Call, Harness, Kind, Language, Limits, Outcome, Submission, flat
 from clara_eval.execution.quickjs import LoadFailed
 from clara_eval.execution.wasm import CLOCK_SECONDS, SEED, Printed, Stopped
 
@@ -73,12 +73,13 @@ def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
     from importlib.metadata import version
 
     found = {"sourceBytes": limits.source_bytes, "fuel": limits.fuel, "memoryBytes": limits.memory_bytes}
-    return {
+    told = {
         "engine": f"wasmtime {version('wasmtime')}",
         "module": quickjs.SHA256 if language == "javascript" else "",
         "world": {"clock": CLOCK_SECONDS, "seed": SEED},
         "limits": {**found, "outputBytes": limits.output_bytes},
     }
+    return flat(told)
 
 
 def answer(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from functools import partial
 
 from clara_eval.errors import ConfigError
 from clara_eval.eval_config import FeatureSchema
+from clara_eval.execution import Executed
+from clara_eval.features.executed import executed_flags, executed_values
 from clara_eval.features.features import Features, choose_values
 from clara_eval.features.measured import measure
 from clara_eval.features.merging import merge_parts, merge_views
@@ -58,13 +60,18 @@ class _Read:
 
 
 async def extract_features(
-    asker: Asker | None, schema: FeatureSchema, solution: Solution, reading: Reading
+    asker: Asker | None,
+    schema: FeatureSchema,
+    solution: Solution,
+    reading: Reading,
+    executed: Executed | None = None,
 ) -> Features:
     """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
     # In a thread: hostile text may keep the parser busy for a second, and others wait for this loop.
     found = await asyncio.to_thread(measure, solution.text, reading.language or solution.language)
     measured: dict[str, Value] = dict(found)
     kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
+    kept |= executed_values(schema, executed)
     read = _Read(Claims({}, {}), (), ())
     if asked_features(schema):
         read = await _read(_needed(asker, schema), schema, solution, reading)
@@ -74,7 +81,7 @@ async def extract_features(
         text=read.claims.texts,
         measured=kept,
         claimed=read.claims.values,
-        flags=(*read.flags, *flags, *_too_good(schema, read.claims)),
+        flags=(*executed_flags(executed), *read.flags, *flags, *_too_good(schema, read.claims)),
         requests=read.requests,
     )
 

@@ -11,16 +11,18 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
 from clara_eval.errors import Disagrees, NeedsReview, NotFound, Unscorable
 from clara_eval.eval_config import EvalConfig, read_metadata
+from clara_eval.execution import Machine
 from clara_eval.hashing import plain_json
 from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.networks import Network
+from clara_eval.pipeline.harness import pinned_reveal
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.public_documents import plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
@@ -72,6 +74,8 @@ class Ports:
     store: Store
     sender: TransactionSender
     bench: Bench
+    machine: Machine = field(default_factory=Machine)
+    """Where submissions are run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +121,15 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     await _advance(challenge, ports, options)
     check_scorable(challenge)
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
+    reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.head()).timestamp)
     plan = await journal.once(
         "plan", PLAN, _affordable(options.plan, ports.bench.most_games(challenge, config, options.plan))
     )
     async with ports.bench.seat(challenge, config, plan, options.seconds) as seats:
         status.meter = seats.meter
         unanswered = await left_unanswered(ports.store, journal.run)
-        sources = LiveSources(journal, ports.fetch, seats, options.retry_after_seconds, unanswered)
+        retries = options.retry_after_seconds
+        sources = LiveSources(journal, ports.fetch, seats, retries, unanswered, reveal, ports.machine)
         walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)

@@ -47,6 +47,7 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
     yield "rejected", [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected]
     yield "families", dict(sorted(walk.likeness.families.items()))
+    yield from _execution(walk)
     for account, features in sorted(walk.features.items()):
         yield f"features/{account}", features.to_json()
     yield "answers", {"count": len(walk.answers)}
@@ -61,6 +62,27 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     yield "flags", to_camel_json(walk.flags)
     yield "winners", to_camel_json(walk.winners.entries)
     yield "calldata", "0x" + walk.calldata.hex()
+
+
+def _execution(walk: Walk) -> Iterator[Entry]:
+    """Only where something was run: which harness, on which machine, and what each run came to."""
+    execution = walk.execution
+    if execution is None:
+        return
+    chosen = execution.chosen
+    yield (
+        "execution",
+        {
+            "harness": chosen.kind if chosen else "none",
+            "language": chosen.harness.language if chosen and chosen.harness else None,
+            "reason": chosen.reason if chosen else "The config has no harness.",
+            "hidden": bool(chosen and chosen.reveal),
+            "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
+            "machine": execution.machine,
+        },
+    )
+    for account, executed in sorted(execution.executed.items()):
+        yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
 
 
 def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:

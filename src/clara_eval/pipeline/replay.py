@@ -16,6 +16,7 @@ from eth_abi.exceptions import EncodingError
 
 from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadInput, BadTrace, ClaraError
+from clara_eval.execution import Machine
 from clara_eval.pipeline.evaluate import ChainOfRecord
 from clara_eval.pipeline.plan import Plan, unwatched
 from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
@@ -30,6 +31,7 @@ NOT_PROVEN = (
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
     "that what is recorded for an ipfs: address is what the address stands for, where the hash covers only the address",
     "that what is recorded as unreachable could not be reached",
+    "that a hidden harness recorded as not revealed was not handed in",
     "that the criteria are good: they are the poster's",
 )
 TOLERANCE = 0.02
@@ -53,16 +55,24 @@ class Checked:
     digest: str
     entries: int
     posted: Posted | None
+    unchecked: tuple[str, ...] = ()
+    """What was taken as recorded, because it could not be run again here."""
 
 
-async def check_trace(lines: Iterable[str], chain: ChainOfRecord | None = None) -> Checked:
-    """Check every entry offline; with a chain also that this trace is the one that was posted."""
+async def check_trace(
+    lines: Iterable[str], chain: ChainOfRecord | None = None, machine: Machine | None = None
+) -> Checked:
+    """Check every entry offline; with a chain also that this trace is the one that was posted.
+
+    Submissions that were run are run again on `machine`; without one, on the engines that are found here.
+    """
     recorded = list(read_entries(lines))
     bodies = {entry.key: entry.body for entry in recorded}
     _check_rules(bodies.get("header"))
     challenge, plan = _parsed(bodies)
+    sources = TraceSources(bodies, machine or Machine())
     try:
-        walked = await walk(challenge, plan, TraceSources(bodies), unwatched)
+        walked = await walk(challenge, plan, sources, unwatched)
         _compare(recorded, challenge, plan, walked)
     except BadTrace:
         raise
@@ -75,7 +85,7 @@ async def check_trace(lines: Iterable[str], chain: ChainOfRecord | None = None) 
         ) from bad
     digest = recorded[-1].hash
     posted = await _check_chain(challenge, walked, digest, chain) if chain else None
-    return Checked(challenge, plan, walked, digest, len(recorded), posted)
+    return Checked(challenge, plan, walked, digest, len(recorded), posted, tuple(sources.unchecked))
 
 
 def _check_rules(header: Any) -> None:

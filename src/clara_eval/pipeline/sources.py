@@ -1,4 +1,4 @@
-"""Where a walk gets what it cannot compute: the metadata, the submitted bytes, the model's answers.
+"""Where a walk gets what it cannot compute: the metadata, the submitted bytes, a revealed harness, the model's answers.
 
 There are two: `LiveSources` asks the world once and journals what it said; `TraceSources` gives back what a trace
 recorded. Because the walk cannot tell them apart, checking a trace is walking it again.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from clara_eval.challenge.model import Challenge, Submission
+from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
+from clara_eval.execution import Executed, Harness, Machine, MissingEngine
+from clara_eval.execution import Submission as Program
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.pipeline.execution import run_here
+from clara_eval.pipeline.harness import REVEAL, Reveal
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.form import Form
@@ -58,6 +62,14 @@ class Sources(Protocol):
 
     async def metadata(self, challenge: Challenge) -> bytes: ...
     async def received(self, submission: Submission, language: str | None) -> Received: ...
+    async def reveal(self) -> Reveal | None:
+        """The hidden harness as it was revealed, where one is hidden."""
+        ...
+
+    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
+        """What running this submission measures."""
+        ...
+
     def asker(self, name: str) -> Asker: ...
     def reader(self, names: Sequence[str]) -> Asker:
         """Who reads the submissions: the first of these, the next where it cannot answer."""
@@ -96,6 +108,7 @@ RECEIVED = Form(Received)
 ANSWER = Form(Answer)
 _TEXT = Form(str)
 _UNANSWERED = Form(dict[str, str])
+_EXECUTED = Form(dict[str, Any])
 
 
 async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
@@ -122,6 +135,8 @@ class LiveSources:
     seats: Seats
     retry_after_seconds: tuple[float, ...]
     unanswered: Mapping[str, str]
+    revealed: Reveal | None
+    machine: Machine
 
     async def metadata(self, challenge: Challenge) -> bytes:
         return await journal_metadata(self.journal, self.fetch, challenge)
@@ -138,6 +153,16 @@ class LiveSources:
             return Received(None, code=verdict.code, reason=verdict.reason)
 
         return await self.journal.once(f"received/{submission.submitter}", RECEIVED, receive)
+
+    async def reveal(self) -> Reveal | None:
+        return self.revealed
+
+    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
+        async def run() -> dict[str, Any]:
+            return (await run_here(self.machine, harness, program)).to_json()
+
+        saved: dict[str, Any] = await self.journal.once(f"executed/{account}", _EXECUTED, run)
+        return Executed.from_json(saved)
 
     def asker(self, name: str) -> Asker:
         return self.seats.asker(name)
@@ -163,9 +188,14 @@ async def close_unanswered(journal: Journal, unanswered: dict[str, str]) -> None
 
 @dataclass(frozen=True, slots=True)
 class TraceSources:
-    """A trace's own evidence; what the trace does not hold cannot be asked for, what a URI holds cannot be replaced."""
+    """A trace's own evidence; what the trace does not hold cannot be asked for, what a URI holds cannot be replaced.
+
+    What was run is run again, where the engine is here; `unchecked` says what was taken as the trace records it.
+    """
 
     entries: Mapping[str, Any]
+    machine: Machine | None = None
+    unchecked: list[str] = field(default_factory=list)
 
     @property
     def unanswered(self) -> Mapping[str, str]:
@@ -187,6 +217,39 @@ class TraceSources:
         if is_data_uri(submission.solution_uri) and not _can_have_come(received, _held(submission.solution_uri)):
             raise BadTrace(f"What {key} records is not what its data: URI holds.", entry=key)
         return received
+
+    async def reveal(self) -> Reveal | None:
+        found = self.entries.get("execution") or {}
+        return REVEAL.read({"content": found["reveal"]}) if found.get("hidden") else None
+
+    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
+        machine = self._body("execution")["machine"]
+        recorded = Executed.from_json({**self._body(f"executed/{account}"), "machine": machine})
+        if recorded.is_measured:
+            again, why = await self._again(harness, program, machine)
+            if again is not None:
+                return again
+        else:
+            recorded, why = replace(recorded, machine={}), "the evaluator's machine failed on it"
+        self.unchecked.append(f"that {account} measures what is recorded: {why}")
+        return recorded
+
+    async def _again(
+        self, harness: Harness | None, program: Program, machine: Mapping[str, Any]
+    ) -> tuple[Executed | None, str]:
+        """The run repeated here, or why it cannot be."""
+        try:
+            found = await run_here(self.machine, harness, program) if self.machine else None
+        except MissingEngine as missing:
+            return None, str(missing)
+        if found is None:
+            return None, "nothing was run again"
+        if not found.is_measured:
+            return None, f"this machine failed on it ({found.detail})"
+        if found.machine and dict(found.machine) != dict(machine):
+            theirs, ours = (f"{one.get('engine')}, {one.get('compiler')}" for one in (machine, found.machine))
+            return None, f"it was run with {theirs}; here is {ours}"
+        return found, ""
 
     def asker(self, name: str) -> Asker:
         return _RecordedAsker((name,), self.entries)

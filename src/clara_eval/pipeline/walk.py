@@ -21,6 +21,8 @@ from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
+from clara_eval.pipeline.execution import Execution, run_all
+from clara_eval.pipeline.harness import choose_harness
 from clara_eval.pipeline.plan import Plan, Watch
 from clara_eval.pipeline.review_rules import Round, round_flags
 from clara_eval.pipeline.sources import Received, Sources, settle
@@ -55,6 +57,8 @@ class Walk:
     pieces: tuple[Piece, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
+    execution: Execution | None
+    """None where nothing was to be run."""
     features: dict[Address, Features]
     answers: dict[str, PaidAnswer]
     unanswered: dict[str, str]
@@ -85,7 +89,9 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     )
     rejected = _rejected(pieces, likeness.clusters)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
-    features = await _read(challenge, metadata, schema, reader, ranked, watch)
+    chosen = choose_harness(challenge, metadata.config, await sources.reveal())
+    execution = await run_all(sources, chosen, metadata.config, schema, ranked)
+    features = await _read(challenge, metadata, schema, reader, ranked, watch, execution)
     judges = _judges(plan, metadata, schema, sources, keeping)
     items = canonical_order(challenge.address, {s.submission.submitter: s.content_keccak for s in ranked})
     choice = choose_schedule(
@@ -114,6 +120,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         pieces=pieces,
         likeness=likeness,
         rejected=rejected,
+        execution=execution,
         features=features,
         answers=keeping.answers,
         unanswered=keeping.unanswered,
@@ -161,6 +168,7 @@ async def _read(
     reader: Asker | None,
     solutions: Sequence[Solution],
     watch: Watch,
+    execution: Execution | None,
 ) -> dict[Address, Features]:
     """Typed facts per submission, each read alone."""
     done = 0
@@ -168,7 +176,8 @@ async def _read(
 
     async def one(solution: Solution) -> Features:
         nonlocal done
-        found = await extract_features(reader, schema, solution, context)
+        executed = execution.executed.get(solution.submission.submitter) if execution else None
+        found = await extract_features(reader, schema, solution, context, executed)
         done += 1
         watch("extracting", done, len(solutions))
         return found

@@ -39,5 +39,10 @@ def review_key(address: str) -> str:
     return f"challenges:{address}:review"
 
 
+def harness_key(address: str) -> str:
+    """A hidden harness, once its poster has revealed it."""
+    return f"challenges:{address}:harness"
+
+
 def index_key(address: str) -> str:
     return f"{INDEX}{address}"

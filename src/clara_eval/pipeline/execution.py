@@ -1,0 +1,86 @@
+"""Every submission of a round, run where the config asks for it: with the round's harness, or only compiled or loaded.
+
+In: the chosen harness, the schema and the solutions. Out: `Executed` by account, from the sources, which run it now or
+give back what a trace holds. A submission that no engine takes (prose, another language) is not run, and unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from clara_eval.challenge.model import Address
+from clara_eval.errors import BadInput
+from clara_eval.eval_config import EXECUTED, EvalConfig, FeatureSchema
+from clara_eval.execution import Executed, Harness, Language, Machine
+from clara_eval.execution import Submission as Program
+from clara_eval.execution.model import language_of
+from clara_eval.gather import gather_or_raise
+from clara_eval.pipeline.harness import ChosenHarness
+from clara_eval.solutions import Solution
+
+TRIES = 2
+"""A machine that fails is tried once more; then it is said, and a person looks."""
+_FACTS: dict[str, tuple[Language, ...]] = {
+    "compiles": ("solidity",),
+    "deploy_gas": ("solidity",),
+    "bytecode_bytes": ("solidity",),
+    "loads": ("javascript", "python"),
+}
+assert set(_FACTS) == set(EXECUTED), "every fact says of which languages it is"
+
+
+class Executor(Protocol):
+    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What was run in a round."""
+
+    chosen: ChosenHarness | None
+    executed: Mapping[Address, Executed]
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Versions and settings, the same for every submission that came as far as a machine."""
+        return dict(next((one.machine for _, one in sorted(self.executed.items()) if one.machine), {}))
+
+
+async def run_all(
+    executor: Executor,
+    chosen: ChosenHarness | None,
+    config: EvalConfig,
+    schema: FeatureSchema,
+    solutions: Sequence[Solution],
+) -> Execution | None:
+    """None where nothing is to be run."""
+    harness = chosen.harness if chosen else None
+    programs = {s.submission.submitter: _program(harness, config, schema, s) for s in solutions}
+    wanted = {account: program for account, program in programs.items() if program is not None}
+    if chosen is None and not wanted:
+        return None
+    found = await gather_or_raise(executor.executed(account, harness, one) for account, one in wanted.items())
+    return Execution(chosen, dict(zip(wanted, found, strict=True)))
+
+
+def _program(harness: Harness | None, config: EvalConfig, schema: FeatureSchema, solution: Solution) -> Program | None:
+    if harness is not None:
+        return Program(harness.language, solution.text)
+    try:
+        language = language_of(config.language or solution.language or "", "The language")
+    except BadInput:
+        return None
+    asked = any(language in _FACTS.get(name, ()) for name in schema.names)
+    return Program(language, solution.text) if asked else None
+
+
+async def run_here(machine: Machine, harness: Harness | None, program: Program) -> Executed:
+    """Run it now, in a thread; a machine that fails is tried again."""
+    for _ in range(TRIES):
+        executed = await asyncio.to_thread(machine.run, harness, program)
+        if executed.is_measured:
+            break
+    return executed
