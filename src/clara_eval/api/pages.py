@@ -99,13 +99,13 @@ async def challenge(address: str, request: Request) -> HTMLResponse:
     plots = {name: PLOTS[name] for name in await reading.plot_names(known, scores)}
     facts = await reading.facts(known, scores)
     columns = sorted({name for one in facts.values() for name in one})
-    shown = [row for row in (scores or {"rankings": []})["rankings"] if row["address"] in facts][:_ROWS]
+    shown = [row.address for row in (scores.rankings if scores else []) if row.address in facts][:_ROWS]
     return _page(
         "challenge.html",
         found=found,
         refresh=refresh,
         plots=plots,
-        facts=[(row["address"], [facts[row["address"]].get(name) for name in columns]) for row in shown],
+        facts=[(account, [facts[account].get(name) for name in columns]) for account in shown],
         columns=columns,
         explorer=request.app.state.context.settings.network.explorer,
         has_trace=found["traceDigest"] is not None and reading.traces_public != "never",

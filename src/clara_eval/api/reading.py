@@ -14,6 +14,7 @@ from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
 from clara_eval.pipeline.review import read_review
 from clara_eval.records.challenge_index import read_document, summaries
+from clara_eval.records.documents import Features, Scores, Value, read
 from clara_eval.trace.archive import Archived, archived_trace
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key
@@ -53,23 +54,26 @@ class Reading:
         summary = await read_document(self.store, self.chain_id, index_key(address))
         if summary is None:
             raise unknown(address)
-        scores = await read_document(self.store, self.chain_id, scores_key(address))
-        is_open = scores is not None and (admin or is_posted(scores))
+        scores = await self._scores(address)
+        is_open = scores is not None and (admin or scores.is_posted)
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return {
             **summary,
             "evaluation": await self.status(address),
             "review": review.to_json() if review else None,
             "leaderboard": scores if is_open else None,
-            "traceDigest": scores.get("traceDigest") if scores and is_open else None,
+            "traceDigest": scores.traceDigest if scores and is_open else None,
         }
 
-    async def leaderboard(self, address: Address, *, admin: bool) -> dict[str, Any]:
-        scores = await read_document(self.store, self.chain_id, scores_key(address))
+    async def _scores(self, address: Address) -> Scores | None:
+        return await read(self.store, self.chain_id, Scores, scores_key(address))
+
+    async def leaderboard(self, address: Address, *, admin: bool) -> Scores:
+        scores = await self._scores(address)
         if scores is None:
             await self.status_text(address)
             raise Refusal(404, f"Challenge {address} has no ranking yet.", remedy="Follow its eval-status.")
-        if not admin and not is_posted(scores):
+        if not admin and not scores.is_posted:
             raise not_posted(address, "The ranking")
         return scores
 
@@ -81,27 +85,26 @@ class Reading:
             raise Refusal(404, f"Challenge {address} has no such plot.", remedy="Look at its leaderboard.")
         return str(plots[name])
 
-    async def _plots(self, address: Address, scores: dict[str, Any]) -> dict[str, Any]:
+    async def _plots(self, address: Address, scores: Scores) -> dict[str, Any]:
         """The pictures of these very scores: what somebody else posted has none, and games are the trace's."""
         plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
-        digest = scores.get("traceDigest")
-        if digest is None or plots.get("traceDigest") != digest:
+        if scores.traceDigest is None or plots.get("traceDigest") != scores.traceDigest:
             return {}
         return {name: svg for name, svg in plots.items() if name != "matrix" or self.traces_public != "never"}
 
-    async def plot_names(self, address: Address, scores: dict[str, Any] | None) -> list[str]:
+    async def plot_names(self, address: Address, scores: Scores | None) -> list[str]:
         if scores is None:
             return []
         plots = await self._plots(address, scores)
         return [name for name in PLOTS if name in plots]
 
-    async def facts(self, address: Address, scores: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+    async def facts(self, address: Address, scores: Scores | None) -> dict[str, dict[str, Value]]:
         """The typed facts by which these scores were judged, by submitter; private where traces are."""
-        if scores is None or scores.get("traceDigest") is None or self.traces_public == "never":
+        if scores is None or scores.traceDigest is None or self.traces_public == "never":
             return {}
         start = features_key(address, "")
         rows = await self.store.items(self.chain_id, start)
-        return {key.removeprefix(start): json.loads(value)["features"] for key, value in rows}
+        return {key.removeprefix(start): Features.model_validate_json(value).features for key, value in rows}
 
     async def trace(self, address: Address, *, admin: bool) -> Archived:
         """What is archived, if this caller may read it."""
@@ -113,15 +116,10 @@ class Reading:
             return archived
         if self.traces_public == "never":
             raise Refusal(403, "The operator keeps traces private.", remedy="Ask the operator for this one.")
-        scores = await read_document(self.store, self.chain_id, scores_key(address))
-        if scores is None or not is_posted(scores):
+        scores = await self._scores(address)
+        if scores is None or not scores.is_posted:
             raise not_posted(address, "The trace")
         return archived
-
-
-def is_posted(scores: dict[str, Any]) -> bool:
-    """Scores are public when they stand on the chain, whoever posted them."""
-    return bool(scores.get("publishedAt")) or scores.get("postedBy") is not None
 
 
 def unknown(address: Address) -> Refusal:

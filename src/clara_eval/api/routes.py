@@ -21,14 +21,13 @@ from clara_eval.api.schemas import (
     AddressPath,
     ChallengeDetail,
     ChallengeList,
-    EvalStatus,
     EvaluateRequest,
-    Leaderboard,
     ReviewRecord,
     ReviewRequest,
 )
 from clara_eval.challenge.model import to_address
-from clara_eval.pipeline.status import FINAL_STATES, State
+from clara_eval.pipeline.status import FINAL_STATES
+from clara_eval.records.documents import EvalStatus, Scores, State
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import FORMAT
 
@@ -142,11 +141,11 @@ async def eval_trace(address: AddressPath, read: Read, admin: IsAdmin, request: 
 
 @router.get(
     "/challenges/{address}/leaderboard",
-    response_model=Leaderboard,
+    response_model=Scores,
     responses=documented(403, 404, *_ALWAYS),
     summary="The ranking, public once scores are posted",
 )
-async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> dict[str, Any]:
+async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> Scores:
     return await read.leaderboard(to_address(address), admin=admin)
 
 

@@ -1,18 +1,17 @@
 """The documents the API speaks, as the OpenAPI document shows them.
 
-Requests are parsed with these, so an unknown key is an error. Answers that the store holds as JSON are sent as they
-are; here stands what they look like.
+Requests are parsed with these, so an unknown key is an error. What the store holds is defined in `records.documents`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from clara_eval.pipeline.review import ReviewState
-from clara_eval.pipeline.status import State
+from clara_eval.records.documents import EvalStatus, Scores, Summary
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
 _EXAMPLE = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
@@ -51,61 +50,9 @@ class Accepted(BaseModel):
     statusUrl: str  # noqa: N815
 
 
-class EvalStatus(BaseModel):
-    """Where an evaluation stands; `reason` and `retryAt` say why and how long it waits."""
-
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra={
-            "examples": [
-                {
-                    "status": "comparing",
-                    "progress": 62,
-                    "startedAt": 1790000000,
-                    "updatedAt": 1790000040,
-                    "reason": None,
-                    "retryAt": None,
-                    "stage": {"calls": 310, "done": 186, "total": 300, "costUsd": 1.92, "secondsLeft": 40},
-                }
-            ]
-        },
-    )
-
-    status: State
-    progress: int = Field(ge=0, le=100)
-    startedAt: int | None = None  # noqa: N815
-    updatedAt: int | None = None  # noqa: N815
-    reason: str | None = None
-    retryAt: int | None = None  # noqa: N815
-    stage: dict[str, Any] | None = None
-
-
-class TokenFacts(BaseModel):
-    address: str
-    symbol: str
-    decimals: int
-
-
-class ChallengeSummary(BaseModel):
+class ChallengeSummary(Summary):
     """What the contract says, and where the evaluation stands."""
 
-    address: str
-    chainId: int  # noqa: N815
-    title: str
-    problemStatement: str  # noqa: N815
-    poster: str
-    evaluator: str
-    token: TokenFacts
-    prizePool: str = Field(description="Base units of the token.")  # noqa: N815
-    winnerCount: int  # noqa: N815
-    payoutBps: list[int]  # noqa: N815
-    deadline: int
-    scoringDeadline: int  # noqa: N815
-    submissionCount: int  # noqa: N815
-    chainStatus: Literal["open", "scoring", "finalized", "cancelled", "expired"]  # noqa: N815
-    scorePostedAt: int | None = None  # noqa: N815
-    postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`.")  # noqa: N815
-    block: int
     evaluation: EvalStatus
 
 
@@ -114,45 +61,6 @@ class ChallengeList(BaseModel):
     offset: int
     limit: int
     challenges: list[ChallengeSummary]
-
-
-class LeaderboardRow(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    address: str
-    agentId: int | None = None  # noqa: N815
-    rank: int | None = None
-    score: int | None = Field(None, description="0 to 10000, as on chain.")
-    elo: float | None = None
-    low: float | None = None
-    high: float | None = None
-    pTop: float | None = None  # noqa: N815
-    rankLow: int | None = Field(None, description="Best place that is likely (5 %).")  # noqa: N815
-    rankHigh: int | None = Field(None, description="Worst place that is likely (95 %).")  # noqa: N815
-    wins: float | None = None
-    losses: float | None = None
-    ties: float | None = None
-    tiedWith: list[str] = Field([], description="Others with exactly this rating; the earlier submission is first.")  # noqa: N815
-    prizeAmount: str | None = None  # noqa: N815
-    status: str | None = None
-    reason: str | None = None
-
-
-class Leaderboard(BaseModel):
-    """The ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    rankings: list[LeaderboardRow]
-    winners: list[dict[str, Any]] = []
-    margin: dict[str, Any] | None = None
-    consistency: dict[str, Any] | None = None
-    flags: list[Any] = []
-    traceDigest: str | None = None  # noqa: N815
-    txHash: str | None = None  # noqa: N815
-    postedBy: str | None = None  # noqa: N815
-    outcome: str | None = None
-    publishedAt: int | None = None  # noqa: N815
 
 
 class ReviewDetail(BaseModel):
@@ -168,7 +76,7 @@ class ReviewDetail(BaseModel):
 
 
 class ChallengeDetail(ChallengeSummary):
-    leaderboard: Leaderboard | None = Field(None, description="Present once scores are posted.")
+    leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None  # noqa: N815
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 

@@ -28,9 +28,10 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import Attempts, read_attempts, save_attempts
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.scoring_window import Speed
-from clara_eval.pipeline.status import State, Status, StatusWriter
+from clara_eval.pipeline.status import Status, StatusWriter
 from clara_eval.publish.send import Receipt
 from clara_eval.records.challenge_index import read_document, save_summary
+from clara_eval.records.documents import State
 from clara_eval.trace.store_keys import status_key
 from clara_eval.use_cases.evaluate import EvaluationRequest, Observer, evaluate
 

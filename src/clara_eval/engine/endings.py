@@ -25,9 +25,10 @@ from clara_eval.errors import (
 from clara_eval.observe.alerts import Alert
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.leases import Busy
-from clara_eval.pipeline.status import State, gravest, reason_of, state_of
+from clara_eval.pipeline.status import gravest, reason_of, state_of
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.send import Outcome
+from clara_eval.records.documents import State
 
 DEFER_SECONDS = 3600
 NOT_YET_SECONDS = 30

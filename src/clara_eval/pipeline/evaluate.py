@@ -24,7 +24,7 @@ from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.networks import Network
 from clara_eval.pipeline.harness import pinned_reveal
 from clara_eval.pipeline.plan import Plan
-from clara_eval.pipeline.public_documents import plots_document, public_keys, scores_document
+from clara_eval.pipeline.public_documents import is_posted, plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
 from clara_eval.pipeline.sources import LiveSources, Seats, close_unanswered, journal_metadata, left_unanswered
@@ -238,7 +238,8 @@ async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt:
     earlier = await read_scores(ports.store, challenge.chain_id, challenge.address) or {}
     if receipt is None and earlier.get("postedBy"):
         return
-    text = plain_json(scores_document(challenge, walked, digest, receipt))
+    published_at = (await ports.chain.standing(challenge.address)).score_posted_at if is_posted(receipt) else None
+    text = plain_json(scores_document(challenge, walked, digest, receipt, published_at))
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.errors import BadInput
 from clara_eval.hashing import plain_json
-from clara_eval.pipeline.status import State, StatusWriter
+from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted, PostedBy, Results
 from clara_eval.records.challenge_index import read_document
+from clara_eval.records.documents import State
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import scores_key
 

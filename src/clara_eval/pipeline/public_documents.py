@@ -13,6 +13,7 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.walk import Walk, results_of
+from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.tournament.play import Comparison
@@ -42,13 +43,23 @@ def plots_document(walked: Walk, digest: str) -> dict[str, str]:
     return {"traceDigest": digest, "ratings": ratings_svg(walked.ranking), "matrix": matrix}
 
 
-def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None) -> dict[str, Any]:
-    """The `scores` key: everybody's place, the money, and how far to trust it."""
+def is_posted(receipt: Receipt | None) -> bool:
+    """Whether scores stand on the chain now, whoever posted them."""
+    return receipt is not None and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE)
+
+
+def scores_document(
+    challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None, published_at: int | None = None
+) -> dict[str, Any]:
+    """The `scores` key: everybody's place, the money, and how far to trust it. Where somebody else posted, nobody is
+    called a winner of ours, and no prize is named: what was paid is on the chain.
+    """
     ranking = walked.ranking
-    posted = receipt is not None and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE)
+    by = (receipt.posted_by or PostedBy.EVALUATOR) if receipt and is_posted(receipt) else None
+    winners = walked.winners.entries if by in (None, PostedBy.EVALUATOR) else ()
     return {
-        "rankings": _rankings(challenge, walked),
-        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in walked.winners.entries],
+        "rankings": _rankings(challenge, walked, {w.account: str(w.prize_amount) for w in winners}),
+        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in winners],
         "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "orderedBy": ranking.ordered_by if ranking else None,
@@ -59,13 +70,13 @@ def scores_document(challenge: Challenge, walked: Walk, digest: str, receipt: Re
         "traceDigest": digest,
         "outcome": receipt.outcome.value if receipt else None,
         "txHash": receipt.tx_hash if receipt else None,
-        "postedBy": (str(receipt.posted_by) if receipt.posted_by else "evaluator") if receipt and posted else None,
+        "postedBy": by,
+        "publishedAt": published_at,
         "blockNumber": receipt.block_number if receipt else None,
     }
 
 
-def _rankings(challenge: Challenge, walked: Walk) -> list[dict[str, Any]]:
-    prizes = {w.account: str(w.prize_amount) for w in walked.winners.entries}
+def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) -> list[dict[str, Any]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     ranked = list(walked.ranking.standings) if walked.ranking else []
     rows: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 from clara_eval.camel_json import camel, to_camel_json
 from clara_eval.errors import (
@@ -33,11 +33,9 @@ from clara_eval.errors import (
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.plan import Stage
+from clara_eval.records.documents import State
 from clara_eval.trace.store_keys import status_key
 
-State = Literal[
-    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
-]
 STATES: tuple[State, ...] = get_args(State)
 STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
 """Ended without a result: only somebody's request starts it again."""

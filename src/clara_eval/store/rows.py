@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from dataclasses import dataclass
 
 import aiohttp
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
+from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.form import Form
 from clara_eval.trace.store_keys import features_key, pairwise_key, scores_key, status_key
 
 MAX_TRACE_BYTES = 200_000_000
-_VOTE = ("first", "second", "judge", "winner", "confidence", "reason")
+_COMPARISON = Form(Comparison)
 
 
 class StoreRecords:
@@ -32,17 +34,17 @@ class StoreRecords:
         self._store = store
         self._chain_id = chain_id
 
-    async def status(self, address: Address) -> dict[str, Any] | None:
-        return await self._document(status_key(address))
+    async def status(self, address: Address) -> EvalStatus | None:
+        return await self._document(EvalStatus, status_key(address))
 
-    async def scores(self, address: Address) -> dict[str, Any] | None:
-        return await self._document(scores_key(address))
+    async def scores(self, address: Address) -> Scores | None:
+        return await self._document(Scores, scores_key(address))
 
-    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
-        return await self._document(features_key(address, submitter))
+    async def features(self, address: Address, submitter: Address) -> Features | None:
+        return await self._document(Features, features_key(address, submitter))
 
-    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
-        return await self._document(pairwise_key(address, first, second))
+    async def game(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+        return await self._document(Pairwise, pairwise_key(address, first, second))
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         store = await self._store.existing()
@@ -58,11 +60,9 @@ class StoreRecords:
     def trace_place(self, address: Address) -> str:
         return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
 
-    async def _document(self, key: str) -> dict[str, Any] | None:
+    async def _document(self, kind: type[D], key: str) -> D | None:
         store = await self._store.existing()
-        text = await store.get(self._chain_id, key) if store else None
-        found = json.loads(text) if text else None
-        return found if isinstance(found, dict) else None
+        return await read(store, self._chain_id, kind, key) if store else None
 
 
 class ApiRecords:
@@ -70,19 +70,19 @@ class ApiRecords:
 
     def __init__(self, api_url: str) -> None:
         self._url = api_url.rstrip("/")
-        self._facts: tuple[Address, dict[str, dict[str, Any]]] | None = None
+        self._facts: tuple[Address, Facts] | None = None
 
-    async def status(self, address: Address) -> dict[str, Any] | None:
-        return await self._document(address, "eval-status")
+    async def status(self, address: Address) -> EvalStatus | None:
+        return await self._document(EvalStatus, address, "eval-status")
 
-    async def scores(self, address: Address) -> dict[str, Any] | None:
-        return await self._document(address, "leaderboard")
+    async def scores(self, address: Address) -> Scores | None:
+        return await self._document(Scores, address, "leaderboard")
 
-    async def features(self, address: Address, submitter: Address) -> dict[str, Any] | None:
-        return (await self._of_trace(address)).get(f"features/{submitter}")
+    async def features(self, address: Address, submitter: Address) -> Features | None:
+        return (await self._of_trace(address)).features.get(submitter)
 
-    async def game(self, address: Address, first: Address, second: Address) -> dict[str, Any] | None:
-        return (await self._of_trace(address)).get(f"game/{first}/{second}")
+    async def game(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+        return (await self._of_trace(address)).games.get((first, second))
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         content = await self._get(address, "eval-trace", MAX_TRACE_BYTES if at_most is None else at_most)
@@ -94,20 +94,19 @@ class ApiRecords:
     def trace_place(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
-    async def _document(self, address: Address, name: str) -> dict[str, Any] | None:
+    async def _document(self, kind: type[D], address: Address, name: str) -> D | None:
         content = await self._get(address, name)
         try:
-            found = json.loads(content) if content else None
+            return kind.model_validate_json(content) if content else None
         except (ValueError, RecursionError) as bad:
             raise self._garbled() from bad
-        return found if isinstance(found, dict) else None
 
-    async def _of_trace(self, address: Address) -> dict[str, dict[str, Any]]:
-        """Features and games of the last challenge asked for, by the names used above."""
+    async def _of_trace(self, address: Address) -> Facts:
+        """Features and games of the last challenge asked for."""
         if self._facts is None or self._facts[0] != address:
             text = await self.trace(address)
             if text is None:
-                return {}  # not kept: it may be there the next time
+                return Facts({}, {})  # not kept: it may be there the next time
             try:
                 self._facts = (address, facts_in(text))
             except (ValueError, LookupError, TypeError, RecursionError) as bad:
@@ -148,20 +147,24 @@ async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
     return bytes(content)
 
 
-def facts_in(trace: str) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Facts:
+    features: dict[str, Features]
+    games: dict[tuple[str, str], Pairwise]
+
+
+def facts_in(trace: str) -> Facts:
     """Features and games of a trace, as the store's keys have them."""
-    found: dict[str, dict[str, Any]] = {}
-    votes: dict[str, list[Comparison]] = defaultdict(list)
+    features: dict[str, Features] = {}
+    votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for line in trace.splitlines():
         if '"key":"features/' not in line and '"key":"comparison/' not in line:
             continue
         entry = json.loads(line.removesuffix(","))["entry"]
-        body = entry["body"]
-        if entry["key"].startswith("features/"):
-            found[entry["key"]] = body
-        elif isinstance(body, dict) and "first" in body:
-            told: dict[str, Any] = {
-                name: body.get(name) for name in ("first", "second", "judge", "winner", "confidence", "reason")
-            }
-            votes[f"game/{body['first']}/{body['second']}"].append(Comparison(**told, requests=()))
-    return found | {name: votes_document(all_votes) for name, all_votes in votes.items()}
+        kind, _, name = entry["key"].partition("/")
+        if kind == "features":
+            features[name] = Features.model_validate(entry["body"])
+        elif kind == "comparison":
+            vote = _COMPARISON.read(entry["body"])
+            votes[vote.first, vote.second].append(vote)
+    return Facts(features, {pair: Pairwise(**votes_document(all_votes)) for pair, all_votes in votes.items()})

@@ -13,6 +13,7 @@ from aiohttp import web
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
+from clara_eval.records.documents import Features
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.rows import ApiRecords, StoreRecords, facts_in
 from clara_eval.store.sqlite import SqliteStore
@@ -36,10 +37,10 @@ def test_a_jurys_game_is_the_majority_with_every_vote() -> None:
     lines = [writer.line(f"comparison/{n:07}", to_camel_json(one)) for n, one in enumerate(votes)]
     lines.append(writer.line(f"features/{ONE}", {"features": {"tests": 3}}))
     found = facts_in("".join(render(lines, writer.digest)))
-    assert found[f"game/{ONE}/{OTHER}"] == votes_document(votes)
-    assert found[f"game/{ONE}/{OTHER}"]["winner"] == OTHER
-    assert found[f"game/{ONE}/{OTHER}"]["reason"] == "b says so"
-    assert found[f"features/{ONE}"] == {"features": {"tests": 3}}
+    assert found.games[ONE, OTHER].model_dump() == votes_document(votes)
+    assert found.games[ONE, OTHER].winner == OTHER
+    assert found.games[ONE, OTHER].reason == "b says so"
+    assert found.features == {ONE: Features(features={"tests": 3})}
 
 
 def test_a_question_without_any_verdict_has_no_winner() -> None:
@@ -93,7 +94,7 @@ async def test_a_trace_that_comes_later_is_seen() -> None:
         records = ApiRecords(url)
         assert await records.features(OTHER, ONE) is None
         pages["eval-trace"] = "".join(render(lines, writer.digest)).encode()
-        assert await records.features(OTHER, ONE) == {"features": {"tests": 3}}
+        assert await records.features(OTHER, ONE) == Features(features={"tests": 3})
 
 
 def pools() -> set[str]:

@@ -10,8 +10,8 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from clara_eval.pipeline.status import State
 from clara_eval.publish.posted import PostedBy
+from clara_eval.records.documents import State
 from clara_eval.use_cases.untrusted import Untrusted
 
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]

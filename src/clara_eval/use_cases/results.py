@@ -8,13 +8,16 @@ probing. What the chain says about winners and prizes wins over what the records
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from clara_eval.app import Caller
+from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
 from clara_eval.errors import BadInput, NotFound, NotYet
-from clara_eval.pipeline.status import MEANINGS, STATES
+from clara_eval.flags import Flag
+from clara_eval.pipeline.status import MEANINGS
+from clara_eval.records import documents
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.browse import STATUS, posted_winners, token_document
 from clara_eval.use_cases.challenges import challenge_at, posted_by, submission_of
@@ -47,31 +50,30 @@ _WORKING = ("extracting", "comparing", "publishing")
 async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
     """Stage, progress, time left, and the reason if it waits or stopped."""
     challenge = await challenge_at(caller, address)
-    found = await caller.records.status(challenge.address) or {}
+    found = await caller.records.status(challenge.address)
     status = _status(found, challenge)
-    reason = found.get("reason") if found.get("reason") != _MEANINGS[status] else None  # said once is enough
+    reason = found.reason if found and found.reason != _MEANINGS[status] else None  # said once is enough
     return EvalStatusResult(
         network=caller.settings.network_name,
         address=challenge.address,
         chainStatus=STATUS[challenge.status],
         status=status,
-        progress=100 if status == "complete" else max(0, min(100, _whole(found.get("progress")) or 0)),
-        stage=_progress(found.get("stage")),
+        progress=100 if status == "complete" else found.progress if found else 0,
+        stage=_progress(found.stage if found else None),
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
-        startedAt=_whole(found.get("startedAt")),
-        updatedAt=_whole(found.get("updatedAt")),
-        retryAt=_whole(found.get("retryAt")),
+        startedAt=found.startedAt if found else None,
+        updatedAt=found.updatedAt if found else None,
+        retryAt=found.retryAt if found else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
         explanation=_explanation(challenge, status),
     )
 
 
-def _status(found: Mapping[str, Any], challenge: Challenge) -> EvalStatus:
-    told = next((name for name in STATES if name == found.get("status")), None)
-    if told is None:
-        return "complete" if challenge.score_posted_at else "none"
-    return told
+def _status(found: documents.EvalStatus | None, challenge: Challenge) -> EvalStatus:
+    if found is not None:
+        return found.status
+    return "complete" if challenge.score_posted_at else "none"
 
 
 def _explanation(challenge: Challenge, status: EvalStatus) -> str:
@@ -92,16 +94,15 @@ def _explanation(challenge: Challenge, status: EvalStatus) -> str:
     return f"{_MEANINGS[status]} Scores have to be posted by {show_moment(challenge.scoring_deadline)}."
 
 
-def _progress(stage: Any) -> Progress:
-    say: Mapping[str, Any] = stage if isinstance(stage, dict) else {}
-    name = say.get("name") or say.get("stage")
+def _progress(stage: documents.StageProgress | None) -> Progress:
+    say = stage or documents.StageProgress()
     return Progress(
-        stage=name if isinstance(name, str) and name.isidentifier() else None,
-        done=_whole(say.get("done")),
-        total=_whole(say.get("total")),
-        calls=_whole(say.get("calls")),
-        costUsd=_number(say.get("costUsd")),
-        secondsLeft=_number(say.get("secondsLeft")),
+        stage=say.name if say.name and say.name.isidentifier() else None,
+        done=say.done,
+        total=say.total,
+        calls=say.calls,
+        costUsd=say.costUsd,
+        secondsLeft=say.secondsLeft,
     )
 
 
@@ -128,9 +129,9 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         token=token_document(challenge.token),
         standings=standings[:limit],
         total=len(standings),
-        traceDigest=_digest(scores),
+        traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_place(challenge.address),
-        flags=_flags(scores),
+        flags=_flags(scores.flags if scores else []),
     )
 
 
@@ -158,11 +159,11 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
 
 
 async def _score(
-    caller: Caller, challenge: Challenge, standing: Standing, standings: list[Standing], scores: dict[str, Any] | None
+    caller: Caller, challenge: Challenge, standing: Standing, standings: list[Standing], scores: documents.Scores | None
 ) -> ScoreResult:
     account = Address(standing["address"])
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
-    features = (await caller.records.features(challenge.address, account) or {}) if is_shown else {}
+    facts = await caller.records.features(challenge.address, account) if is_shown else None
     games = await _games(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
     rival = _closest(standings, standing)
     return ScoreResult(
@@ -173,13 +174,13 @@ async def _score(
         entries=max(len(standings), challenge.submission_count),
         token=token_document(challenge.token),
         postedBy=await posted_by(caller, challenge),
-        features=_features(features.get("features")),
-        notes=_notes(features.get("text")),
-        flags=[_flag(item) for item in _list(features.get("flags"))[:MAX_FLAGS]],
+        features=_features(facts.features if facts else {}),
+        notes=_notes(facts.text if facts else {}),
+        flags=_flags(facts.flags if facts else []),
         games=games,
         closestRival=rival,
         why=_why(standing, rival, games),
-        traceDigest=_digest(scores),
+        traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_place(challenge.address),
         claimable=_claimable(challenge, standing),
     )
@@ -193,12 +194,11 @@ def _require_posted(challenge: Challenge) -> None:
         )
 
 
-def _standings(challenge: Challenge, scores: dict[str, Any] | None, posted: list[PostedWinner]) -> list[Standing]:
+def _standings(challenge: Challenge, scores: documents.Scores | None, posted: list[PostedWinner]) -> list[Standing]:
     paid = {winner["address"]: winner for winner in posted}
-    rows = [item for item in _list((scores or {}).get("rankings")) if isinstance(item, dict)]
-    if not rows:
+    if scores is None or not scores.rankings:
         return [_from_chain(winner) for winner in posted]
-    return [_standing(challenge, row, paid.get(str(row.get("address")))) for row in rows]
+    return [_standing(challenge, row, paid.get(row.address)) for row in scores.rankings]
 
 
 def _from_chain(winner: PostedWinner) -> Standing:
@@ -209,26 +209,25 @@ def _from_chain(winner: PostedWinner) -> Standing:
     )  # fmt: skip
 
 
-def _standing(challenge: Challenge, row: Mapping[str, Any], winner: PostedWinner | None) -> Standing:
+def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner | None) -> Standing:
     amount = int(winner["prizeAmount"]) if winner else 0
-    reason = row.get("reason")
     return Standing(
-        address=to_address(str(row.get("address"))),
-        agentId=str(row["agentId"]) if row.get("agentId") is not None else None,
-        rank=_whole(row.get("rank")) or 0,
-        score=winner["score"] if winner else _whole(row.get("score")),
-        elo=_number(row.get("elo")),
-        low=_number(row.get("low")),
-        high=_number(row.get("high")),
-        pTop=_number(row.get("pTop")),
-        wins=_number(row.get("wins")),
-        losses=_number(row.get("losses")),
-        ties=_number(row.get("ties")),
-        tiedWith=[to_address(str(other)) for other in row.get("tiedWith") or ()],
+        address=to_address(row.address),
+        agentId=None if row.agentId is None else str(row.agentId),
+        rank=row.rank or 0,
+        score=winner["score"] if winner else row.score,
+        elo=row.elo,
+        low=row.low,
+        high=row.high,
+        pTop=row.pTop,
+        wins=row.wins,
+        losses=row.losses,
+        ties=row.ties,
+        tiedWith=[to_address(other) for other in row.tiedWith],
         prizeAmount=str(amount),
         prize=show_amount(amount, challenge.token),
-        status="rejected" if row.get("status") == "rejected" else "ranked",
-        reason=fence(str(reason), "evaluator; may quote the submission", limit=SHORT_CHARS) if reason else None,
+        status="rejected" if row.status == "rejected" else "ranked",
+        reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
     )
 
 
@@ -256,45 +255,35 @@ async def _games(caller: Caller, address: Address, account: Address, rivals: Ite
     return found
 
 
-def _game(game: Mapping[str, Any], account: Address, rival: Address, *, shown_first: bool) -> Game:
-    results: dict[Any, Literal["won", "lost", "tie"]] = {account: "won", rival: "lost", "tie": "tie"}
-    reason = game.get("reason")
+def _game(game: documents.Pairwise, account: Address, rival: Address, *, shown_first: bool) -> Game:
+    results: dict[str | None, Literal["won", "lost", "tie"]] = {account: "won", rival: "lost", "tie": "tie"}
     return Game(
         rival=rival,
         shownFirst=shown_first,
-        result=results.get(game.get("winner"), "undecided"),
-        confidence=_number(game.get("confidence")),
-        reason=fence(str(reason), "judge", limit=SHORT_CHARS) if reason else None,
+        result=results.get(game.winner, "undecided"),
+        confidence=game.confidence,
+        reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
     )
 
 
-def _features(values: Any) -> list[FeatureValue]:
+def _features(values: Mapping[str, documents.Value]) -> list[FeatureValue]:
     """Only numbers, booleans and short closed values; anything longer is not a typed fact."""
-    if not isinstance(values, dict):
-        return []
-    plain = {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str, type(None)))}
     return [
-        FeatureValue(name=str(name)[:40], value=value)
-        for name, value in plain.items()
+        FeatureValue(name=name[:40], value=value)
+        for name, value in values.items()
         if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
     ]
 
 
-def _notes(values: Any) -> list[Untrusted]:
-    if not isinstance(values, dict):
-        return []
+def _notes(values: Mapping[str, str]) -> list[Untrusted]:
     return [
         fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS) for name, value in values.items()
     ]
 
 
-def _flags(scores: Mapping[str, Any] | None) -> list[Untrusted]:
-    return [_flag(item) for item in _list((scores or {}).get("flags"))[:MAX_FLAGS]]
-
-
-def _flag(item: Any) -> Untrusted:
-    text = item if isinstance(item, str) else json.dumps(item, sort_keys=True)
-    return fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS)
+def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
+    told = (json.dumps(to_camel_json(flag), sort_keys=True) for flag in flags[:MAX_FLAGS])
+    return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in told]
 
 
 def _why(standing: Standing, rival: Standing | None, games: list[Game]) -> str:
@@ -326,20 +315,3 @@ def _claimable(challenge: Challenge, standing: Standing) -> str:
         return "The prize can be claimed now with challenge_claim, unless it was already."
     free_at = challenge.score_posted_at + FINALIZATION_SECONDS
     return f"The prize can be claimed from {show_moment(free_at)} with challenge_claim."
-
-
-def _digest(scores: Mapping[str, Any] | None) -> str | None:
-    digest = (scores or {}).get("traceDigest")
-    return digest if isinstance(digest, str) else None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

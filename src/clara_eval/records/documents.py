@@ -1,0 +1,204 @@
+"""The public documents that an evaluation leaves in the store, each defined once.
+
+The specification's fields come first, ours follow. Whoever shows a document (API, pages, commands, tools) reads it into
+these models, whether it comes from a store or from a service, and the OpenAPI document shows the same models. What
+another version added is kept; what is missing where it may be is None; another shape is a ValueError. Amounts are
+decimal strings in base units of the token, because they pass 2^53.
+"""
+
+# ruff: noqa: N815 - the fields are named as in the documents
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from clara_eval.flags import Flag
+
+State = Literal[
+    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
+]
+Value = bool | int | float | str | None
+_EXAMPLE: dict[str, JsonValue] = {
+    "status": "comparing",
+    "progress": 62,
+    "startedAt": 1790000000,
+    "updatedAt": 1790000040,
+    "reason": None,
+    "retryAt": None,
+    "stage": {"name": "comparing", "calls": 310, "done": 186, "total": 300, "costUsd": 1.92, "secondsLeft": 40},
+}
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+D = TypeVar("D", bound=Document)
+
+
+class Values(Protocol):
+    """What reading needs of a store."""
+
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+
+
+async def read(values: Values, chain_id: int, kind: type[D], key: str) -> D | None:
+    """The document under a key, or None."""
+    text = await values.get(chain_id, key)
+    return kind.model_validate_json(text) if text else None
+
+
+class StageProgress(Document):
+    name: str | None = None
+    done: int | None = None
+    total: int | None = None
+    calls: int | None = None
+    costUsd: float | None = None
+    callsPerSecond: float | None = None
+    secondsLeft: float | None = None
+
+
+class EvalStatus(Document):
+    """`eval-status`: where an evaluation stands; `reason` and `retryAt` say why and how long it waits."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
+
+    status: State
+    progress: int = Field(ge=0, le=100)
+    startedAt: int | None = None
+    updatedAt: int | None = None
+    reason: str | None = None
+    retryAt: int | None = None
+    postedBy: str | None = None
+    stage: StageProgress | None = None
+
+
+class Features(Document):
+    """`features:{submitter}`: the typed facts by which a submission was judged."""
+
+    features: dict[str, Value]
+    extractedAt: int | None = None
+    text: dict[str, str] = {}
+    measured: dict[str, Value] = {}
+    claimed: dict[str, Value] = {}
+    flags: list[Flag] = []
+    requests: list[str] = []
+
+
+class Vote(Document):
+    """One judge's word; `A` is who was shown first."""
+
+    judge: str
+    winner: Literal["A", "B", "tie"] | None
+    confidence: float | None
+    reason: str
+
+
+class Pairwise(Document):
+    """`pairwise:{a}:{b}`: a was shown first. `winner` is an address, `tie`, or None without a verdict."""
+
+    winner: str | None
+    confidence: float | None
+    reason: str
+    votes: list[Vote] = []
+
+
+class Token(Document):
+    address: str
+    symbol: str
+    decimals: int
+    isKnown: bool = Field(
+        True, description="Whether the token told its decimals itself; otherwise amounts are base units."
+    )
+
+
+class Ranked(Document):
+    """One place. Without an evaluation of ours only what the chain says is known."""
+
+    address: str
+    score: int | None = Field(None, description="0 to 10000, as on chain.")
+    elo: float | None = None
+    agentId: int | None = None
+    rank: int | None = None
+    low: float | None = None
+    high: float | None = None
+    pTop: float | None = None
+    rankLow: int | None = Field(None, description="Best place that is likely (5 %).")
+    rankHigh: int | None = Field(None, description="Worst place that is likely (95 %).")
+    wins: float | None = None
+    losses: float | None = None
+    ties: float | None = None
+    tiedWith: list[str] = Field([], description="Others with exactly this rating; the earlier submission is first.")
+    prizeAmount: str | None = None
+    status: str | None = None
+    code: str | None = None
+    reason: str | None = None
+
+
+class Winner(Document):
+    account: str
+    prizeAmount: str
+    agentId: int | None = None
+    score: int | None = None
+
+
+class Margin(Document):
+    """How sure the last paid place is, in a number, a word and a sentence."""
+
+    place: int
+    probability: float
+    word: str
+    sentence: str
+    item: str | None = None
+    nextItem: str | None = None
+    setChance: float | None = Field(None, description="The chance that those down to this place are the true best.")
+    tied: bool = False
+
+
+class Scores(Document):
+    """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
+
+    rankings: list[Ranked]
+    publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
+    winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
+    margin: Margin | None = None
+    consistency: dict[str, Any] | None = None
+    orderedBy: str | None = None
+    schedule: dict[str, Any] | None = None
+    flags: list[Flag] = []
+    token: Token | None = None
+    prizePool: str | None = None
+    traceDigest: str | None = None
+    txHash: str | None = None
+    postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`; null before.")
+    outcome: str | None = None
+    blockNumber: int | None = None
+
+    @property
+    def is_posted(self) -> bool:
+        """Scores are public when they stand on the chain, whoever posted them."""
+        return bool(self.publishedAt) or self.postedBy is not None
+
+
+class Summary(Document):
+    """`challenge-index:{address}`: what the contract says about a challenge."""
+
+    address: str
+    chainId: int
+    title: str
+    problemStatement: str
+    poster: str
+    evaluator: str
+    token: Token
+    prizePool: str = Field(description="Base units of the token.")
+    winnerCount: int
+    payoutBps: list[int]
+    deadline: int
+    scoringDeadline: int
+    submissionCount: int
+    chainStatus: Literal["open", "scoring", "finalized", "cancelled", "expired"]
+    scorePostedAt: int | None = None
+    postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`.")
+    block: int
