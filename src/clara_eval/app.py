@@ -72,13 +72,22 @@ class App:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
         return Plan(judges, schedule, max_games)
 
-    def options(self, plan: Plan, *, seconds: float, sent: Callable[[Receipt], None], dry_run: bool = False) -> Options:
+    def options(
+        self,
+        plan: Plan,
+        *,
+        seconds: float,
+        sent: Callable[[Receipt], None],
+        dry_run: bool = False,
+        gives_up: bool = False,
+    ) -> Options:
         return Options(
             network=self.settings.network,
             plan=plan,
             review_above_usd=self.settings.review_above_usd,
             seconds=seconds,
             dry_run=dry_run,
+            gives_up=gives_up,
             sent=sent,
         )
 

@@ -47,6 +47,8 @@ class Temporary(ClaraError):
     def __init__(self, message: str, *, remedy: str = "", retry_after_seconds: float | None = None) -> None:
         super().__init__(message, remedy=remedy)
         self.retry_after_seconds = retry_after_seconds
+        self.longest_pause_seconds: float | None = None
+        """Whoever waits may not wait longer than this: a window would close meanwhile."""
 
 
 class BadAnswer(ClaraError):
@@ -59,6 +61,10 @@ class BadSubmission(ClaraError):
     def __init__(self, message: str, *, code: str = "unreadable", remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.code = code
+
+
+class GivenUp(BadSubmission):
+    """An outage lasted until the scoring window was nearly over. Nobody knows whose fault it was."""
 
 
 class CannotPublish(ClaraError):

@@ -106,6 +106,7 @@ class Settings(BaseModel):
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 
     ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")
+    """A comma list: the next is asked where one cannot give the content."""
     ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")
     """An IPFS node's HTTP API; with it, submitted content is pinned there instead of going into a data: URI."""
     trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")

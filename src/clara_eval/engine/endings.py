@@ -62,6 +62,7 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
             return Ending("busy" if isinstance(bad, Busy) else "not_yet", state, reason, soon)
         case Temporary():
             wait = max(pause, bad.retry_after_seconds or 0)
+            wait = wait if bad.longest_pause_seconds is None else min(wait, bad.longest_pause_seconds)
             alert = Alert("EvaluationStuck", "warning", reason, address) if failures >= 3 else None
             return Ending("temporary", state, reason, int(now + wait), alert)
         case Deferred():

@@ -1,4 +1,4 @@
-"""`ipfs:` URIs through the operator's gateway, with the CID recomputed from what came.
+"""`ipfs:` URIs through the operator's gateways, with the CID recomputed from what came.
 
 First the file is asked for as an archive of blocks and verified from the root CID; where a gateway gives no archive, as
 one raw block; where it gives no blocks at all, as plain bytes, recorded as not verified and not immutable. A gateway
@@ -8,6 +8,7 @@ that sends wrong blocks, or says "not found", proves nothing about the submissio
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -53,8 +54,29 @@ def parse_ipfs_uri(uri: str) -> IpfsPath:
     return IpfsPath(text, cid, path)
 
 
-async def fetch_ipfs(web: Web, gateway: str, uri: str) -> Fetched:
+async def fetch_ipfs(web: Web, gateways: Sequence[str], uri: str) -> Fetched:
+    """From the first gateway that proves what it gives, else from the first that gives anything.
+
+    A gateway's refusal is a verdict only where no other one is out of order.
+    """
     wanted = parse_ipfs_uri(uri)
+    unverified: Fetched | None = None
+    failures: list[Outage | BadSubmission] = []
+    for gateway in gateways:
+        try:
+            fetched = await _from_gateway(web, gateway, wanted)
+        except (Outage, BadSubmission) as bad:
+            failures.append(bad)
+            continue
+        if fetched.immutable:
+            return fetched
+        unverified = unverified or fetched
+    if unverified is not None:
+        return unverified
+    raise next((bad for bad in failures if isinstance(bad, Outage)), failures[-1])
+
+
+async def _from_gateway(web: Web, gateway: str, wanted: IpfsPath) -> Fetched:
     base = f"{gateway.rstrip('/')}/ipfs/{wanted.quoted}"
     if wanted.cid.verifiable:
         content = await _from_archive(web, base, wanted)

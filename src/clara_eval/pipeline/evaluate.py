@@ -85,6 +85,8 @@ class Options:
     seconds: float
     """How long the models may take."""
     review_above_usd: float | None = 1000.0
+    gives_up: bool = False
+    """The scoring window is nearly over: what cannot be read now gets its verdict, and a person looks at it."""
     dry_run: bool = False
     retry_after_seconds: tuple[float, ...] = Limits().retry_after_seconds
     """Waits between attempts to fetch a submission; what is accepted never depends on them."""
@@ -129,7 +131,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
         status.meter = seats.meter
         unanswered = await left_unanswered(ports.store, journal.run)
         retries = options.retry_after_seconds
-        sources = LiveSources(journal, ports.fetch, seats, retries, unanswered, reveal, ports.machine)
+        sources = LiveSources(journal, ports.fetch, seats, retries, unanswered, options.gives_up, reveal, ports.machine)
         walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)

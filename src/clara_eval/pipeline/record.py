@@ -17,13 +17,13 @@ from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.sources import ANSWER, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
-from clara_eval.solutions import Solution
+from clara_eval.solutions import Rejected, Solution
 from clara_eval.trace.form import Form
 
 Entry = tuple[str, Any]
 CHALLENGE = Form(Challenge)
 PLAN = Form(Plan)
-RULES = 3
+RULES = 4
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
@@ -45,7 +45,7 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     yield "prompts", walk.prompts
     for piece in walk.pieces:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
-    yield "rejected", [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected]
+    yield "rejected", [_rejection(rejected) for rejected in walk.rejected]
     yield "families", dict(sorted(walk.likeness.families.items()))
     yield from _execution(walk)
     for account, features in sorted(walk.features.items()):
@@ -111,6 +111,15 @@ def _solution(piece: Piece) -> dict[str, Any]:
     else:
         body |= {"accepted": False, "code": verdict.code, "reason": verdict.reason}
     return body
+
+
+def _rejection(rejected: Rejected) -> dict[str, Any]:
+    return {
+        "account": rejected.submission.submitter,
+        "code": rejected.code,
+        "reason": rejected.reason,
+        "isOutage": rejected.is_outage,
+    }
 
 
 def _answer(paid: PaidAnswer) -> dict[str, Any]:

@@ -64,6 +64,21 @@ def _paid_rejections(found: Round) -> Iterator[Flag]:
             )
 
 
+def _outages(found: Round) -> Iterator[Flag]:
+    """What could not be read might have won: an outage that may be ours costs nobody a place unseen."""
+    for refused in found.rejected:
+        if refused.is_outage:
+            account = refused.submission.submitter
+            yield Flag(
+                "outage_verdict",
+                "review",
+                f"{account} could not be read until the scoring window was nearly over, which may be no fault of its "
+                f"own: {refused.reason}",
+                account,
+                {"rejection": refused.code},
+            )
+
+
 def _contested_copies(found: Round) -> Iterator[Flag]:
     for cluster in found.likeness.clusters:
         account = cluster.original.submission.submitter
@@ -150,6 +165,7 @@ def _ranking(found: Round) -> Iterator[Flag]:
 
 RULES = (
     _paid_rejections,
+    _outages,
     _contested_copies,
     _borrowed,
     _paid_families,

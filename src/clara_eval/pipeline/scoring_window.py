@@ -21,6 +21,8 @@ SAFETY = 2.0
 PUBLISH_SECONDS = 120.0
 DEFAULT_CALL_SECONDS = 6.0
 LEAST_SECONDS = 60.0
+PAUSE_SHARE = 0.05
+LEAST_PAUSE_SECONDS = 10.0
 READS_PER_SUBMISSION = 3
 
 
@@ -44,6 +46,16 @@ class Window:
             if left > LEAST_SECONDS:
                 return left
         return LEAST_SECONDS
+
+    @property
+    def is_nearly_over(self) -> bool:
+        """A quarter is left: outages are waited for no longer, so that the rest can be judged, reviewed and posted."""
+        return self.scoring_deadline - self.chain_now <= SPARE_SHARE * (self.scoring_deadline - self.deadline)
+
+    @property
+    def longest_pause_seconds(self) -> float:
+        """Between two attempts: the window has room for at least twenty of them, however long an outage lasts."""
+        return max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * (self.scoring_deadline - self.deadline))
 
     @property
     def budget_seconds(self) -> float:

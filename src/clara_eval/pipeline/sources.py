@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from clara_eval.challenge.model import Address, Challenge, Submission
-from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, Temporary
+from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, GivenUp, Temporary
 from clara_eval.execution import Executed, Harness, Machine, MissingEngine
 from clara_eval.execution import Submission as Program
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
@@ -35,6 +35,8 @@ class Received:
     note: str = ""
     code: str = ""
     reason: str = ""
+    is_outage: bool = False
+    """None came, and that may be us or the network: tried until the scoring window was nearly over."""
 
     @classmethod
     def of(cls, fetched: Fetched) -> Received:
@@ -43,7 +45,7 @@ class Received:
 
     def fetched(self) -> Fetched:
         if self.content is None:
-            raise BadSubmission(self.reason, code=self.code)
+            raise (GivenUp if self.is_outage else BadSubmission)(self.reason, code=self.code)
         return Fetched(base64.b64decode(self.content), self.media_type, self.immutable, self.note)
 
 
@@ -58,6 +60,11 @@ class Sources(Protocol):
     @property
     def unanswered(self) -> Mapping[str, str]:
         """Requests that a finished walk left unanswered, each with the reason: they stay so."""
+        ...
+
+    @property
+    def gives_up(self) -> bool:
+        """No time is left to wait for: what an outage withheld until now is gone without."""
         ...
 
     async def metadata(self, challenge: Challenge) -> bytes: ...
@@ -135,6 +142,7 @@ class LiveSources:
     seats: Seats
     retry_after_seconds: tuple[float, ...]
     unanswered: Mapping[str, str]
+    gives_up: bool
     revealed: Reveal | None
     machine: Machine
 
@@ -144,13 +152,12 @@ class LiveSources:
     async def received(self, submission: Submission, language: str | None) -> Received:
         async def receive() -> Received:
             remembering = _Remembering(self.fetch)
-            verdict = await collect_solution(
-                remembering, submission, Limits(retry_after_seconds=self.retry_after_seconds), language=language
-            )
+            limits = Limits(retry_after_seconds=self.retry_after_seconds, give_up=self.gives_up)
+            verdict = await collect_solution(remembering, submission, limits, language=language)
             if remembering.last is not None:
                 return Received.of(remembering.last)
             assert isinstance(verdict, Rejected), "nothing came, so nothing can have been accepted"
-            return Received(None, code=verdict.code, reason=verdict.reason)
+            return Received(None, code=verdict.code, reason=verdict.reason, is_outage=verdict.is_outage)
 
         return await self.journal.once(f"received/{submission.submitter}", RECEIVED, receive)
 
@@ -196,6 +203,8 @@ class TraceSources:
     entries: Mapping[str, Any]
     machine: Machine | None = None
     unchecked: list[str] = field(default_factory=list)
+    gives_up: bool = True
+    """A trace is of a finished walk: what it went without stays away."""
 
     @property
     def unanswered(self) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge, Submission
+from clara_eval.errors import Temporary
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
 from clara_eval.features import Features, extract_features
 from clara_eval.features.extract import Reading, prompts_for
@@ -35,6 +36,7 @@ from clara_eval.tournament.schedule import choose_schedule
 from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
 
 READ_AT_ONCE = 16
+SHOWN = 3
 _NO_DIGEST = "0x" + "0" * 64
 
 
@@ -150,15 +152,31 @@ async def _collect(challenge: Challenge, metadata: Metadata, sources: Sources, w
     gate = asyncio.Semaphore(READ_AT_ONCE)
     done = 0
 
-    async def one(submission: Submission) -> Piece:
+    async def one(submission: Submission) -> Piece | tuple[Submission, Temporary]:
         nonlocal done
-        async with gate:
-            received = await sources.received(submission, language)
+        try:
+            async with gate:
+                received = await sources.received(submission, language)
+        except Temporary as outage:
+            return submission, outage
         done += 1
         watch("collecting", done, total)
         return Piece(submission, received, await settle(received, submission, language))
 
-    return tuple(await gather_or_raise(one(submission) for submission in challenge.submissions))
+    found = await gather_or_raise(one(submission) for submission in challenge.submissions)
+    if missing := [item for item in found if not isinstance(item, Piece)]:
+        raise _unread(missing, total)
+    return tuple(item for item in found if isinstance(item, Piece))
+
+
+def _unread(missing: Sequence[tuple[Submission, Temporary]], total: int) -> Temporary:
+    """Everybody who can be read has been: says who is waited for. How long a stranger asks to wait is not passed on."""
+    named = "; ".join(f"{submission.submitter}: {outage.message}" for submission, outage in missing[:SHOWN])
+    more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    return Temporary(
+        f"{len(missing)} of {total} submissions cannot be read yet ({named}{more}).",
+        remedy="They are tried again until a quarter of the scoring window is left.",
+    )
 
 
 async def _read(

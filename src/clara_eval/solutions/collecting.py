@@ -2,7 +2,8 @@
 
 A submission comes in, a `Solution` or a `Rejected` goes out; a bad submission never raises. The keccak is checked over
 the raw bytes, or over the URI string as existing clients do. Content is never cut, never repaired: too large, binary,
-invalid UTF-8 and empty are rejections. An outage is retried; it becomes a verdict only when the budget is used up.
+invalid UTF-8 and empty are rejections. An outage is retried; it becomes a verdict only where the
+caller gives up, and the verdict says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clara_eval.challenge.model import Submission
-from clara_eval.errors import BadSubmission, Temporary
+from clara_eval.errors import BadSubmission, GivenUp, Temporary
 from clara_eval.hashing import keccak_hex, sha256_hex
 from clara_eval.solutions.language import choose_language
 from clara_eval.solutions.model import Fetch, Fetched, Rejected, Solution
@@ -34,8 +35,8 @@ class Limits:
     min_letters: int = 8
     min_words: int = 4
     """Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
-    retry_after_seconds: tuple[float, ...] = (1.0, 5.0, 15.0)
-    """Waits between the attempts; their number plus one is the number of attempts."""
+    retry_after_seconds: tuple[float, ...] = (1.0, 4.0)
+    """Waits between the attempts; their number plus one is the number of attempts. A round comes back for the rest."""
     give_up: bool = True
     """After the last attempt: True rejects, False raises Temporary so that the whole round can come back later."""
 
@@ -49,7 +50,7 @@ async def collect_solution(
         fetched = await _fetch_patiently(fetch, submission, limits)
         return _check(submission, fetched, limits, language)
     except BadSubmission as bad:
-        return Rejected(submission, bad.code, str(bad))
+        return Rejected(submission, bad.code, str(bad), isinstance(bad, GivenUp))
 
 
 async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits) -> Fetched:
@@ -63,7 +64,7 @@ async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits)
                 await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
             elif limits.give_up:
                 code = getattr(outage, "code", "unreachable")
-                raise BadSubmission(f"{len(waits)} attempts failed; the last: {outage}", code=code) from outage
+                raise GivenUp(f"{len(waits)} attempts failed; the last: {outage}", code=code) from outage
             else:
                 raise
     raise AssertionError("the last attempt returns or raises")

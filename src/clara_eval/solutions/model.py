@@ -16,8 +16,8 @@ from clara_eval.errors import Temporary
 REJECTIONS = {
     "unreadable": "the server refuses it, its certificate is wrong, or the answer is malformed",
     "not_found": "nothing is at this address",
-    "unreachable": "the address did not answer until the retry budget was over",
-    "timeout": "the content did not arrive in time until the retry budget was over",
+    "unreachable": "the address did not answer until the scoring window was nearly over",
+    "timeout": "the content did not arrive in time until the scoring window was nearly over",
     "too_many_redirects": "the address leads on and on",
     "forbidden_address": "the address is private, local or otherwise not public",
     "unsupported_scheme": "only data:, https: and ipfs: are read",
@@ -50,7 +50,7 @@ class Fetch(Protocol):
 
 
 class Outage(Temporary):
-    """A fetch failed in a way that may pass; `code` becomes the verdict if the retry budget ends first."""
+    """A fetch failed in a way that may pass; `code` becomes the verdict if the scoring window ends first."""
 
     def __init__(self, message: str, *, code: str = "unreachable", retry_after_seconds: float | None = None) -> None:
         super().__init__(message, retry_after_seconds=retry_after_seconds)
@@ -79,3 +79,5 @@ class Rejected:
     code: str
     """One of `REJECTIONS`."""
     reason: str
+    is_outage: bool = False
+    """It could not be read, and that may be us or the network: a person looks before money moves."""

@@ -116,7 +116,13 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
     plan = await _fitting_plan(app, challenge, window, request)
     if request.restart:
         await Journal(app.store, challenge.run).forget()
-    options = app.options(plan, seconds=window.seconds_left, dry_run=request.dry_run, sent=request.observer.sent)
+    options = app.options(
+        plan,
+        seconds=window.seconds_left,
+        dry_run=request.dry_run,
+        gives_up=window.is_nearly_over,
+        sent=request.observer.sent,
+    )
     try:
         async with asyncio.timeout(window.budget_seconds):
             done = await walk_and_publish(address, app.ports, options, status)
@@ -125,6 +131,9 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
             f"The evaluation did not end within its {window.budget_seconds:.0f} s.",
             remedy="It continues where it stopped.",
         ) from None
+    except Temporary as outage:
+        outage.longest_pause_seconds = window.longest_pause_seconds
+        raise
     if done.receipt is not None and done.receipt.outcome is Outcome.ALREADY_DONE:
         await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
     return done
