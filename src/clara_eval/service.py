@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import structlog
 import uvicorn
@@ -24,6 +24,7 @@ from pydantic import SecretStr
 
 from clara_eval import __version__
 from clara_eval.api.app import create_app, stop_streams
+from clara_eval.api.connections import BACKLOG, BoundedProtocol, Connections, most_connections, raise_file_limit
 from clara_eval.api.context import ApiContext
 from clara_eval.app import App, open_app
 from clara_eval.engine.engine import Engine, Mode
@@ -78,7 +79,7 @@ async def serving(
         context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine turns: whoever watches sees the start, too.
-        await stack.enter_async_context(_api_running(api, listening))
+        await stack.enter_async_context(api_running(api, listening))
         await stack.enter_async_context(engine.running())
         host, port = listening.getsockname()[:2]
         _log.info("service_started", mode=mode, host=host, port=port, network=settings.network_name,
@@ -159,9 +160,14 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _api_running(api: FastAPI, listening: socket.socket) -> AsyncIterator[None]:
+async def api_running(api: FastAPI, listening: socket.socket, bounds: Connections | None = None) -> AsyncIterator[None]:
+    """The API on a bound socket, within bounds of connections and time."""
+    bounds = bounds or Connections(most_connections(raise_file_limit()))
     config = uvicorn.Config(
         api,
+        http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
+        ws="none",
+        backlog=BACKLOG,
         log_config=None,
         access_log=False,
         lifespan="on",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from clara_eval.api.admin import IsAdmin, require_admin
 from clara_eval.api.context import ApiContext
@@ -165,21 +166,29 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
         )
 
     async def changes() -> AsyncIterator[ServerSentEvent]:
-        state.streams += 1
-        try:
-            text, said = first, ""
-            while True:
-                if text != said:
-                    yield ServerSentEvent(data=text, event="status")
-                    said = text
-                if json.loads(text)["status"] in FINAL_STATES or state.stopping.is_set():
-                    return
-                await asyncio.sleep(EVENT_SECONDS)
-                text = await read.status_text(known)
-        finally:
-            state.streams -= 1
+        text, said = first, ""
+        while True:
+            if text != said:
+                yield ServerSentEvent(data=text, event="status")
+                said = text
+            if json.loads(text)["status"] in FINAL_STATES or state.stopping.is_set():
+                return
+            await asyncio.sleep(EVENT_SECONDS)
+            text = await read.status_text(known)
 
-    return EventSourceResponse(changes(), ping=15)
+    # Counted before anything is awaited, so that many at once cannot pass the limit together.
+    state.streams += 1
+    return _CountedStream(changes(), ping=15)
+
+
+class _CountedStream(EventSourceResponse):
+    """Gives its place back when it ends, however it ends."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            scope["app"].state.streams -= 1
 
 
 @router.post(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from clara_eval.challenge.discover import NewChallenge, NewSubmission
-from clara_eval.challenge.model import Address, Block, ChallengeStatus, Submission, Token, short
+from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block, ChallengeStatus, Submission, Token, short
 from clara_eval.contracts.abi import Abi, Event, Function, Undecodable, abi
 from clara_eval.errors import NotFound
 from clara_eval.money.dollars import poses_as_dollar
@@ -247,7 +247,12 @@ class ChallengeFactoryContract:
 
     @classmethod
     def challenge_created(cls, entry: Mapping[str, Any]) -> NewChallenge:
-        found = cls.ABI.event("ChallengeCreated").read(entry)
+        """An entry whose texts cannot be read still announces its address; the challenge itself tells the rest."""
+        event = cls.ABI.event("ChallengeCreated")
+        try:
+            found = event.read(entry)
+        except Undecodable:
+            found = _UNREAD | event.read_indexed(entry)
         return NewChallenge(
             address=Address(found["challengeAddress"]),
             poster=Address(found["poster"]),
@@ -260,6 +265,12 @@ class ChallengeFactoryContract:
             skill_tags=found["skillTags"],
             block_number=int(entry["blockNumber"], 16),
         )
+
+
+_UNREAD: dict[str, Any] = {
+    "token": ZERO_ADDRESS, "prizePool": 0, "posterBond": 0, "deadline": 0, "scoringDeadline": 0, "challengeURI": "",
+    "skillTags": (),
+}  # fmt: skip
 
 
 class TokenContract:

@@ -56,6 +56,10 @@ class NodeDown(Temporary):
     """This node gave no usable answer; the text says how, without its URL."""
 
 
+class _TooLong(NodeDown):
+    """It sends more than we read."""
+
+
 class Node:
     """One endpoint, and what we have learnt about it."""
 
@@ -148,6 +152,8 @@ class Node:
             async with session.post(self.url, json=body, allow_redirects=False) as response:
                 content = await _read_at_most(response, MAX_ANSWER_BYTES)
                 status = response.status
+        except _TooLong:
+            return _refused_as_too_long(body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             raise NodeDown(type(bad).__name__) from None
         if status in {401, 403, 429} or status >= 500:
@@ -191,8 +197,16 @@ async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
     async for chunk in response.content.iter_chunked(65536):
         content += chunk
         if len(content) > limit:
-            raise NodeDown("its answer is too long")
+            raise _TooLong("its answer is too long")
     return bytes(content)
+
+
+def _refused_as_too_long(body: Any) -> Any:
+    """More than we read: in the words of a node that refuses it, so that events are asked for in smaller ranges."""
+    if isinstance(body, dict) and body["method"] != "eth_getLogs":
+        raise NodeDown("its answer is too long")
+    error = {"code": -32600, "message": "batch response size exceeds the limit"}
+    return {"jsonrpc": "2.0", "id": None, "error": error}
 
 
 def _envelope(number: int, call: Call) -> dict[str, Any]:

@@ -71,14 +71,18 @@ class Event:
 
     def read(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """The values by name; indexed text and bytes are only their hash."""
-        indexed = [item for item in self.inputs if item["indexed"]]
+        found = self.read_indexed(entry)
         plain = [item for item in self.inputs if not item["indexed"]]
+        values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
+        return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
+
+    def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Only what stands in the topics, which no stranger's text can spoil."""
+        indexed = [item for item in self.inputs if item["indexed"]]
         topics: Sequence[str] = entry["topics"][1:]
         if len(topics) != len(indexed):
             raise Undecodable(f"The entry is not {self.signature}.")
-        found = {item["name"]: _word(item["type"], word) for item, word in zip(indexed, topics, strict=True)}
-        values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
-        return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
+        return {item["name"]: _word(item["type"], word) for item, word in zip(indexed, topics, strict=True)}
 
 
 class Abi:

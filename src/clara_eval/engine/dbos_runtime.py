@@ -24,7 +24,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
 from clara_eval.engine.options import APPLICATION, APPLICATION_VERSION, EngineOptions
-from clara_eval.errors import Temporary
+from clara_eval.errors import ConfigError, Temporary
 from clara_eval.store.open import is_sqlite, sqlite_path
 
 EVALUATIONS = "evaluations"
@@ -34,6 +34,8 @@ TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 _apart: set[asyncio.Task[Any]] = set()
 """Bodies of steps that run now, in this process."""
+_running: set[str] = set()
+"""Ids of workflows whose function runs now, in this process."""
 
 
 T = TypeVar("T")
@@ -116,7 +118,7 @@ async def launched(
     registered = {name: DBOS.workflow(name=name)(_plain_function(run)) for name, run in workflows.items()}
     DBOS.listen_queues([EVALUATIONS, CHUNKS, TICKS] if listens else [])
     try:
-        DBOS.launch()
+        _launch(url)
         await _register_queues(options)
         yield registered
     finally:
@@ -126,13 +128,37 @@ async def launched(
             engine.dispose()
 
 
+def _launch(url: str) -> None:
+    """DBOS makes or opens its tables here; a file that is none is a matter for a person, in a sentence."""
+    try:
+        DBOS.launch()
+    except sqlalchemy.exc.DatabaseError as bad:
+        if not is_sqlite(url) or isinstance(bad, sqlalchemy.exc.OperationalError):
+            raise
+        raise ConfigError(
+            f"The engine's database {sqlite_path(url)} is damaged: {bad.orig}.",
+            remedy="Move this file away and start again: it holds only queues. Results and payments are in "
+            "CLARA_DATABASE_URL.",
+        ) from bad
+
+
 def _plain_function(run: Workflow) -> Workflow:
     """DBOS marks the functions it is given, which a method does not allow."""
 
     async def workflow(*args: Any) -> Any:
-        return await run(*args)
+        name = DBOS.workflow_id or ""
+        _running.add(name)
+        try:
+            return await run(*args)
+        finally:
+            _running.discard(name)
 
     return workflow
+
+
+def runs_here(workflow_id: str) -> bool:
+    """Whether that workflow runs now, in this process."""
+    return workflow_id in _running
 
 
 async def step_apart(name: str, run: Workflow, *args: Any) -> Any:

@@ -30,7 +30,7 @@ from clara_eval.engine.due import Action, Memory, due
 from clara_eval.engine.health import Pulse
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.process_lock import only_process
-from clara_eval.engine.takeover import take_over
+from clara_eval.engine.takeover import Orphans, take_over
 from clara_eval.engine.tick import Ticker, read_report, save_report, show_report
 from clara_eval.errors import ClaraError, ConfigError, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
@@ -69,6 +69,7 @@ class Engine:
         self._walker = Walker(app, self.worker, self.options, metrics, alerts)
         self._ticker = Ticker(app, alerts, metrics, self._start)
         self._spreader = Spreader(app.store, app.bench, self.worker, self.options)
+        self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
         self._workflows: dict[str, Workflow] = {}
         self._started_at = int(time.time())
 
@@ -236,6 +237,7 @@ class Engine:
 
     async def _take_over(self) -> None:
         taken = await take_over(self.app.store, self.worker, self.options.lease_seconds, is_alone=self._is_alone)
+        taken += await self._orphans.put_back()
         self.metrics.takeovers.inc(taken)
 
     async def _clean(self) -> None:

@@ -1,4 +1,8 @@
-"""Taking over from workers that died: their workflows go back into the queue, each exactly once.
+"""Taking over what nobody runs: it goes back into the queue, each workflow exactly once.
+
+The question is whether a workflow *runs*, not only whether its owner lives: a database that stops between giving a
+workflow to a worker and the worker's start of it leaves one that belongs to a living process and runs nowhere
+(`Orphans`: every process looks after its own). Two at once are kept apart by the lease of the evaluation itself.
 
 A worker lives while it renews its lease in the store. Taking that lease proves that it does not, and keeps every other
 worker from taking over the same work at the same time. A workflow is put back only while it still belongs to the dead.
@@ -6,10 +10,14 @@ worker from taking over the same work at the same time. A workflow is put back o
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 import structlog
 from dbos import DBOS
 
-from clara_eval.engine.dbos_runtime import answered
+from clara_eval.engine.dbos_runtime import answered, runs_here
 from clara_eval.pipeline.leases import Leases, worker_lease
 
 _log = structlog.get_logger(__name__)
@@ -32,10 +40,36 @@ async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alo
     return taken
 
 
+@dataclass(slots=True)
+class Orphans:
+    """Workflows that belong to this process and do not run in it."""
+
+    worker: str
+    grace_seconds: float
+    """A workflow that was just given to us is about to start, one that has just ended about to be written down."""
+    runs_here: Callable[[str], bool] = runs_here
+    clock: Callable[[], float] = time.monotonic
+    _since: dict[str, float] = field(default_factory=dict)
+
+    async def put_back(self) -> int:
+        """Queue again what has not run for the grace; how many there were."""
+        pending = await answered(
+            DBOS.list_workflows_async(status="PENDING", executor_id=self.worker, load_input=False, load_output=False)
+        )
+        idle = [found.workflow_id for found in pending if not self.runs_here(found.workflow_id)]
+        now = self.clock()
+        self._since = {name: self._since.get(name, now) for name in idle}
+        put_back = 0
+        for name in [name for name, since in self._since.items() if now - since >= self.grace_seconds]:
+            put_back += await _put_back(name, self.worker)
+            del self._since[name]
+        return put_back
+
+
 async def _put_back(workflow_id: str, owner: str) -> int:
     current = await answered(DBOS.get_workflow_status_async(workflow_id))
     if current is None or current.status != "PENDING" or current.executor_id != owner:
         return 0
     await answered(DBOS.resume_workflow_async(workflow_id, queue_name=current.queue_name))
-    _log.warning("workflow_taken_over", workflow=workflow_id, dead_worker=owner)
+    _log.warning("workflow_taken_over", workflow=workflow_id, owner=owner)
     return 1

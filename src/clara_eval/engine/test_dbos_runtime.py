@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from dbos import DBOS, SetEnqueueOptions, SetWorkflowID
 
 from clara_eval.engine.dbos_runtime import EVALUATIONS, JsonSerializer, launched, step_apart, system_url
 from clara_eval.engine.options import EngineOptions
-from clara_eval.engine.takeover import take_over
+from clara_eval.engine.takeover import Orphans, take_over
+from clara_eval.errors import ConfigError
 from clara_eval.store.sqlite import SqliteStore
 
 FAST = EngineOptions(poll_seconds=0.05, worker_evaluations=1, lease_seconds=1)
@@ -99,3 +101,64 @@ def test_only_json_is_stored() -> None:
 def test_where_the_engines_tables_are(given: str, found: str) -> None:
     """A second file beside SQLite, the same database on Postgres."""
     assert system_url(given) == found
+
+
+async def test_what_belongs_to_a_living_worker_and_runs_nowhere_is_queued_again(tmp_path: Path) -> None:
+    """The database stopped between giving it out and its start: its owner notices, waits its grace, and runs it once."""
+    ran: list[str] = []
+
+    async def note(name: str) -> None:
+        await step_apart("note", _append, ran, name)
+
+    url = f"sqlite:///{tmp_path}/d.db"
+    async with launched(url, "w1", {"note": note}, FAST, listens=False) as registered:
+        with SetWorkflowID("lost"):
+            await DBOS.enqueue_workflow_async(EVALUATIONS, registered["note"], "lost")
+        _give_out(tmp_path / "d-engine.db", "lost", "w1")
+        now = 0.0
+        orphans = Orphans("w1", 5, clock=lambda: now)
+        assert await orphans.put_back() == 0
+        now = 4.9
+        assert await orphans.put_back() == 0
+        now = 5.0
+        assert await orphans.put_back() == 1
+        now = 99.0
+        assert await orphans.put_back() == 0
+    assert ran == []
+    async with launched(url, "w2", {"note": note}, FAST):
+        await _until(lambda: ran)
+    assert ran == ["lost"]
+
+
+def _give_out(database: Path, workflow: str, worker: str) -> None:
+    """What the queue writes when it hands a workflow to a worker."""
+    with sqlite3.connect(database) as connection:
+        sql = "UPDATE workflow_status SET status = 'PENDING', executor_id = ? WHERE workflow_uuid = ?"
+        assert connection.execute(sql, (worker, workflow)).rowcount == 1
+
+
+async def test_what_runs_is_never_taken_for_an_orphan(tmp_path: Path) -> None:
+    """However long it takes, a workflow under way here stays where it is."""
+    started: list[str] = []
+
+    async def hang() -> None:
+        await step_apart("hang", _hang, started)
+
+    async with launched(f"sqlite:///{tmp_path}/d.db", "w1", {"hang": hang}, FAST) as registered:
+        with SetWorkflowID("long"):
+            await DBOS.enqueue_workflow_async(EVALUATIONS, registered["hang"])
+        await _until(lambda: started)
+        now = 0.0
+        orphans = Orphans("w1", 1, clock=lambda: now)
+        assert await orphans.put_back() == 0
+        now = 100.0
+        assert await orphans.put_back() == 0
+    assert started == ["once"]
+
+
+async def test_a_damaged_engine_database_has_a_clear_sentence(tmp_path: Path) -> None:
+    """It names the file and says that nothing of value is in it."""
+    (tmp_path / "d-engine.db").write_bytes(b"this is no database" * 1000)
+    with pytest.raises(ConfigError, match=r"d-engine.db is damaged.*Move this file away"):
+        async with launched(f"sqlite:///{tmp_path}/d.db", "w1", {}, FAST):
+            pass

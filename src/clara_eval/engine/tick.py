@@ -1,9 +1,10 @@
 """One tick: look at the chain, decide what is due, do the small things, and hand on the large ones.
 
 Comes in: the app and a way to start an evaluation. Goes out: a `TickReport`, which is also kept in the store, so that
-every process shows the same health and metrics whichever of them ticked. One challenge that cannot be read does not
-keep the others from being looked at, and a transaction that does not land does not keep evaluations from starting:
-finalizing comes last and has a share of the time.
+every process shows the same health and metrics whichever of them ticked. Whatever one challenge, its token or its
+metadata does is that challenge's own trouble: it is put on the list from the event alone, looked at within a bound of
+time, and what fails is a problem of the report. Ours are looked at and acted on first. A transaction that does not land
+keeps no evaluation from starting: finalizing comes last and has a share of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,7 +21,6 @@ import structlog
 from clara_eval.app import App
 from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
-from clara_eval.challenge.read import look_at_challenge
 from clara_eval.engine.due import Action, Due, Memory, due
 from clara_eval.errors import ClaraError, ConfigError
 from clara_eval.hashing import plain_json
@@ -30,13 +30,15 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
 from clara_eval.pipeline.review import read_review
-from clara_eval.pipeline.status import FINAL_STATES, STATES
+from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import read_document, save_summary, summaries
-from clara_eval.trace.store_keys import INDEX, index_key, status_key
+from clara_eval.trace.store_keys import INDEX, status_key
 
 _log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
+ANNOUNCED = "engine:announced:"
+"""Before the address of every challenge that the factory announced, readable or not."""
 _AT_ONCE = 8
 _LOW_POSTS = 20
 _POST_GAS = 600_000
@@ -69,21 +71,39 @@ class Ticker:
     start: Start
     finalize_seconds: float = 120.0
     """For all finalizing of one tick; what is cut off goes on at the next, with the same nonce."""
+    look_seconds: float = 60.0
+    """For one look at one challenge."""
 
     async def tick(self) -> TickReport:
         """Raises what keeps the whole tick from working, such as a node that does not answer."""
         head = await self.app.chain.head()
         report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
-        await self._discover()
-        await self._money(report)
-        looked = await self._look_at_all(head, report)
+        unfound = await self._apart("discovery", self._discover(), report)
+        if unfound is not None:
+            self.alerts.raise_alert(Alert("DiscoveryFailing", "critical", unfound))
+        await self._apart("balance", self._money(report), report)
+        ours, others = await self._waiting()
+        looked = await self._look_at_all(ours, head, report)
         looked.sort(key=lambda pair: pair[0].scoring_deadline)
         for challenge, found in looked:
             if found.action is not Action.FINALIZE:
                 await self._act(challenge, found, report)
+        await self._look_at_all(others, head, report)
         await self._finalize(looked, report)
         await self._count(report)
         return report
+
+    async def _apart(self, what: str, part: Awaitable[None], report: TickReport) -> str | None:
+        """A part of the tick whose failure, which is given back, keeps no other part from its work."""
+        try:
+            await part
+        except ConfigError:
+            raise
+        except Exception as bad:  # noqa: BLE001 - challenges that are known are looked at all the same
+            _log.warning("tick_part_failed", part=what, problem=str(bad), exc_info=_bug(bad))
+            report.problems.append(f"{what}: {reason_of(bad)}")
+            return reason_of(bad)
+        return None
 
     async def _finalize(self, looked: list[tuple[Challenge, Due]], report: TickReport) -> None:
         try:
@@ -96,13 +116,11 @@ class Ticker:
             report.problems.append("Finalizing is taking long: it continues at the next tick.")
 
     async def _discover(self) -> None:
-        """Put every challenge the factory announced on the board."""
+        """Note every challenge the factory announced, from the event alone: nothing of the challenge is asked here."""
         app = self.app
 
         async def keep(new: NewChallenge) -> None:
-            if await app.store.get(app.chain_id, index_key(new.address)) is None:
-                challenge = await look_at_challenge(app.chain, new.address)
-                await save_summary(app.store, challenge, None)
+            await app.store.put(app.chain_id, ANNOUNCED + new.address, str(new.block_number))
 
         factory = to_address(app.settings.factory)
         await find_challenges(app.chain, app.store, factory, app.settings.first_block, keep)
@@ -118,23 +136,36 @@ class Ticker:
             summary = f"The evaluator's balance pays for {report.posts_left} more posts at the present fee."
             self.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
 
-    async def _look_at_all(self, head: Block, report: TickReport) -> list[tuple[Challenge, Due]]:
+    async def _waiting(self) -> tuple[list[Address], list[Address]]:
+        """What is not over: what may be ours to judge, and what is only shown."""
+        board = await summaries(self.app.store, self.app.chain_id)
+        announced = await self.app.store.keys(self.app.chain_id, ANNOUNCED)
+        unread = [to_address(key.removeprefix(ANNOUNCED)) for key in announced]
+        ours = [address for address in unread if address not in board]
+        others: list[Address] = []
+        for address, summary in board.items():
+            if not await self._is_over(address, summary):
+                (ours if summary["evaluator"] == self.app.evaluator else others).append(address)
+        return ours, others
+
+    async def _look_at_all(
+        self, addresses: Iterable[Address], head: Block, report: TickReport
+    ) -> list[tuple[Challenge, Due]]:
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one(address: Address) -> tuple[Challenge, Due] | None:
             async with gate:
                 try:
-                    return await self._look(address, head)
+                    async with asyncio.timeout(self.look_seconds):
+                        return await self._look(address, head)
                 except ConfigError:
                     raise
                 except Exception as bad:  # noqa: BLE001 - one challenge that breaks us must not hide the others
                     _log.warning("challenge_not_read", challenge=address, problem=str(bad), exc_info=_bug(bad))
-                    report.problems.append(f"{address}: {bad}")
+                    report.problems.append(f"{address}: {bad or type(bad).__name__}")
                     return None
 
-        board = await summaries(self.app.store, self.app.chain_id)
-        waiting = [address for address, summary in board.items() if not await self._is_over(address, summary)]
-        looked = await asyncio.gather(*(one(address) for address in waiting))
+        looked = await asyncio.gather(*(one(address) for address in addresses))
         return [pair for pair in looked if pair is not None]
 
     async def _is_over(self, address: Address, summary: dict[str, Any]) -> bool:
@@ -146,7 +177,7 @@ class Ticker:
 
     async def _look(self, address: Address, head: Block) -> tuple[Challenge, Due]:
         app = self.app
-        challenge = await app.chain.challenge_at(address, head)
+        challenge = (await app.chain.challenges_at([address], head))[0]
         status = await read_document(app.store, app.chain_id, status_key(address)) or {}
         await save_summary(app.store, challenge, status.get("postedBy"))
         attempts = await read_attempts(app.store, app.chain_id, address)
@@ -223,7 +254,7 @@ class Ticker:
 
 def _bug(bad: Exception) -> Exception | None:
     """What is logged with its traceback: everything that is no error of ours."""
-    return None if isinstance(bad, ClaraError) else bad
+    return None if isinstance(bad, (ClaraError, TimeoutError)) else bad
 
 
 async def save_report(app: App, report: TickReport) -> None:

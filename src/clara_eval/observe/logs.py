@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -73,6 +74,30 @@ class Redaction:
         return _URL_PARTS.sub(lambda found: found["scheme"] + found["host"], text)
 
 
+class Repeats(logging.Filter):
+    """Lets one place in a library's code speak a few times a minute; how often it was not heard is in its next line.
+
+    Our own lines pass: they are counted by what happens, not by who connects.
+    """
+
+    def __init__(self, most: int = 20, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._said: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("clara_eval") or isinstance(record.msg, dict):
+            return True
+        place, now = (record.pathname, record.lineno), self._clock()
+        since, count = self._said.get(place, (now, 0))
+        if now - since >= self._seconds:
+            unheard, since, count = max(0, count - self._most), now, 0
+            if unheard:
+                record.msg = f"{record.msg} [and {unheard} more times before]"
+        self._said[place] = (since, count + 1)
+        return count < self._most
+
+
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
     """Send everything, ours and the libraries', through one chain of processors."""
     shared: list[Any] = [
@@ -97,6 +122,7 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, JSONRenderer(sort_keys=True)],
         )
     )
+    handler.addFilter(Repeats())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import uvicorn
 
 from clara_eval.api.app import create_app
+from clara_eval.api.connections import Connections
 from clara_eval.api.context import ApiContext, Decision
 from clara_eval.api.limits import Rates
 from clara_eval.challenge.model import Address
@@ -24,6 +24,7 @@ from clara_eval.errors import BadInput, NotFound
 from clara_eval.observe.metrics import Metrics
 from clara_eval.ranking import rank
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
+from clara_eval.service import api_running
 from clara_eval.settings import Settings
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -174,7 +175,9 @@ async def _beat(pulse: Pulse) -> None:
 
 
 @asynccontextmanager
-async def running_service(folder: Path, *, rates: Rates | None = None, **environ: str) -> AsyncIterator[Service]:
+async def running_service(
+    folder: Path, *, rates: Rates | None = None, bounds: Connections | None = None, **environ: str
+) -> AsyncIterator[Service]:
     settings = Settings.from_env({"CLARA_ADMIN_API_KEY": ADMIN, **environ})
     store = await SqliteStore.open(folder / "api.db")
     await fill(store)
@@ -182,16 +185,9 @@ async def running_service(folder: Path, *, rates: Rates | None = None, **environ
     app = create_app(ApiContext(settings, store, CHAIN, metrics, pulse, engine), rates=rates)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
-        serving = asyncio.create_task(server.serve([listening]))
-        while not server.started:  # noqa: ASYNC110 - uvicorn offers no event
-            await asyncio.sleep(0.01)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        beating = asyncio.create_task(_beat(pulse))
-        async with aiohttp.ClientSession() as http:
+        async with api_running(app, listening, bounds), aiohttp.ClientSession() as http:
+            beating = asyncio.create_task(_beat(pulse))
             yield Service(url, store, engine, pulse, metrics, http)
-        beating.cancel()
-        app.state.stopping.set()
-        server.should_exit = True
-        await serving
+            beating.cancel()
     await store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,17 +157,40 @@ async def test_the_time_of_an_evaluation_ends(local_chain: LocalChain, tmp_path:
     address = await closed_round(local_chain)
 
     class Hanging:
+        async def fetch(self, *_asked: Any, **_more: Any) -> Any:
+            await asyncio.Event().wait()
+
         def __getattr__(self, name: str) -> Any:
-            raise TimeoutError
+            return self.fetch
 
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         hanging: Any = Hanging()
-        with pytest.raises(Temporary, match="did not end within"):
-            await evaluate(replace(app, ports=replace(app.ports, fetch=hanging)), address)
+        request = EvaluationRequest(budget_seconds=3)
+        with pytest.raises(Temporary, match="did not end within its 3 s"):
+            await evaluate(replace(app, ports=replace(app.ports, fetch=hanging)), address, request)
         status = await read_status(app.store, app.chain_id, address)
         assert status is not None
         assert status["status"] == "pending"
         assert (await evaluate(app, address)).receipt is not None
+
+
+async def test_a_time_out_inside_is_not_the_end_of_the_evaluations_time(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A TimeoutError that nobody foresaw is a bug with its own name, and not told as a budget that ran out."""
+    address = await closed_round(local_chain)
+
+    class Late:
+        def __getattr__(self, name: str) -> Any:
+            raise TimeoutError
+
+    async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
+        late: Any = Late()
+        with pytest.raises(TimeoutError):
+            await evaluate(replace(app, ports=replace(app.ports, fetch=late)), address)
+        status = await read_status(app.store, app.chain_id, address)
+        assert status is not None
+        assert (status["status"], "TimeoutError" in status["reason"]) == ("failed", True)
 
 
 async def test_why_a_result_waits_is_for_the_operator_alone(local_chain: LocalChain, tmp_path: Path) -> None:
