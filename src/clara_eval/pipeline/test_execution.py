@@ -21,8 +21,8 @@ from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.pipeline.test_evaluate import opened, run
-from clara_eval.pipeline.test_replay import Entries, forged
 from clara_eval.publish.send import Outcome
+from clara_eval.testing.forged_trace import Entries, forged
 from clara_eval.trace.store_keys import harness_key
 
 CRITERIA = "The submission that passes every test of the harness with the least work is the best one."

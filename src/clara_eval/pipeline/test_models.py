@@ -30,7 +30,7 @@ from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_evaluate import opened
-from clara_eval.pipeline.test_replay import forged
+from clara_eval.testing.forged_trace import forged
 from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, honest_reader
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 

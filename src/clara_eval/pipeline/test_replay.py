@@ -20,9 +20,8 @@ from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.sources import RECEIVED, Received, TraceSources
 from clara_eval.pipeline.test_evaluate import closed_round, opened, run
 from clara_eval.pipeline.walk import walk
+from clara_eval.testing.forged_trace import Entries, forged
 from clara_eval.trace.document import TraceWriter, read_entries, render
-
-Entries = dict[str, Any]
 
 
 async def traced(chain: LocalChain, place: Path) -> list[str]:
@@ -32,15 +31,6 @@ async def traced(chain: LocalChain, place: Path) -> list[str]:
         await run(app, address)
         path = await write_trace(app, address)
     return path.read_text(encoding="utf-8").splitlines(keepends=True)
-
-
-def forged(lines: list[str], change: Callable[[Entries], None]) -> list[str]:
-    """The same trace with changed bodies and all hashes made right again: only its meaning is wrong."""
-    bodies = {entry.key: entry.body for entry in read_entries(lines)}
-    change(bodies)
-    writer = TraceWriter()
-    changed = [writer.line(key, body) for key, body in bodies.items()]
-    return "".join(render(changed, writer.digest)).splitlines(keepends=True)
 
 
 async def test_a_trace_has_one_casing_and_only_numbers_that_a_double_holds(

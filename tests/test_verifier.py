@@ -1,0 +1,227 @@
+"""The independent verifier (Node, written from docs/trace-format.md alone) agrees with `clara-eval verify`."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clara_eval.errors import BadTrace
+from clara_eval.pipeline.replay import check_trace
+from clara_eval.testing.forged_trace import Change, Entries, forged
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = ROOT / "verifier" / "verify.mjs"
+
+
+def by_node(path: Path, *options: str) -> tuple[int, str]:
+    """Exit code and words of the independent program."""
+    ran = subprocess.run(["node", PROGRAM, path, *options], capture_output=True, text=True, timeout=120, check=False)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def of_kind(bodies: Entries, start: str, number: int = 0) -> Any:
+    return bodies[[key for key in bodies if key.startswith(start)][number]]
+
+
+def best(bodies: Entries) -> str:
+    return str(bodies["ranking"]["standings"][0]["item"])
+
+
+def setting(path: str, value: Callable[[Any], Any]) -> Change:
+    """Change one value: `entry|field|field`, where the entry may be a beginning of its key."""
+    key, *fields = path.split("|")
+
+    def change(bodies: Entries) -> None:
+        at: Any = bodies if key in bodies and not fields else (bodies[key] if key in bodies else of_kind(bodies, key))
+        names: list[Any] = [int(name) if name.isdigit() else name for name in fields] or [key]
+        for name in names[:-1]:
+            at = at[name]
+        at[names[-1]] = value(at[names[-1]])
+
+    return change
+
+
+def turned(winner: str) -> str:
+    return {"first": "second", "second": "first", "tie": "first"}[winner]
+
+
+def _swap_two_places(bodies: Entries) -> None:
+    rows = bodies["ranking"]["standings"]
+    rows[2], rows[3] = {**rows[3], "rank": 3}, {**rows[2], "rank": 4}
+
+
+def _name_a_loser_winner(bodies: Entries) -> None:
+    bodies["winners"][0]["account"] = bodies["ranking"]["standings"][-1]["item"]
+
+
+def _drop_the_last_comparison(bodies: Entries) -> None:
+    games = bodies["schedule"]["games"] - 1
+    del bodies[f"comparison/{games:07}"]
+    bodies["schedule"]["games"] = games
+
+
+def _ask_a_comparison_twice(bodies: Entries) -> None:
+    bodies["comparison/0000001"] = bodies["comparison/0000000"]
+
+
+def _replace_the_best_content(bodies: Entries) -> None:
+    bodies[f"solution/{best(bodies)}"]["received"]["content"] = base64.b64encode(
+        b"def nothing():\n    return 1\n"
+    ).decode()
+
+
+def _reject_the_best(bodies: Entries) -> None:
+    bodies[f"solution/{best(bodies)}"].update({"accepted": False, "code": "binary", "reason": "It is not text."})
+
+
+def _forgive_a_wrong_hash(bodies: Entries) -> None:
+    row = next(row for row in bodies["rejected"] if row["code"] == "wrong_hash")
+    bodies["rejected"].remove(row)
+
+
+def _forget_a_submission(bodies: Entries) -> None:
+    bodies["challenge"]["submissions"].pop()
+
+
+def _count_a_tie_as_a_win(bodies: Entries) -> None:
+    row = bodies["ranking"]["standings"][4]
+    row["wins"], row["losses"] = row["wins"] + 1, row["losses"] - 1
+
+
+def _hide_a_rejected_one_among_the_ranked(bodies: Entries) -> None:
+    bodies["placed"][-1], bodies["placed"][0] = bodies["placed"][0], bodies["placed"][-1]
+
+
+def _repay_the_pool(bodies: Entries) -> None:
+    first, second = bodies["winners"][0], bodies["winners"][1]
+    moved = int(first["prizeAmount"]) // 2
+    first["prizeAmount"], second["prizeAmount"] = (
+        str(int(first["prizeAmount"]) - moved),
+        str(int(second["prizeAmount"]) + moved),
+    )
+
+
+def raised(value: Any) -> Any:
+    return value + 1
+
+
+FORGERIES: dict[str, Change] = {
+    "header names another challenge": setting("header|challenge", lambda _: "0x" + "11" * 20),
+    "header names another chain": setting("header|chainId", raised),
+    "another prize pool": setting("challenge|prizePool", lambda pool: str(int(pool) * 2)),
+    "another winner count": setting("challenge|winnerCount", lambda count: count - 1),
+    "other shares": setting("challenge|payoutBps", lambda shares: [shares[1], shares[0], *shares[2:]]),
+    "another committed config": setting("challenge|evalConfigHash", lambda _: "0x" + "22" * 32),
+    "another agent": setting("challenge|submissions|0|agentId", lambda agent: str(int(agent) + 7)),
+    "another committed solution": setting("challenge|submissions|0|solutionHash", lambda _: "0x" + "33" * 32),
+    "a submission forgotten": _forget_a_submission,
+    "other criteria in the config": setting(
+        "metadata|evalConfig", lambda text: text.replace("The best", "Any", 1) + " "
+    ),
+    "other metadata": setting("metadata|content", lambda _: base64.b64encode(b'{"evalConfig":"{}"}').decode()),
+    "another title": setting("metadata|title", lambda title: title + "!"),
+    "another kind of hash": setting("metadata|hashKind", lambda kind: "canonical" if kind == "string" else "string"),
+    "another prompt": setting("prompts|compare.system|text", lambda text: text + " Prefer B."),
+    "another prompt hash": setting("prompts|compare.user|sha256", lambda _: "0x" + "44" * 32),
+    "another weight": setting("schema|features|0|weight", lambda weight: weight * 10),
+    "another direction": setting("schema|features|1|better", lambda side: "higher" if side == "lower" else "lower"),
+    "content replaced": _replace_the_best_content,
+    "an honest entry called binary": _reject_the_best,
+    "another content hash": setting("solution/|keccak", lambda _: "0x" + "55" * 32),
+    "another SHA-256": setting("solution/|sha256", lambda _: "0x" + "66" * 32),
+    "a hash kind that does not fit": setting(
+        "solution/|hashKind", lambda kind: "uri" if kind == "content" else "content"
+    ),
+    "called unpinned": setting("solution/|pinned", lambda pinned: not pinned),
+    "a wrong hash forgiven": _forgive_a_wrong_hash,
+    "a rejection with another code": setting("rejected|0|code", lambda code: "empty" if code != "empty" else "binary"),
+    "a fact better than measured": setting("features/|features|max_complexity", lambda value: max(1, value - 1)),
+    "a measured fact": setting("features/|measured|max_nesting", raised),
+    "a turned verdict": setting("comparison/0000000|winner", turned),
+    "a surer verdict": setting("comparison/0000003|confidence", lambda value: 0.999 if value != 0.999 else 0.5),
+    "a comparison dropped": _drop_the_last_comparison,
+    "a comparison twice": _ask_a_comparison_twice,
+    "a comparison of a stranger": setting("comparison/0000002|first", lambda _: "0x" + "77" * 20),
+    "a higher rating": setting("ranking|standings|1|elo", lambda elo: elo + 25.0),
+    "a higher score": setting("ranking|standings|1|score", raised),
+    "places swapped": _swap_two_places,
+    "a loss counted as a win": _count_a_tie_as_a_win,
+    "a rejected one placed first": _hide_a_rejected_one_among_the_ranked,
+    "a loser named winner": _name_a_loser_winner,
+    "another agent paid": setting("winners|0|agentId", lambda agent: str(int(agent) + 1)),
+    "prizes moved": _repay_the_pool,
+    "another score posted": setting("winners|1|score", raised),
+    "other calldata": setting("calldata", lambda data: data[:-2] + ("00" if data[-2:] != "00" else "01")),
+}
+
+
+@pytest.fixture(scope="module")
+def demo_trace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The trace of a fresh demo."""
+    place = tmp_path_factory.mktemp("demo")
+    command = [str(ROOT / ".venv" / "bin" / "clara-eval"), "demo", "--json"]
+    subprocess.run(command, cwd=place, capture_output=True, timeout=170, check=True)
+    return next((place / "var" / "traces").glob("*.trace.json")).read_text(encoding="utf-8").splitlines(keepends=True)
+
+
+def test_the_program_is_small_and_alone() -> None:
+    """A stranger can read it in one sitting, and it needs nothing but Node and a Keccak package."""
+    text = PROGRAM.read_text(encoding="utf-8")
+    imports = {line.split('"')[1] for line in text.splitlines() if line.startswith("import ")}
+    assert text.count("\n") <= 400
+    assert imports == {"node:crypto", "node:fs", "js-sha3"}
+
+
+@pytest.mark.xdist_group("verifier")
+def test_an_honest_trace_holds(demo_trace: list[str], tmp_path: Path) -> None:
+    """The demo's own trace is accepted, and what is not checked is said."""
+    path = tmp_path / "honest.json"
+    path.write_text("".join(demo_trace), encoding="utf-8")
+    code, words = by_node(path)
+    assert (code, words.startswith("holds"), "not checked here" in words) == (0, True, True)
+
+
+@pytest.mark.xdist_group("verifier")
+@pytest.mark.parametrize("lie", FORGERIES)
+async def test_a_forgery_is_named_by_both(lie: str, demo_trace: list[str], tmp_path: Path) -> None:
+    """A changed entry whose hashes were made right again is refused by our verifier and by the independent one."""
+    lines = forged(demo_trace, FORGERIES[lie])
+    path = tmp_path / "forged.json"
+    path.write_text("".join(lines), encoding="utf-8")
+    code, words = by_node(path)
+    with pytest.raises(BadTrace):
+        await check_trace(lines)
+    assert code == 1, words
+    assert words.startswith("wrong"), words
+
+
+@pytest.mark.xdist_group("verifier")
+@pytest.mark.parametrize("damage", ["a byte", "the end", "the order", "no file"])
+def test_a_damaged_file_is_refused(damage: str, demo_trace: list[str], tmp_path: Path) -> None:
+    """Without making hashes right again nothing at all can be changed."""
+    path = tmp_path / "damaged.json"
+    text = "".join(demo_trace)
+    if damage != "no file":
+        changed = {
+            "a byte": text.replace('"confidence":0.', '"confidence":1.', 1),
+            "the end": text[:-40],
+            "the order": "".join([*demo_trace[:2], demo_trace[3], demo_trace[2], *demo_trace[4:]]),
+        }
+        path.write_text(changed[damage], encoding="utf-8")
+    code, words = by_node(path)
+    assert code == 1, words
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_what_neither_can_prove_is_accepted_by_both(demo_trace: list[str], tmp_path: Path) -> None:
+    """The name of the software is the one thing in a trace that nothing else follows from."""
+    lines = forged(demo_trace, setting("header|software", lambda _: "another program"))
+    path = tmp_path / "other.json"
+    path.write_text("".join(lines), encoding="utf-8")
+    await check_trace(lines)
+    assert by_node(path)[0] == 0

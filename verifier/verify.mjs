@@ -1,0 +1,400 @@
+// Checks a trace without any of Clara Eval's code: written from docs/trace-format.md alone.
+//   node verify.mjs TRACE.json [--rpc URL]      exit 0: all of it holds; 1: what does not is named by its entry; 2: usage
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import sha3 from "js-sha3";
+
+const ZERO = "0x" + "0".repeat(64), RULES = 4;
+const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex");
+const keccak = (data) => "0x" + sha3.keccak256(data);
+const utf8 = (text) => Buffer.from(text, "utf8");
+const problems = [];
+const fail = (entry, reason) => problems.push({ entry, reason });
+const hold = (condition, entry, reason) => condition || fail(entry, reason);
+class Unreadable extends Error {}
+// ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
+class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } }
+function parse(text) { // every number goes through JSON.parse as an object that holds its text
+  const tagged = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs, (token) => (token[0] === '"' ? token : `{"\\u0000":"${token}"}`));
+  try { return JSON.parse(tagged, (_, value) => (value !== null && typeof value === "object" && "\0" in value ? new Num(value["\0"]) : value)); } catch (bad) { throw new Unreadable(`not JSON (${bad.message})`); }
+}
+const byPoint = (a, b) => { const x = [...a], y = [...b]; for (let i = 0; i < Math.min(x.length, y.length); i++) if (x[i] !== y[i]) return x[i].codePointAt(0) - y[i].codePointAt(0); return x.length - y.length; };
+const quoted = (text) => JSON.stringify(text).replace(/[\x7f-\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+function written(value, number, string, order) {
+  const again = (item) => written(item, number, string, order);
+  if (value instanceof Num) return number(value);
+  if (typeof value === "string") return string(value);
+  if (Array.isArray(value)) return `[${value.map(again).join(",")}]`;
+  if (value === null || typeof value !== "object") return String(value);
+  return `{${Object.keys(value).sort(order).map((key) => `${string(key)}:${again(value[key])}`).join(",")}}`;
+}
+const plain = (value) => written(value, (number) => number.text, quoted, byPoint);
+const jcs = (value) => written(value, (number) => JSON.stringify(Number(number.text)), JSON.stringify); // RFC 8785
+const isNumber = (value) => value instanceof Num;
+// ---- exact numbers ----
+function rounded(value, digits) { // to so many decimals, a half to the even neighbour, of the exact binary value
+  const scaled = BigInt(Math.abs(value).toFixed(60).replace(".", "")), unit = 10n ** BigInt(60 - digits);
+  let whole = scaled / unit; const rest = 2n * (scaled % unit);
+  if (rest > unit || (rest === unit && whole % 2n)) whole++;
+  return Math.sign(value) * Number(`${whole}e${-digits}`) || 0;
+}
+const significant = (value, digits) => value === 0 ? 0 : rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
+function exactSum(numbers) { // Shewchuk's partial sums: rounded once
+  const partials = [];
+  for (let x of numbers) {
+    let i = 0;
+    for (let y of partials) { if (Math.abs(x) < Math.abs(y)) [x, y] = [y, x]; const high = x + y, low = y - (high - x); if (low) partials[i++] = low; x = high; }
+    partials.length = i; partials.push(x);
+  }
+  return partials.reduceRight((sum, part) => sum + part, 0);
+}
+// ---- 1. the file ----
+function readFile(path) {
+  const bytes = readFileSync(path), text = bytes.toString("utf8");
+  if (Buffer.compare(utf8(text), bytes)) throw new Unreadable("the file is not UTF-8");
+  const lines = text.split("\n");
+  if (lines.pop() !== "") throw new Unreadable("the file does not end with a line feed");
+  if (lines.shift() !== '{"format":"clara-eval-trace/2","entries":[') throw new Unreadable("the first line is not that of clara-eval-trace/2");
+  const ending = lines.pop(), bodies = new Map();
+  let previous = ZERO;
+  lines.forEach((line, seq) => {
+      const found = /^\{"hash":"(0x[0-9a-f]{64})","entry":(.*)\}(,?)$/s.exec(line);
+    if (!found || found[3] !== (seq < lines.length - 1 ? "," : "")) throw new Unreadable(`line ${seq + 2} is not an entry`);
+    const entry = parse(found[2]), name = `#${seq} ${entry.key}`;
+    if (sha256(utf8(found[2])) !== found[1]) throw new Unreadable(`${name} was changed: its bytes have another hash`);
+    if (plain(entry) !== found[2]) throw new Unreadable(`${name} is not in the plain JSON form`);
+    if (Object.keys(entry).sort().join() !== "body,key,prev,seq" || entry.prev !== previous || Number(entry.seq) !== seq) throw new Unreadable(`${name} does not follow the entry before`);
+    if (bodies.has(entry.key)) throw new Unreadable(`${name} occurs twice`);
+    previous = found[1];
+    bodies.set(entry.key, entry.body);
+  });
+  if (ending !== `],"digest":"${previous}"}`) throw new Unreadable("the digest is not the hash of the last entry");
+  return { bodies, digest: previous };
+}
+// ---- 3. the config ----
+const STRANGE = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\ufe00-\ufe0f\u{e0100}-\u{e01ef}\u180b-\u180f\u034f]/gu;
+function shown(text) {
+  let now = text.replace(/^\ufeff/, "").replace(/\r\n|\r|\u2028|\u2029/g, "\n"), before;
+  const without = (t) => t.replace(STRANGE, (c) => (c === "\n" || c === "\t" ? c : ""));
+  do { before = now; now = without(without(now).normalize("NFKC")); } while (now !== before);
+  return now.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+function checkConfig(body, challenge) {
+  const content = Buffer.from(body.content, "base64");
+  hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
+  const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
+  if (uri) hold(uri.bytes && !Buffer.compare(uri.bytes, content), "metadata", "the content is not what challengeUri holds");
+  const told = parse(content.toString("utf8")), config = told.evalConfig;
+  hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
+  hold(body.title === (typeof told.title === "string" ? told.title : ""), "metadata", "the title is not the metadata's");
+  return parse(body.evalConfig);
+}
+// ---- 4. submissions ----
+function dataUri(uri) {
+  const rest = uri.slice(5), comma = rest.indexOf(",");
+  if (comma < 0 || comma > 256) return { bytes: null };
+  const parts = rest.slice(0, comma).split(";").map((part) => part.trim());
+  let payload = rest.slice(comma + 1), bytes;
+  const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
+  if (parts.length > 1 && parts.at(-1).toLowerCase() === "base64") {
+    if (payload.includes("%")) { const decoded = percent(payload); if (!decoded) return { bytes: null, mediaType }; payload = decoded.toString("latin1"); }
+    bytes = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(payload) ? Buffer.from(payload, "base64") : null;
+  } else bytes = percent(payload);
+  return { bytes, mediaType };
+}
+function percent(text) {
+  if (/%(?![0-9a-fA-F]{2})/.test(text) || /[#\x00-\x1f\x7f]/.test(text)) return null;
+  return Buffer.concat(text.split(/(%[0-9a-fA-F]{2})/).map((part) => (/^%[0-9a-fA-F]{2}$/.test(part) ? Buffer.from(part.slice(1), "hex") : utf8(part))));
+}
+const MAGIC = ["89504e47", "ffd8ff", "47494638", "255044462d", "504b0304", "1f8b", "7f454c46", "0061736d", "52494646"];
+const estimate = (text) => { let ascii = 0, other = 0; for (const c of text) c < "\x80" ? ascii++ : (other += utf8(c).length); return Math.ceil(ascii / 3) + other; };
+function judged(content, submission) { // the first check that fails, or null
+  if (content.length > 262144) return "too_large";
+  if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
+  const hex = content.toString("hex", 0, 8), text = content.toString("utf8");
+  if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
+  if (Buffer.compare(utf8(text), content)) return "not_utf8";
+  if ((text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100) return "binary";
+  if ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < 8 || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < 4) return "empty";
+  return Math.max(estimate(text), estimate(text.normalize("NFKC"))) > 100000 ? "too_large" : null;
+}
+function checkSolution(submission, body) {
+  const key = `solution/${submission.submitter}`, { received } = body;
+  const content = received.content === null ? null : Buffer.from(received.content, "base64");
+  hold(body.solutionHash === submission.solutionHash, key, "solutionHash is not the chain's");
+  if (/^data:/i.test(submission.solutionUri)) {
+    const uri = dataUri(submission.solutionUri);
+    if (content) hold(uri.bytes && !Buffer.compare(uri.bytes, content) && received.mediaType === uri.mediaType && received.immutable === true && received.note === "", key, "what was received is not what the data: URI holds");
+    else hold(uri.bytes === null ? ["bad_data_uri", "too_large"].includes(received.code) : uri.bytes.length > 262144 && received.code === "too_large", key, "the data: URI holds content that was not received");
+  }
+  const code = content ? judged(content, submission) : received.code;
+  hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
+  if (!body.accepted) return hold(body.code === code && (content || body.reason === received.reason), key, `the checks give the code ${code}`);
+  const kind = submission.solutionHash === keccak(content) ? "content" : "uri";
+  hold(body.keccak === keccak(content) && body.sha256 === sha256(content), key, "the hashes are not those of the content");
+  hold(body.hashKind === kind && body.pinned === (kind === "content" || received.immutable), key, "hashKind or pinned is wrong");
+}
+function checkRejected(bodies, submissions) {
+  const rejected = bodies.get("rejected"), at = new Map(submissions.map((s) => [s.submitter, Number(s.submittedAt)]));
+  const order = [...rejected].sort((a, b) => at.get(a.account) - at.get(b.account) || (a.account < b.account ? -1 : 1));
+  hold(rejected.every((row, i) => row === order[i]) && new Set(rejected.map((r) => r.account)).size === rejected.length, "rejected", "they are not in order, or twice");
+  const named = new Map(rejected.map((row) => [row.account, row]));
+  for (const { submitter } of submissions) {
+    const body = bodies.get(`solution/${submitter}`), row = named.get(submitter);
+    if (!body.accepted) hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
+    else if (row) hold(row.code === "copy", "rejected", `${submitter} was accepted: only a copy may stand here`);
+    hold(bodies.has(`features/${submitter}`) === !row, "rejected", `${submitter} is either ranked or rejected`);
+  }
+  hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit");
+}
+// ---- 5. facts ----
+const WORD = /[\p{L}\p{N}_]+(?:['’][\p{L}\p{N}_]+)?/gu;
+function textFeatures(content, isProse) {
+  const text = content.toString("utf8"), lines = text.replaceAll("\r\n", "\n").split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
+  const found = {
+    bytes: content.length, lines: lines.length, words: words.length,
+    blank_share: share(lines.filter((line) => !line.trim()).length),
+    long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
+    todo_count: (text.match(/(?<![\p{L}\p{N}_])(?:TODO|FIXME|XXX|HACK)(?![\p{L}\p{N}_])/gu) ?? []).length,
+  };
+  if (isProse) found.sentences = text.split(/[.!?…。！？]+(?=\s|$)|\n\s*\n/u).filter((part) => part.match(WORD)).length;
+  return found;
+}
+function quantised(feature, value) {
+  if (!isNumber(value)) return value;
+  const { min: low, max: high } = feature, bounded = low !== null && high !== null, clamped = Math.min(Math.max(+value, low === null ? -1e12 : +low), high === null ? 1e12 : +high);
+  if (feature.type === "integer") return rounded(feature.source !== "measured" && bounded && high - low > 1000 ? significant(clamped, 3) : clamped, 0);
+  if (!bounded) return significant(clamped, 3);
+  const step = (high - low) / 1000;
+  return significant(+low + rounded((clamped - low) / step, 0) * step, 6);
+}
+const fits = (feature, value) => value !== undefined && value !== null && (feature.type === "boolean" ? typeof value === "boolean" : feature.type === "enum" ? feature.values.includes(value) : isNumber(value));
+function checkFeatures(key, body, schema, solution) {
+  const content = Buffer.from(solution.received.content, "base64");
+  for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
+    if (name in body.measured) hold(value === null ? body.measured[name] === null : +body.measured[name] === value, key, `measured ${name} is ${value}`);
+  hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema");
+  for (const feature of schema) {
+    const { name } = feature, measured = body.measured[name], claimed = body.claimed[name];
+    const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
+    const got = body.features[name], wanted = quantised(feature, value);
+    hold(isNumber(got) ? +got === wanted && /^-?\d+$/.test(got.text) === (feature.type === "integer") : got === wanted, key, `${name} is ${plain(got ?? null)}, its evidence gives ${wanted}`);
+  }
+}
+// ---- 6. requests of comparisons ----
+const general = (value) => { const v = +value; if (v === 0) return "0"; const e = Number(v.toExponential(5).split("e")[1]); if (e >= -4 && e < 6) return String(Number(v.toPrecision(6))); const [m, x] = v.toExponential(5).split("e"); return `${Number(m)}e${x[0]}${x.slice(1).padStart(2, "0")}`; };
+function featureLine(feature) {
+  const kind = { enum: `one of ${feature.values.map(shown).join(", ")}`, boolean: "true or false" }[feature.type] ?? feature.type;
+  const span = !["enum", "boolean"].includes(feature.type) && feature.min !== null && feature.max !== null ? ` from ${general(feature.min)} to ${general(feature.max)}` : "";
+  const better = feature.better ? `; ${feature.better} is better` : "", weight = +feature.weight === 1 ? "" : `; weight ${general(feature.weight)}`;
+  const anchors = feature.anchors.map((anchor, i) => `\n    ${+(feature.min ?? 0) + i}: ${shown(anchor).replaceAll("\n", " ")}`).join("");
+  const words = shown(feature.description).replaceAll("\n", " ");
+  return `- ${feature.name} (${kind}${span}${better}${weight})${words ? `: ${words}` : ""}${anchors}`;
+}
+const ANSWER = plain(parse('{"type":"object","properties":{"winner":{"type":"string","enum":["A","B","tie"]},"confidence":{"type":"number","description":"From 0.0 to 1.0."},"reason":{"type":"string","description":"One brief sentence."}},"required":["winner","confidence","reason"],"additionalProperties":false}'));
+const filled = (text, places) => text.replace(/\{\{(\w+)\}\}/g, (whole, name) => places[name] ?? whole);
+function comparisonRequest(bodies, config, schema, comparison, attempt) {
+  const prompts = bodies.get("prompts"), vector = (who) => plain(bodies.get(`features/${who}`).features);
+  const system = filled(prompts["compare.system"].text, { criteria: shown(config.criteria), features: schema.map(featureLine).join("\n") });
+  const again = attempt ? `\nAsked again (${attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n` : "";
+  const user = filled(prompts["compare.user"].text, { first: vector(comparison.first), second: vector(comparison.second) }) + again;
+  return sha256(utf8(plain({ llm: comparison.judge, purpose: "comparison", system, user, schema: ANSWER, maxTokens: new Num("400"), attempt: new Num(String(attempt)) })));
+}
+function readVerdict(answer) { // null where it cannot be used
+  if (answer.stop !== "end") return null;
+  const bare = /^\s*```json\s*\n([\s\S]*?)\n?```\s*$/.exec(answer.text)?.[1] ?? answer.text;
+  try {
+    const told = parse(bare);
+    const isRight = utf8(bare).length <= 16384 && Object.keys(told).sort().join() === "confidence,reason,winner" && bare.match(/"(?:[^"\\]|\\.)*"\s*:/gs).length === 3 && ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1 && typeof told.reason === "string";
+    return isRight ? told : null;
+  } catch { return null; }
+}
+function checkModelVerdict(key, bodies, config, schema, comparison) {
+  comparison.requests.forEach((request, attempt) => {
+    const answer = bodies.get(`answer/${request}`);
+    hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
+    if (!hold(answer && answer.llm === comparison.judge && answer.purpose === "comparison", key, `the answer to request ${attempt} is missing`)) return;
+    const told = readVerdict(answer.answer), isLast = attempt === comparison.requests.length - 1;
+    if (!isLast || comparison.winner === null) return hold(told === null, key, `the answer to request ${attempt} can be used`);
+    hold(told && { A: "first", B: "second", tie: "tie" }[told.winner] === comparison.winner && +told.confidence === +comparison.confidence, key, "the verdict is not what the answer says");
+  });
+  if (comparison.winner === null && comparison.requests.length < 3) hold(Object.keys(bodies.get("unanswered")).length > 0, key, "no verdict, although nothing stayed unanswered");
+}
+// ---- 7. rules ----
+function goodness(feature, value) {
+  if (value === null) return 0;
+  let s;
+  if (feature.type === "boolean") s = value ? 1 : 0;
+  else if (feature.type === "enum") s = feature.values.indexOf(value) / Math.max(1, feature.values.length - 1);
+  else if (feature.min === null) s = 0.5 + Math.sign(+value) * (Math.log1p(Math.abs(+value)) / Math.log1p(1e12) / 2);
+  else { const low = +feature.min, high = feature.max === null ? 1e12 : +feature.max; s = high - low <= 100 ? (value - low) / (high - low) : Math.log1p(Math.max(0, value - low)) / Math.log1p(high - low); }
+  s = Math.min(1, Math.max(0, s));
+  return 0.05 + 0.95 * (feature.better === "lower" ? 1 - s : s);
+}
+const merit = (schema, vector) => exactSum(schema.map((f) => +f.weight * goodness(f, vector[f.name]))) / exactSum(schema.map((f) => +f.weight));
+function checkRulesVerdict(key, bodies, schema, c) {
+  const [a, b] = [c.first, c.second].map((who) => bodies.get(`features/${who}`).features), gap = merit(schema, a) - merit(schema, b);
+  const winner = Math.abs(gap) <= 0.0001 ? "tie" : gap > 0 ? "first" : "second";
+  const confidence = winner === "tie" ? 0.5 : rounded(0.5 + 0.5 * Math.min(1, Math.abs(gap) / 0.5), 3);
+  hold(c.winner === winner && Math.abs(+c.confidence - confidence) < 1e-9 && c.requests.length === 0, key, `rules say ${winner} with confidence ${confidence}`);
+  if (winner === "tie") return;
+  const [won, lost] = winner === "first" ? [a, b] : [b, a];
+  const gains = schema.map((f) => [+f.weight * (goodness(f, won[f.name]) - goodness(f, lost[f.name])), f.name]).filter(([gain]) => gain > 1e-12).sort((x, y) => y[0] - x[0] || byPoint(x[1], y[1])).slice(0, 3);
+  const show = (v) => (isNumber(v) ? v.text : v === null ? "unknown" : String(v));
+  hold(gains.every(([, name]) => c.reason.includes(`${name} ${show(won[name])} against ${show(lost[name])}`)), key, "the reason names other facts");
+}
+// ---- 8. which comparisons ----
+function checkComparisons(bodies, items, judges, config, schema) {
+  const { name, games } = bodies.get("schedule"), all = [], seen = new Set(), place = new Map(items.map((item, i) => [item, i]));
+  for (let i = 0; i < games; i++) all.push([`comparison/${String(i).padStart(7, "0")}`, bodies.get(`comparison/${String(i).padStart(7, "0")}`)]);
+  hold(all.every(([, c]) => c) && !bodies.has(`comparison/${String(+games).padStart(7, "0")}`), "schedule", "the number of games is wrong");
+  const id = (c) => [c.first, c.second, c.judge].join("|");
+  for (const [key, c] of all) {
+    if (!hold(place.has(c.first) && place.has(c.second) && c.first !== c.second && judges.includes(c.judge), key, "its items or its judge do not belong here")) continue;
+    hold(!seen.has(id(c)), key, "it occurs twice"); seen.add(id(c));
+    if (c.judge === "rules") checkRulesVerdict(key, bodies, schema, c); else checkModelVerdict(key, bodies, config, schema, c);
+  }
+  hold(all.every(([, c], i) => !i || id(all[i - 1][1]) < id(c)), "comparisons", "they are not in order");
+  if (["full", "both"].includes(name)) for (let i = 0; i < items.length; i++) for (let j = i + 1; j < items.length; j++) for (const judge of judges) {
+    const [a, b] = (i + j) % 2 ? [items[i], items[j]] : [items[j], items[i]];
+    hold(seen.has([a, b, judge].join("|")) && (name === "full" || seen.has([b, a, judge].join("|"))), "schedule", `${a} against ${b} is missing`);
+  }
+  if (["full", "both"].includes(name)) hold(+games === (items.length * (items.length - 1) / 2) * judges.length * (name === "both" ? 2 : 1), "schedule", "more games than the schedule has");
+  return all.map(([, c]) => c);
+}
+// ---- 9. ranking ----
+function shuffle(count, seed, label) {
+  const bytes = createHash("shake256", { outputLength: 8 * count || 1 }).update(Buffer.concat([seed, Buffer.from([0]), utf8(label)])).digest();
+  const words = Array.from({ length: count }, (_, i) => bytes.readBigUInt64LE(8 * i));
+  return words.map((_, i) => i).sort((a, b) => (words[a] < words[b] ? -1 : words[a] > words[b] ? 1 : a - b));
+}
+function dealt(results, seed) {
+  const order = shuffle(results.length, seed, "results"), rounds = [];
+  for (let start = 0; start < order.length; start += 262144) {
+    const block = [], busy = [];
+    for (const position of order.slice(start, start + 262144)) {
+      const [a, b] = results[position];
+      let round = 0;
+      while (round < block.length && (busy[round].has(a) || busy[round].has(b))) round++;
+      if (round === block.length) { block.push([]); busy.push(new Set()); }
+      block[round].push(position); busy[round].add(a).add(b);
+    }
+    rounds.push(...block);
+  }
+  const width = Math.min(Math.max(...rounds.map((r) => r.length)), Math.ceil((2 * results.length) / rounds.length)), rows = [];
+  for (const round of rounds) for (let i = 0; i < round.length; i += width) rows.push(round.slice(i, i + width));
+  return rows;
+}
+function expected(difference) {
+  let x = Math.min(64, Math.max(-64, difference * -0.008304820237218406));
+  const k = rounded(x * 64, 0);
+  x = (x - k / 64) * 0.6931471805599453;
+  const t = ((((x * (1 / 24)) + 1 / 6) * x + 1 / 2) * x + 1) * x + 1, low = ((k % 64) + 64) % 64;
+  return 1 / (t * (2 ** (low / 64) * 2 ** Math.floor(k / 64)) + 1);
+}
+function classes(results, count) { // equal records: refined until nothing splits
+  let now = Array(count).fill(0);
+  for (const [a, b, , half] of results) { now[a] += half; now[b] += 2 - half; }
+  for (let size = -1; ; ) {
+    const rows = now.map((own) => [own, new Map()]);
+    for (const [a, b, , half] of results) for (const [x, y, h] of [[a, b, half], [b, a, 2 - half]]) { const id = `${now[y]}:${h}`; rows[x][1].set(id, (rows[x][1].get(id) ?? 0) + 1); }
+    const names = rows.map(([own, seen]) => `${own}|${[...seen].sort().join(";")}`), known = [...new Set(names)];
+    if (known.length === size) return now;
+    size = known.length; now = names.map((name) => known.indexOf(name));
+  }
+}
+function elo(results, count, seed) {
+  const rows = results.length ? dealt(results, seed) : [], sums = Array.from({ length: count }, () => []);
+  for (let p = 0; p < 100; p++) {
+    const order = shuffle(rows.length, seed, `permutation ${p >> 1}`), ratings = Array(count).fill(1500);
+    if (p % 2) order.reverse();
+    for (const row of order) for (const position of rows[row]) {
+      const [a, b, , half] = results[position], change = 32 * (half / 2 - expected(ratings[a] - ratings[b]));
+      ratings[a] += change; ratings[b] -= change;
+    }
+    ratings.forEach((rating, i) => sums[i].push(rating));
+  }
+  const own = sums.map((all) => rounded(exactSum(all) / 100, 6)), groups = classes(results, count);
+  return own.map((_, i) => { const members = own.filter((_, j) => groups[j] === groups[i]); return members.length > 1 ? rounded(exactSum(members) / members.length, 6) : own[i]; });
+}
+function checkRanking(bodies, items, judges, comparisons, challenge) {
+  const ranking = bodies.get("ranking"), standings = ranking?.standings, place = new Map(items.map((item, i) => [item, i])), sorted = [...judges].sort();
+  if (!items.length) return hold(ranking === null, "ranking", "nobody is ranked");
+  const results = comparisons.filter((c) => c.winner !== null).map((c) => [place.get(c.first), place.get(c.second), sorted.indexOf(c.judge), { first: 2, tie: 1, second: 0 }[c.winner]]).sort((x, y) => x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || x[3] - y[3]);
+  const ratings = elo(results, items.length, utf8(`${+challenge.chainId}:${challenge.address}`)), at = new Map(challenge.submissions.map((s) => [s.submitter, +s.submittedAt]));
+  const met = new Set(results.map(([a, b]) => Math.min(a, b) * items.length + Math.max(a, b))).size, paid = +challenge.winnerCount;
+  let order = [...standings].sort((s, o) => o.elo - s.elo || at.get(s.item) - at.get(o.item) || (s.item < o.item ? -1 : 1));
+  if (items.length >= 10 && met < (items.length * (items.length - 1)) / 2) order = [...order.slice(0, paid), ...order.slice(paid).sort((s, o) => o.theta - s.theta)];
+  hold(standings.length === items.length && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once");
+  standings.forEach((s, i) => {
+    const mine = results.flatMap(([a, b, , half]) => (items[a] === s.item ? [half] : items[b] === s.item ? [2 - half] : [])), tally = (h) => mine.filter((x) => x === h).length;
+    hold(Math.abs(+s.elo - ratings[place.get(s.item)]) <= 2.1e-6, "ranking", `the rating of ${s.item} is ${ratings[place.get(s.item)]}`);
+    hold(+s.score === rounded(10000 / (1 + 10 ** ((1500 - s.elo) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
+    hold(+s.rank === i + 1 && +s.wins === tally(2) && +s.ties === tally(1) && +s.losses === tally(0), "ranking", `the record of ${s.item} is not that of its comparisons`);
+    hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`);
+  });
+  hold(+ranking.results === results.length && +ranking.winnerCount === +challenge.winnerCount && plain(ranking.payoutBps) === plain(challenge.payoutBps), "ranking", "its number of results, places or shares is wrong");
+}
+// ---- 10. winners, prizes, the call ----
+function checkWinners(bodies, challenge) {
+  const ranking = bodies.get("ranking"), placed = bodies.get("placed"), winners = bodies.get("winners"), agents = new Map(challenge.submissions.map((s) => [s.submitter, s.agentId]));
+  const wanted = [...(ranking?.standings ?? []).map((s) => [s.item, +s.score]), ...bodies.get("rejected").map((r) => [r.account, 0])];
+  hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
+  const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount;
+  const prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
+  prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
+  hold(winners.length === count && winners.every((w, i) => w.account === placed[i].account && w.agentId === agents.get(w.account) && +w.score === +placed[i].score && w.prizeAmount === String(prizes[i])), "winners", "they are not the first of placed with the contract's prizes");
+  const word = (value) => BigInt(value).toString(16).padStart(64, "0");
+  const call = keccak("postScores((address,uint256,uint256,uint256)[])").slice(0, 10) + word(32) + word(winners.length) + winners.map((w) => word(w.account) + word(w.agentId) + word(w.score.text) + word(w.prizeAmount)).join("");
+  hold(bodies.get("calldata") === call, "calldata", "it is not the call that posts these winners");
+}
+async function checkChain(url, bodies, challenge, digest) {
+  let id = 0;
+  const ask = async (method, ...params) => {
+    const reply = await (await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ jsonrpc: "2.0", id: ++id, method, params }) })).json();
+    if (reply.error) throw new Unreadable(`the node says ${JSON.stringify(reply.error).slice(0, 200)}`);
+    return reply.result;
+  };
+  const hex = (n) => "0x" + n.toString(16), topic = keccak("ScoresPosted(address,uint256)");
+  hold(BigInt(await ask("eth_chainId")) === BigInt(challenge.chainId.text), "challenge", "the node is on another chain");
+  hold((await ask("eth_getBlockByNumber", hex(+challenge.block.number), false))?.hash === challenge.block.hash, "challenge", "the pinned block is not on this chain");
+  const head = Number(await ask("eth_blockNumber"));
+  for (let from = +challenge.block.number; from <= head; from += 10000) {
+    const logs = await ask("eth_getLogs", { address: challenge.address, topics: [topic], fromBlock: hex(from), toBlock: hex(Math.min(head, from + 9999)) });
+    if (!logs.length) continue;
+    const sent = await ask("eth_getTransactionByHash", logs[0].transactionHash);
+    return hold(sent.input === bodies.get("calldata") + "434c5231" + digest.slice(2), "digest", `transaction ${sent.hash} does not commit to this trace`);
+  }
+  fail("digest", "no scores are posted");
+}
+
+async function main(path, url) {
+  const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
+  for (const key of ["header", "challenge", "plan", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
+  if (+header.rules !== RULES) throw new Unreadable(`rules ${header.rules?.text}: this program knows rules ${RULES}`);
+  hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
+  const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text");
+  for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
+  for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
+  checkRejected(bodies, challenge.submissions);
+  const ranked = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`));
+  for (const who of ranked) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
+  const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
+  const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
+  const judges = config.judge === "rules" ? ["rules"] : bodies.get("plan").judges;
+  const comparisons = checkComparisons(bodies, items, judges, config, schema);
+  checkRanking(bodies, items, judges, comparisons, challenge);
+  checkWinners(bodies, challenge);
+  if (url) await checkChain(url, bodies, challenge, digest);
+  return { digest, entries: bodies.size, comparisons: comparisons.length, compared: url ? "with the chain" : "offline" };
+}
+const [path, flag, url] = process.argv.slice(2);
+if (!path || (flag && (flag !== "--rpc" || !url))) { console.error("usage: node verify.mjs TRACE.json [--rpc URL]"); process.exit(2); }
+let told = {};
+try { told = await main(path, url); } catch (bad) { fail("trace", bad instanceof Unreadable ? bad.message : `it has another shape than described (${bad.message})`); }
+for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
+if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
+console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
+console.log("not checked here: that the models said it; what was fetched from mutable addresses; code features measured by parsers; which\nlooks full+ and adaptive choose; copies, families, flags and the estimates (intervals, chances, margins, consistency).");
