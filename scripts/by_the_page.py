@@ -113,7 +113,8 @@ def feature_line(f: Any) -> str:
 
 def canonical_order(bodies: Bodies) -> list[str]:
     """Section 8."""
-    ranked = [key.split("/")[1] for key in bodies if key.startswith("features/")]
+    rejected = {entry["account"] for entry in bodies["rejected"]}
+    ranked = [key.split("/")[1] for key in bodies if key.startswith("features/") and key[9:] not in rejected]
     challenge = raw(bodies["challenge"]["address"])
     key = {a: keccak(challenge + raw(bodies[f"solution/{a}"]["keccak"])) for a in ranked}
     return sorted(ranked, key=lambda a: (key[a], a))

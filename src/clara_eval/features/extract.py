@@ -37,6 +37,8 @@ from clara_eval.judge.prompt_view import PromptView, prompt_view
 from clara_eval.judge.vector import Value
 from clara_eval.solutions.model import Solution
 
+UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
+"""Flags for claims that are unknown: nobody answered, no answer could be used, no answer could be trusted."""
 NEARLY_ALL = 3
 """From this many claimed features with a direction on, all of them at their best is worth a look."""
 
@@ -48,6 +50,8 @@ class Reading:
     challenge: str
     block_hash: str
     language: str | None
+    gives_up: bool = False
+    """No time is left to wait for a model: what it did not tell is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
     for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
-            claims, flag, asked = await _ask(asker, schema, question)
+            claims, flag, asked = await _ask(asker, schema, question, gives_up=reading.gives_up)
             requests += asked
             if claims is None or flag is not None:
                 unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
@@ -146,7 +150,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
 
 
 async def _ask(
-    asker: Asker, schema: FeatureSchema, question: Question
+    asker: Asker, schema: FeatureSchema, question: Question, *, gives_up: bool
 ) -> tuple[Claims | None, Flag | None, tuple[str, ...]]:
     wrong_canary = False
 
@@ -161,10 +165,13 @@ async def _ask(
 
     asked = await ask_until(asker, question.prompt, read)
     if asked.outage is not None:
-        raise asked.outage
+        if not gives_up:
+            raise asked.outage
+        sentence = f"It could not be read until the scoring window was nearly over. {asked.reason}"
+        return None, Flag(UNREAD, "review", sentence), asked.requests
     if asked.value is not None:
         return asked.value, None, asked.requests
-    code = "canary" if wrong_canary else "unevaluable"
+    code = CANARY if wrong_canary else UNEVALUABLE
     sentence = f"What only a model can tell about it is unknown. {asked.reason}"
     return None, Flag(code, "review", sentence), asked.requests
 

@@ -3,19 +3,22 @@
 A `Prompt` comes in; the recorded answer of exactly this request goes out, or a new one that is in the answer book
 before anybody sees it. Equal requests at the same time share one call. Outages are waited out with jitter, for at most
 `tries` calls and never beyond the round's one deadline; then a `Temporary` says who failed and how.
-`Succession` lets the next judge take over, and looks for what any of them has already answered before it asks.
+A prompt that the provider refuses, or fails on every time, while it answers others like it, is recorded as a refusal:
+that concerns one question and not the round. `Succession` lets the next judge take over,
+and looks for what any of them has already answered before it asks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
-from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
+from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, RequestRefused, ServerFailed, Unanswered
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
@@ -23,6 +26,9 @@ from clara_eval.money.run_budget import RunBudget
 Sleep = Callable[[float], Awaitable[None]]
 Watch = Callable[[str, str, str, float], None]
 """Told after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
+
+CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
+"""Asked in the place of a prompt's own words, to tell a refused prompt from a judge that takes none."""
 
 LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
 """Has prompts answered before they are asked for: in batches, or by other workers."""
@@ -75,6 +81,8 @@ class JudgeLine:
         self._absent: set[str] = set()
         self._under_way: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._broken: ConfigError | None = None
+        self._answered: Counter[str] = Counter()
+        self._controls = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -130,24 +138,61 @@ class JudgeLine:
 
     async def _pay(self, request: str, prompt: Prompt, *, yields: bool) -> PaidAnswer:
         until = self._patience.deadline or self._clock() + self._patience.ask_seconds
+        before = self._answered[prompt.purpose]
+        try:
+            paid = await self._insist(request, prompt, until, yields=yields)
+        except (RequestRefused, ServerFailed) as bad:
+            since = before if isinstance(bad, ServerFailed) else 0
+            if yields or not await self._takes_others(prompt, since, until):
+                raise
+            paid = self._refusal(request, prompt, bad)
+        return await self._save(paid)
+
+    async def _insist(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
+        """Try until it is answered, refused, or has failed too often."""
         last: Temporary | None = None
         for number in range(self._patience.tries):
             if last is not None:
                 await self._pause(number, last, until)
             try:
-                paid = await self._try_once(request, prompt, until, yields=yields)
+                if isinstance(last, ServerFailed) and self.breaker.is_open and not yields:
+                    await self._control(prompt, until)  # the probe must not be the prompt that may be the reason
+                return await self._try_once(request, prompt, until, yields=yields)
             except (OutOfTime, JudgeDown):
                 raise
             except Temporary as bad:
                 last = bad
                 if yields and self.breaker.is_open:
                     break
-            else:
-                return await self._save(paid)
-        raise Temporary(
+        kind = ServerFailed if isinstance(last, ServerFailed) else Temporary
+        raise kind(
             f"{self._name} gave no answer; the last of {number + 1} tries: {last}",
             retry_after_seconds=last.retry_after_seconds if last else None,
         )
+
+    async def _takes_others(self, prompt: Prompt, before: int, until: float) -> bool:
+        """Whether it answered others of this kind since, or answers the control: then it is this prompt alone."""
+        async with self._controls:
+            if self._answered[prompt.purpose] > before:
+                return True
+            try:
+                await self._control(prompt, until)
+            except RequestRefused as bad:
+                self._broken = bad
+                return False
+            except Temporary:
+                return False
+            return True
+
+    async def _control(self, prompt: Prompt, until: float) -> None:
+        """The same question about nothing; it is paid for, so it is kept."""
+        control = replace(prompt, user=CONTROL)
+        request = request_hash(self._name, control, 0)
+        await self._save(await self._try_once(request, control, until, yields=False))
+
+    def _refusal(self, request: str, prompt: Prompt, why: ClaraError) -> PaidAnswer:
+        answer = Answer(why.message, self._name, "refusal", 0, 0)
+        return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, 0)
 
     async def _try_once(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
         """One call, paid for and not yet saved."""
@@ -165,6 +210,7 @@ class JudgeLine:
         cost = None if self._card is None else self._card.cost(answer)
         self._budget.settle(reserved, prompt.purpose, answer, cost)
         self.answered += 1
+        self._answered[prompt.purpose] += answer.stop != "refusal"
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
@@ -187,7 +233,7 @@ class JudgeLine:
             raise
         except ClaraError as bad:
             self._tell(prompt, "refused", asked_at)
-            if isinstance(bad, ConfigError):
+            if isinstance(bad, ConfigError) and not isinstance(bad, RequestRefused):
                 self._broken = bad
             self._budget.release(reserved, prompt.purpose)
             raise

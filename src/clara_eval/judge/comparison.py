@@ -36,6 +36,9 @@ class Decision:
     """There is no verdict because nobody answered: later there may be one."""
 
 
+EQUAL = Decision(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
+
+
 class Judge(Protocol):
     """Compares two vectors; `first` is shown as A."""
 
@@ -124,9 +127,12 @@ class ModelJudge:
 
     async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         """Let the asker know what these games will ask; equal questions once, in a fixed order."""
-        await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(*pair) for pair in pairs)))
+        asked = [pair for pair in pairs if pair[0] != pair[1]]
+        await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(*pair) for pair in asked)))
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
+        if first == second:
+            return EQUAL
         prompt = self._prompts.prompt(first, second)
         asked = await ask_until(self._asker, prompt, read_verdict, self._tries)
         return Decision(asked.value, asked.reason, asked.requests, outage=asked.outage is not None)

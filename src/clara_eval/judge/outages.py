@@ -1,12 +1,13 @@
 """The outages that need more than patience.
 
-All are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge down. `Unanswered`
-means that the request left us and no answer came back, so the provider may have charged for it: the budget counts it.
+All but `RequestRefused` are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge
+down. `Unanswered` means that the request left us and no answer came back, so the provider may have charged for it: the
+budget counts it.
 """
 
 from __future__ import annotations
 
-from clara_eval.errors import Temporary
+from clara_eval.errors import ConfigError, Temporary
 
 
 class RateLimited(Temporary):
@@ -15,6 +16,14 @@ class RateLimited(Temporary):
 
 class Unanswered(Temporary):
     """The request was sent and no answer came back."""
+
+
+class ServerFailed(Temporary):
+    """The provider answered with a 5xx: it is not well, or it chokes on this very prompt."""
+
+
+class RequestRefused(ConfigError):
+    """The provider refuses the request (400, 422): the model is set up wrongly, or it is this very prompt."""
 
 
 class OutOfTime(Temporary):

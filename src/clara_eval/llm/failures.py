@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
-from clara_eval.judge.outages import RateLimited, Unanswered
+from clara_eval.judge.outages import RateLimited, RequestRefused, ServerFailed, Unanswered
 
 LONGEST_WAIT_SECONDS = 3600.0
 _TOO_LONG = ("context_length", "context length", "too long", "too large", "context window", "maximum context")
@@ -61,7 +61,8 @@ def explain_status(status: int, message: str, headers: Mapping[str, str], endpoi
     if status in (429, 529):
         return RateLimited(f"{who} limits the rate ({status}): {text}", retry_after_seconds=retry_after(headers))
     if status in (408, 409, 425) or status >= 500:
-        return Temporary(f"{who} is not well ({status}): {text}", retry_after_seconds=retry_after(headers))
+        kind = ServerFailed if status >= 500 else Temporary
+        return kind(f"{who} is not well ({status}): {text}", retry_after_seconds=retry_after(headers))
     if status in (400, 403) and any(word in lowered for word in _REFUSED):
         return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
     if status in (401, 403):
@@ -71,7 +72,7 @@ def explain_status(status: int, message: str, headers: Mapping[str, str], endpoi
         return ConfigError(f"{who} does not exist (404): {text}", remedy="Check the model and address in CLARA_JUDGES.")
     if status == 413 or any(word in lowered for word in _TOO_LONG + _REFUSED):
         return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
-    return ConfigError(f"{who} refuses the request ({status}): {text}", remedy="Check the model in CLARA_JUDGES.")
+    return RequestRefused(f"{who} refuses the request ({status}): {text}", remedy="Check the model in CLARA_JUDGES.")
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clara_eval.challenge.model import Address, Challenge
+from clara_eval.features.extract import UNREAD
 from clara_eval.features.features import Features
 from clara_eval.flags import Flag
 from clara_eval.ranking.rank import Ranking
@@ -141,7 +142,8 @@ def _submissions(found: Round) -> Iterator[Flag]:
     """What was noticed while reading each submission; far from the money it waits for nobody."""
     for account, facts in sorted(found.features.items()):
         for flag in facts.flags:
-            far = flag.severity == "review" and account not in found.near_money
+            could_be_paid = account in found.near_money or flag.code == UNREAD
+            far = flag.severity == "review" and not could_be_paid
             named = replace(flag, sentence=f"{account}: {flag.sentence}", account=account)
             yield replace(named, severity="warn") if far else named
 

@@ -22,6 +22,7 @@ from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
+from clara_eval.pipeline.evaluable import unevaluable
 from clara_eval.pipeline.execution import Execution, run_all
 from clara_eval.pipeline.harness import choose_harness
 from clara_eval.pipeline.plan import Plan, Watch
@@ -93,9 +94,15 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
     execution = await run_all(sources, chosen, metadata.config, schema, ranked)
-    features = await _read(challenge, metadata, schema, reader, ranked, watch, execution)
+    context = Reading(challenge.address, challenge.block.hash, metadata.config.language, sources.gives_up)
+    features = await _read(context, schema, reader, ranked, watch, execution)
+    rejected = _in_order([*rejected, *unevaluable(ranked, features)])
     judges = _judges(plan, metadata, schema, sources, keeping)
-    items = canonical_order(challenge.address, {s.submission.submitter: s.content_keccak for s in ranked})
+    refused = {r.submission.submitter for r in rejected}
+    keccaks: dict[str, str] = {
+        s.submission.submitter: s.content_keccak for s in ranked if s.submission.submitter not in refused
+    }
+    items = canonical_order(challenge.address, keccaks)
     choice = choose_schedule(
         items,
         tuple(judges),
@@ -180,8 +187,7 @@ def _unread(missing: Sequence[tuple[Submission, Temporary]], total: int) -> Temp
 
 
 async def _read(
-    challenge: Challenge,
-    metadata: Metadata,
+    context: Reading,
     schema: FeatureSchema,
     reader: Asker | None,
     solutions: Sequence[Solution],
@@ -190,7 +196,6 @@ async def _read(
 ) -> dict[Address, Features]:
     """Typed facts per submission, each read alone."""
     done = 0
-    context = Reading(challenge.address, challenge.block.hash, metadata.config.language)
 
     async def one(solution: Solution) -> Features:
         nonlocal done
@@ -223,7 +228,11 @@ def _judges(
 def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster]) -> tuple[Rejected, ...]:
     refused = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected)]
     copies = [copy for cluster in clusters for copy in cluster.rejected()]
-    return tuple(sorted([*refused, *copies], key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
+    return _in_order([*refused, *copies])
+
+
+def _in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:
+    return tuple(sorted(rejected, key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
 
 
 def rank_round(

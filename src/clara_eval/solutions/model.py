@@ -28,6 +28,7 @@ REJECTIONS = {
     "empty": "there is nothing, or nearly nothing, in it",
     "not_utf8": "the content is not UTF-8 text",
     "binary": "the content is not text",
+    "unevaluable": "no model could tell anything about it, and nothing about it is measured",
     "copy": "an earlier submission has the same content",
 }
 """Every code a rejection can have, with its meaning."""
