@@ -13,7 +13,7 @@ from clara_eval.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.errors import CannotPublish, ConfigError
 from clara_eval.judge.calls import CONTROL
-from clara_eval.judge.port import Prompt
+from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.llm.openai import OpenAiLlm
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.replay import check_trace
@@ -29,7 +29,7 @@ CLAIMED = {**CONFIG, "features": ["code_correctness", "novelty", "reader_friendl
 def prompt_of(seen: Seen) -> Prompt:
     """The prompt behind a chat completion."""
     asked = seen.schema["properties"]
-    purpose = "comparison" if "winner" in asked else "features" if "check" in asked else "schema"
+    purpose: Purpose = "comparison" if "winner" in asked else "features" if "check" in asked else "schema"
     texts = {message["role"]: message["content"] for message in seen.body["messages"]}
     return Prompt(purpose, texts["system"], texts["user"], json.dumps(seen.schema), 0, "")
 
