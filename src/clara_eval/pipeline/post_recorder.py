@@ -29,7 +29,7 @@ async def record_posted(store: Store, results: Results, challenge: Challenge) ->
     scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
     ours = scores if scores is not None and _is_posted(scores, posted) else None
     if scores is None or not scores.get("postedBy") or (scores.get("traceDigest") and ours is None):
-        document = ours or await _on_chain(results, challenge)
+        document = ours or await _on_chain(results, challenge, posted.by)
         document |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
         document["publishedAt"] = challenge.score_posted_at
         await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
@@ -48,8 +48,8 @@ def _is_posted(scores: dict[str, Any], posted: Posted) -> bool:
     return committed is not None and committed == scores.get("traceDigest")
 
 
-async def _on_chain(results: Results, challenge: Challenge) -> dict[str, Any]:
-    """The winners as the contract holds them; nothing is known about the others."""
+async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, Any]:
+    """Those paid, as the contract holds them; nothing is known about the others. Winners are only whom we posted."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
     unknown = dict.fromkeys(("elo", "low", "high", "pTop", "rankLow", "rankHigh", "wins", "losses", "ties"))
     rows: list[dict[str, Any]] = [
@@ -67,7 +67,8 @@ async def _on_chain(results: Results, challenge: Challenge) -> dict[str, Any]:
         for place, winner in enumerate(winners, start=1)
     ]
     paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
-    return {"rankings": rows, "winners": paid, "margin": None, "consistency": None, "flags": [], "traceDigest": None}
+    chosen = paid if by is PostedBy.EVALUATOR else []
+    return {"rankings": rows, "winners": chosen, "margin": None, "consistency": None, "flags": [], "traceDigest": None}
 
 
 async def record_closed(store: Store, challenge: Challenge) -> None:

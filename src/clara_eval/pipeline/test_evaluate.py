@@ -338,8 +338,8 @@ async def test_the_poster_may_be_first_and_is_named(local_chain: LocalChain, tmp
         assert status is not None
         assert status["postedBy"] == "poster"
         scores = await read_scores(app.store, 31337, address) or {}
-        assert (scores["postedBy"], scores["winners"]) == ("poster", [])
-        assert {row["prizeAmount"] for row in scores["rankings"]} == {None}
+        assert (scores["postedBy"], scores["winners"], scores["traceDigest"]) == ("poster", [], None)
+        assert {(row["score"], row["elo"]) for row in scores["rankings"]} == {(1, None)}
         path = await write_trace(app, address)
         with pytest.raises(BadTrace, match="posted by the poster, commits to the trace none"):
             await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
