@@ -6,8 +6,8 @@ import asyncio
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -26,11 +26,18 @@ from clara_eval.trace.store_keys import status_key
 FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=5)
 
 
+@contextmanager
+def free_socket() -> Iterator[socket.socket]:
+    """A socket on a port of its own, on this machine only."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        yield listening
+
+
 @asynccontextmanager
 async def service_of(made: World, **environ: str) -> AsyncIterator[tuple[Engine, str]]:
     settings = Settings.from_env({**made.environ, **environ})
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+    with free_socket() as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         async with serving(settings, listening, mode="all", options=FAST, pace=Pace(poll_seconds=0.02)) as engine:
             yield engine, url

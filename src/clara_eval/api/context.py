@@ -25,6 +25,10 @@ class EngineDoor(Protocol):
         """Record a person's decision about an evaluation that waits for one; BadInput where none, or another, waits."""
         ...
 
+    async def reveal(self, address: Address, document: str, signature: str) -> str:
+        """Keep a hidden harness that its poster reveals; BadInput or NotYet where it is not to be taken."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ApiContext:

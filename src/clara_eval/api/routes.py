@@ -23,6 +23,8 @@ from clara_eval.api.schemas import (
     ChallengeDetail,
     ChallengeList,
     EvaluateRequest,
+    RevealRecord,
+    RevealRequest,
     ReviewRecord,
     ReviewRequest,
 )
@@ -202,6 +204,18 @@ async def review(address: AddressPath, body: ReviewRequest, context: Context) ->
     known = to_address(address)
     await context.engine.decide(known, body.decision, body.reason, body.traceDigest)
     return {"challengeAddress": known, "decision": body.decision, "reason": body.reason}
+
+
+@router.post(
+    "/challenges/{address}/harness",
+    response_model=RevealRecord,
+    responses=documented(400, 404, 409, 413, *_ALWAYS),
+    summary="Reveal a hidden harness, signed by the poster",
+)
+async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> dict[str, Any]:
+    known = to_address(address)
+    revealed = await context.engine.reveal(known, body.document, body.signature)
+    return {"challengeAddress": known, "privateSetHash": revealed}
 
 
 def _tagged(request: Request, body: bytes) -> Response:

@@ -96,6 +96,24 @@ class ReviewRecord(BaseModel):
     reason: str
 
 
+class RevealRequest(_Request):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"document": '{"language":"solidity","salt":"0x…"}', "signature": "0x" + "00" * 65}]
+        }
+    )
+
+    document: Annotated[str, StringConstraints(min_length=2, max_length=262_144)]
+    """The harness document, every byte as it was hashed."""
+    signature: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{130}$")]
+    """The poster's EIP-191 signature."""
+
+
+class RevealRecord(BaseModel):
+    challengeAddress: str  # noqa: N815
+    privateSetHash: str  # noqa: N815
+
+
 class Health(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={

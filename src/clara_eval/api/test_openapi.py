@@ -19,6 +19,7 @@ ADDED = (
     "/api/v1/challenges/{address}",
     "/api/v1/challenges/{address}/leaderboard",
     "/api/v1/challenges/{address}/events",
+    "/api/v1/challenges/{address}/harness",
     "/api/v1/challenges/{address}/review",
     "/healthz",
     "/metrics",

@@ -1,4 +1,4 @@
-"""`challenge post|submit|claim|list|show|watch`: what posters and agents do, in a shell.
+"""`challenge post|submit|try|claim|list|show|watch`: what posters and agents do, in a shell.
 
 The same actions as the MCP tools. Writing commands show the plan and send nothing, until `--send`; with it they ask on
 a terminal, or need `--yes`. Posters' words are shown on one line, escaped and cut.
@@ -27,10 +27,11 @@ from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatu
 from clara_eval.use_cases.plan import Action
 from clara_eval.use_cases.post import post as post_action
 from clara_eval.use_cases.results import eval_status, is_waiting
-from clara_eval.use_cases.submit import Handing
+from clara_eval.use_cases.submit import Handing, draft_text
 from clara_eval.use_cases.submit import submit as submit_action
 from clara_eval.use_cases.terms import Posting
 from clara_eval.use_cases.times import show_moment, show_wait
+from clara_eval.use_cases.try_draft import in_words, try_draft
 from clara_eval.use_cases.untrusted import bare
 from clara_eval.use_cases.wording import status, written
 
@@ -108,6 +109,19 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
         register=register,
     )
     _write(submit_action(handing, sender or None), send=send, yes=yes, json=json)
+
+
+def try_(
+    address: AddressArgument,
+    file: Annotated[str, typer.Option(help="The draft.")],
+    json: JsonFlag = False,
+) -> None:
+    """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
+    found = _read(lambda caller: try_draft(caller, address, draft_text(caller, "", file)))
+    if json:
+        emit_json(found)
+    else:
+        console(stderr=False).print(in_words(found), markup=False, soft_wrap=True)
 
 
 def claim(

@@ -49,7 +49,7 @@ def hash_(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the privateSetHash of a hidden harness; keep the document, because it is what has to be revealed."""
-    document = _document(file, salt, language)
+    document = harness_document(file, salt, language)
     if out is not None:
         _write_new(out, document.content)
     if as_json:
@@ -64,7 +64,7 @@ def hash_(
         )
         return
     typer.echo(document.private_set_hash)
-    if out is None and not _is_document(file):
+    if out is None and not is_document(file):
         console().print(f"Keep the salt, or the hash cannot be revealed: {document.salt}", markup=False)
 
 
@@ -110,9 +110,9 @@ def _machine() -> Machine:
     return open_machine(Settings.from_env())
 
 
-def _document(file: Path, salt: str, language: str) -> HarnessDocument:
+def harness_document(file: Path, salt: str, language: str) -> HarnessDocument:
 
-    if _is_document(file):
+    if is_document(file):
         if salt:
             raise BadInput(f"{file} has a salt already.", remedy="Leave out --salt.")
         return read_harness_document(_bytes(file))
@@ -121,7 +121,7 @@ def _document(file: Path, salt: str, language: str) -> HarnessDocument:
 
 def _harness(file: Path, language: str) -> Harness:
 
-    if _is_document(file):
+    if is_document(file):
         return read_harness_document(_bytes(file)).harness
     name = language or SUFFIXES.get(file.suffix.lower(), "")
     if not name:
@@ -129,7 +129,7 @@ def _harness(file: Path, language: str) -> Harness:
     return Harness(language_of(name, "The language"), _text(file))
 
 
-def _is_document(file: Path) -> bool:
+def is_document(file: Path) -> bool:
     return file.suffix.lower() == ".json"
 
 

@@ -42,6 +42,7 @@ from clara_eval.records.challenge_index import read_document, save_summary
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.trace.store_keys import status_key
 from clara_eval.use_cases.evaluate import check_known
+from clara_eval.use_cases.reveal import reveal_harness
 from clara_eval.use_cases.review import approve, reject
 
 _log = structlog.get_logger(__name__)
@@ -144,6 +145,11 @@ class Engine:
         await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest)
         if decision == "approve":
             await self._enqueue(await look_at_challenge(self.app.chain, address))
+
+    async def reveal(self, address: Address, document: str, signature: str) -> str:
+        """Take a hidden harness that its poster reveals; the hash it was committed by."""
+        await check_known(self.app, address)
+        return await reveal_harness(self.app.ports, address, document, signature)
 
     async def tick_now(self) -> None:
         """Queue a tick beside the regular ones."""

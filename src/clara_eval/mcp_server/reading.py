@@ -1,4 +1,4 @@
-"""The tools that only look: browse, detail, evaluation status, leaderboard, score."""
+"""The tools that only look: browse, detail, status, leaderboard, score; and the one that measures a draft."""
 
 # ruff: noqa: N803 - tool arguments are camelCase, like every document that other programs read
 
@@ -21,6 +21,9 @@ from clara_eval.use_cases.documents import (
     LeaderboardResult,
     ScoreResult,
 )
+from clara_eval.use_cases.submit import draft_text
+from clara_eval.use_cases.try_draft import TryResult, try_draft
+from clara_eval.use_cases.try_draft import in_words as tried_in_words
 
 ADDRESS = "^0x[0-9a-fA-F]{40}$"
 # In the schema for the caller to see; a wrong one is refused by the action, in better words.
@@ -120,6 +123,19 @@ async def challenge_score(
     return answer(wording.score(found), found)
 
 
+async def challenge_try(
+    ctx: ToolContext,
+    address: ChallengeAddress,
+    content: Annotated[str, Field(description="The draft itself.", max_length=300_000)] = "",
+    file: Annotated[str, Field(description="Or a local file that holds it.", max_length=400)] = "",
+) -> Annotated[CallToolResult, TryResult]:
+    """Measure a draft before submitting: the public harness and every measured feature, on your machine, no wallet."""
+    with in_words():
+        caller = caller_of(ctx)
+        found = await try_draft(caller, address, draft_text(caller, content, file))
+    return answer(tried_in_words(found), found)
+
+
 TOOLS: tuple[ToolEntry, ...] = (
     (challenge_browse, "Browse challenges", READS),
     (challenge_detail, "Show one challenge", READS),
@@ -127,3 +143,5 @@ TOOLS: tuple[ToolEntry, ...] = (
     (challenge_score, "Explain one submitter's score", READS),
     (challenge_leaderboard, "Show the leaderboard", READS),
 )
+LOCAL_TOOLS: tuple[ToolEntry, ...] = ((challenge_try, "Measure a draft", READS),)
+"""Only for callers at this machine: it runs what it is given."""

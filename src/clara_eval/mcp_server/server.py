@@ -1,4 +1,4 @@
-"""The MCP server: eight tools, two resources, one caller behind them.
+"""The MCP server: eight tools, one more for callers at this machine, two resources, one caller behind them.
 
 Comes in: a `Caller`. Goes out: an `MCPServer` that any transport can run. On standard output there is nothing but the
 protocol; logs go to standard error. It starts without a node, a key or any setting, and says what is missing when it
@@ -42,7 +42,7 @@ def build_server(caller: Caller) -> MCPServer[Caller]:
         version=__version__,
         lifespan=lifespan,
         log_level="WARNING",
-        tools=[exact_tool(*tool) for tool in TOOLS],
+        tools=[exact_tool(*tool) for tool in (*TOOLS, *(reading.LOCAL_TOOLS if caller.is_local else ()))],
     )
     resources.add_resources(server)
     return server

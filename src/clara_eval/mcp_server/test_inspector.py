@@ -125,7 +125,7 @@ async def call_all(inspector: Inspector, rounds: Rounds, sender: str) -> dict[st
     """The documents of all eight, each checked against the schema that the server published."""
     tools = {tool["name"]: tool for tool in (await inspector.ask("tools/list", "--strict"))["tools"]}
     wanted = calls(rounds, sender)
-    assert set(tools) == set(wanted)
+    assert set(tools) - {"challenge_try"} == set(wanted)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from clara_eval.use_cases.submit import MUTABLE
 
 TOOLS = {
     "challenge_browse", "challenge_claim", "challenge_detail", "challenge_eval_status", "challenge_leaderboard",
-    "challenge_post", "challenge_score", "challenge_submit",
+    "challenge_post", "challenge_score", "challenge_submit", "challenge_try",
 }  # fmt: skip
 POSTING: dict[str, Any] = {
     "title": "Sort", "problemStatement": "Sort numbers.", "prize": "100", "deadline": "1 day",
@@ -135,7 +135,7 @@ async def test_http_serves_everybody_and_spends_for_nobody(local_chain: LocalCha
     before = await nonce(local_chain)
     (tmp_path / "secret.txt").write_text("secret")
     async with served(settings, tmp_path / "store.db") as url, Client(url) as caller:
-        assert {tool.name for tool in (await caller.list_tools()).tools} == TOOLS
+        assert {tool.name for tool in (await caller.list_tools()).tools} == TOOLS - {"challenge_try"}
         plan = (
             await caller.call_tool("challenge_post", {**POSTING, "sender": local_chain.poster.address, "confirm": True})
         ).structured_content or {}

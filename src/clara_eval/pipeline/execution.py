@@ -58,7 +58,9 @@ async def run_all(
 ) -> Execution | None:
     """None where nothing is to be run."""
     harness = chosen.harness if chosen else None
-    programs = {s.submission.submitter: _program(harness, config, schema, s) for s in solutions}
+    programs = {
+        s.submission.submitter: program_of(harness, config.language or s.language, schema, s.text) for s in solutions
+    }
     wanted = {account: program for account, program in programs.items() if program is not None}
     if chosen is None and not wanted:
         return None
@@ -66,15 +68,16 @@ async def run_all(
     return Execution(chosen, dict(zip(wanted, found, strict=True)))
 
 
-def _program(harness: Harness | None, config: EvalConfig, schema: FeatureSchema, solution: Solution) -> Program | None:
+def program_of(harness: Harness | None, language: str | None, schema: FeatureSchema, text: str) -> Program | None:
+    """The submission as a program; None where nothing is asked of it that running tells."""
     if harness is not None:
-        return Program(harness.language, solution.text)
+        return Program(harness.language, text)
     try:
-        language = language_of(config.language or solution.language or "", "The language")
+        known = language_of(language or "", "The language")
     except BadInput:
         return None
-    asked = any(language in _FACTS.get(name, ()) for name in schema.names)
-    return Program(language, solution.text) if asked else None
+    asked = any(known in _FACTS.get(name, ()) for name in schema.names)
+    return Program(known, text) if asked else None
 
 
 async def run_here(machine: Machine, harness: Harness | None, program: Program) -> Executed:

@@ -49,9 +49,15 @@ def _engine() -> None:
 
 
 async def post(
-    chain: LocalChain, harness: dict[str, Any], features: Sequence[str], texts: Sequence[str], committed: str = ""
+    chain: LocalChain,
+    harness: dict[str, Any],
+    features: Sequence[str],
+    texts: Sequence[str],
+    committed: str = "",
+    *,
+    close: bool = True,
 ) -> Address:
-    """A closed round with this harness and these submissions."""
+    """A round with this harness and these submissions, closed unless said otherwise."""
     document = {"version": 1, "features": [*features], "criteria": CRITERIA, "judge": "rules", "harness": harness}
     text = json.dumps(document)
     terms = Terms(
@@ -67,7 +73,8 @@ async def post(
         address,
         [Handed(chain.agents[n], data_uri(t.encode()), keccak_hex(t.encode())) for n, t in enumerate(texts)],
     )
-    await chain.move_time(HOUR + 1)
+    if close:
+        await chain.move_time(HOUR + 1)
     return address
 
 

@@ -241,6 +241,16 @@ def _as_data_uri(content: bytes) -> _Solution:
     return _Solution(uri, keccak_hex(content), (costly,) if len(content) > 2_000 else ())
 
 
+def draft_text(caller: Caller, content: str, file: str) -> str:
+    """A draft to be measured, given as text or as a local file."""
+    if bool(content) == bool(file):
+        raise BadInput("Give the draft either as content or as a file.", path="content")
+    try:
+        return _read_file(caller, file).decode("utf-8") if file else content
+    except UnicodeDecodeError:
+        raise BadInput(f"The file {file[:200]!r} is not UTF-8 text.", path="file", value=file) from None
+
+
 def _read_file(caller: Caller, name: str) -> bytes:
     if not caller.is_local:
         raise BadInput("Files are read only from the caller's own machine.", path="file", remedy="Give the content.")

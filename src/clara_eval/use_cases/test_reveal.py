@@ -1,0 +1,106 @@
+"""A hidden harness through the real service: signed, hashed, in time; and drafts measured before they are submitted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from pydantic import SecretStr
+
+from clara_eval.demo.lifecycle import local_settings
+from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.execution import Harness, hide
+from clara_eval.pipeline.test_execution import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
+from clara_eval.records.challenge_index import read_document
+from clara_eval.service import serving
+from clara_eval.test_service import FAST, free_socket
+from clara_eval.testing.agents import agent_environment
+from clara_eval.trace.store_keys import scores_key, status_key
+from clara_eval.use_cases.reveal import sign_reveal
+
+
+async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Wrong signers and wrong documents are refused, the right one is taken, and the service posts with its tests."""
+    spec, document = hidden("fail")
+    address = await post(local_chain, spec, FEATURES, TEXTS, document.private_set_hash)
+    settings = local_settings(local_chain, tmp_path / "store.db", tmp_path)
+    other = hide(Harness("javascript", HIDDEN))
+
+    def signed(key: str) -> str:
+        return sign_reveal(SecretStr(key), 31337, address, document.private_set_hash)
+
+    by_poster, by_agent = signed(local_chain.poster.key), signed(local_chain.agents[0].key)
+    with free_socket() as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1/challenges/{address}/harness"
+        async with serving(settings, listening, mode="all", options=FAST) as engine, aiohttp.ClientSession() as http:
+
+            async def reveal(text: str, signature: str) -> tuple[int, dict[str, Any]]:
+                async with http.post(url, json={"document": text, "signature": signature}) as answer:
+                    return answer.status, await answer.json()
+
+            assert (await reveal(document.content.decode(), by_agent))[0] == 422
+            status, problem = await reveal(other.content.decode(), by_poster)
+            assert status == 422
+            assert "committed to" in json.dumps(problem)
+            assert (await reveal("not a document", by_poster))[0] == 422
+            assert await read_document(engine.app.store, 31337, scores_key(address)) is None
+            status, said = await reveal(document.content.decode(), by_poster)
+            assert (status, said["privateSetHash"]) == (200, document.private_set_hash)
+            await engine.request(address)
+            for _ in range(1200):
+                found = await read_document(engine.app.store, 31337, status_key(address)) or {}
+                if found.get("status") in {"complete", "failed", "review"}:
+                    break
+                await asyncio.sleep(0.1)
+            scores = await read_document(engine.app.store, 31337, scores_key(address)) or {}
+    assert found["status"] == "complete", found
+    assert scores["rankings"][0]["address"] == local_chain.agents[0].address
+
+
+async def test_a_harness_is_not_taken_before_the_deadline(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While submissions are open, a reveal by the command is refused with the reason."""
+    spec, document = hidden("public", source=PUBLIC)
+    snapshot = await post(local_chain, spec, FEATURES, [GOOD], document.private_set_hash, close=False)
+    file = tmp_path / "harness.json"
+    file.write_bytes(document.content)
+    code, _, said = await command(local_chain, tmp_path, "harness", "reveal", snapshot, str(file))
+    assert code == 2
+    assert "are open until" in said
+    await local_chain.move_time(HOUR + 1)
+    code, out, _ = await command(local_chain, tmp_path, "harness", "reveal", snapshot, str(file), "--json")
+    assert code == 0
+    assert json.loads(out)["privateSetHash"] == document.private_set_hash
+
+
+async def test_a_draft_is_measured_before_it_is_submitted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """`challenge try` gives what an evaluation would measure, for right and for wrong drafts, without a wallet."""
+    features = ("tests_passed", "test_two", "fuel_two", "max_nesting")
+    address = await post(local_chain, {"language": "javascript", "source": PUBLIC}, features, [GOOD], close=False)
+    found = {}
+    for name, text in (("good", GOOD), ("wrong", WRONG.replace("n * n", "n * 3"))):
+        file = tmp_path / f"{name}.js"
+        file.write_text(text, encoding="utf-8")
+        code, out, said = await command(
+            local_chain, tmp_path, "challenge", "try", address, "--file", str(file), "--json", wallet=False
+        )
+        assert code == 0, said
+        found[name] = json.loads(out)
+    assert found["good"]["outcome"] == "passed"
+    assert found["good"]["features"]["tests_passed"] == 1.0
+    assert found["good"]["features"]["max_nesting"] == 0
+    assert found["good"]["harness"] == "public"
+    assert (found["wrong"]["outcome"], found["wrong"]["features"]["test_two"]) == ("failed", False)
+
+
+async def command(chain: LocalChain, place: Path, *words: str, wallet: bool = True) -> tuple[int, str, str]:
+    env = {**os.environ, **agent_environment(chain, chain.poster if wallet else None, place / "store.db")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "clara_eval", *words, stdout=-1, stderr=-1, env=env, cwd=Path(__file__).parents[3]
+    )
+    out, said = await process.communicate()
+    return process.returncode or 0, out.decode(), said.decode()
