@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-BENCHES = ("judge", "ranking", "service")
+BENCHES = ("judge", "ranking", "service", "execution")
 
 
 def main() -> None:

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+import "./Submission.sol";
+
+/// A token as small as it can be: the harness pays with it and looks at who got what.
+contract Token {
+    mapping(address => uint256) public balanceOf;
+
+    function mint(address to, uint256 amount) external {
+        balanceOf[to] += amount;
+    }
+
+    function transfer(address to, uint256 amount) external returns (bool) {
+        require(balanceOf[msg.sender] >= amount, "balance");
+        unchecked {
+            balanceOf[msg.sender] -= amount;
+            balanceOf[to] += amount;
+        }
+        return true;
+    }
+}
+
+/// Runs one `Submission`: eleven tests of what it must do, and what a batch of twenty costs.
+contract Harness {
+    Token token;
+    Submission batch;
+
+    function setUp() external {
+        token = new Token();
+        batch = new Submission();
+        token.mint(address(batch), 1_000_000);
+    }
+
+    function who(uint256 n) internal pure returns (address[] memory list) {
+        list = new address[](n);
+        for (uint256 i = 0; i < n; ++i) list[i] = address(uint160(0x1000 + i));
+    }
+
+    function amounts(uint256 n) internal pure returns (uint256[] memory list) {
+        list = new uint256[](n);
+        for (uint256 i = 0; i < n; ++i) list[i] = 10 + i;
+    }
+
+    function pay(uint256 n) internal {
+        batch.send(address(token), who(n), amounts(n));
+    }
+
+    function check(uint256 n) internal view {
+        for (uint256 i = 0; i < n; ++i) require(token.balanceOf(who(n)[i]) == 10 + i, "balance");
+    }
+
+    function test_none() external {
+        pay(0);
+        require(token.balanceOf(address(batch)) == 1_000_000, "moved");
+    }
+
+    function test_one() external {
+        pay(1);
+        check(1);
+    }
+
+    function test_two() external {
+        pay(2);
+        check(2);
+    }
+
+    function test_twenty() external {
+        pay(20);
+        check(20);
+    }
+
+    function test_rest_stays() external {
+        pay(3);
+        require(token.balanceOf(address(batch)) == 1_000_000 - 33, "rest");
+    }
+
+    function test_twice_the_same() external {
+        address[] memory to = new address[](2);
+        to[0] = to[1] = address(0x77);
+        batch.send(address(token), to, amounts(2));
+        require(token.balanceOf(address(0x77)) == 21, "sum");
+    }
+
+    function test_zero_amount() external {
+        uint256[] memory zero = new uint256[](1);
+        batch.send(address(token), who(1), zero);
+        require(token.balanceOf(who(1)[0]) == 0, "zero");
+    }
+
+    function test_again() external {
+        pay(2);
+        pay(2);
+        require(token.balanceOf(who(2)[1]) == 22, "again");
+    }
+
+    function test_lengths_must_agree() external {
+        try batch.send(address(token), who(2), amounts(1)) {
+            revert("accepted");
+        } catch {}
+    }
+
+    function test_too_much_is_refused() external {
+        uint256[] memory much = new uint256[](1);
+        much[0] = 2_000_000;
+        try batch.send(address(token), who(1), much) {
+            revert("accepted");
+        } catch {}
+    }
+
+    function test_all_or_nothing() external {
+        uint256[] memory list = new uint256[](2);
+        list[0] = 1;
+        list[1] = 2_000_000;
+        try batch.send(address(token), who(2), list) {
+            revert("accepted");
+        } catch {}
+        require(token.balanceOf(who(2)[0]) == 0, "half");
+    }
+
+    function test_other_token() external {
+        Token other = new Token();
+        other.mint(address(batch), 100);
+        batch.send(address(other), who(1), amounts(1));
+        require(other.balanceOf(who(1)[0]) == 10, "other");
+    }
+
+    function metric_batch_gas() external returns (uint256) {
+        address[] memory to = who(20);
+        uint256[] memory list = amounts(20);
+        uint256 before = gasleft();
+        batch.send(address(token), to, list);
+        return before - gasleft();
+    }
+}
