@@ -23,7 +23,7 @@ from clara_eval.settings import Settings
 
 MAX_FILE_BYTES = 1_048_576
 HarnessFile = Annotated[Path, typer.Argument(metavar="H", help="The harness: a source file, or its hidden document.")]
-InLanguage = Annotated[str, typer.Option("--language", help="solidity, javascript or python; else by the file's name.")]
+InLanguage = Annotated[str, typer.Option("--language", help="solidity or javascript; else by the file's name.")]
 
 
 def run(
@@ -125,7 +125,7 @@ def _harness(file: Path, language: str) -> Harness:
         return read_harness_document(_bytes(file)).harness
     name = language or SUFFIXES.get(file.suffix.lower(), "")
     if not name:
-        raise BadInput(f"{file} does not say its language.", remedy="Name it .sol, .js or .py, or give --language.")
+        raise BadInput(f"{file} does not say its language.", remedy="Name it .sol or .js, or give --language.")
     return Harness(language_of(name, "The language"), _text(file))
 
 

@@ -14,7 +14,8 @@ from clara_eval.eval_config.model import Feature, FeatureType, HarnessLanguage, 
 from clara_eval.eval_config.problems import Report, at, suggestion
 
 HARNESS_KEYS = ("language", "source", "hidden", "ifNotRevealed", "reference")
-HARNESS_LANGUAGES: tuple[HarnessLanguage, ...] = get_args(HarnessLanguage)
+HARNESS_LANGUAGES: tuple[HarnessLanguage, ...] = ("solidity", "javascript")
+"""Those that an engine of this version runs: a challenge in another one could never be evaluated."""
 IF_NOT_REVEALED: tuple[IfNotRevealed, ...] = get_args(IfNotRevealed)
 _COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
 

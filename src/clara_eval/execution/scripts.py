@@ -54,7 +54,7 @@ def missing(language: Language) -> tuple[str, str] | None:
         if find_spec("wasmtime") is None or quickjs.find_module() is None:
             return "The JavaScript engine is not installed.", quickjs.REMEDY
         return None
-    return "The Python engine is not installed.", "Use javascript or solidity."
+    return "This version has no Python engine.", "Use javascript or solidity."
 
 
 def script_job(harness: Harness | None, submission: Submission, limits: Limits) -> dict[str, Any]:
