@@ -15,6 +15,7 @@ COMMANDS = {
     "trace": Entry("trace:trace", "Print the trace of an evaluated challenge."),
     "verify": Entry("verify:verify", "Check a trace without trusting anybody."),
     "rank": Entry("rank:rank", "Rank pairwise results from a CSV file."),
+    "redteam": Entry("redteam:redteam", "Attack the evaluation itself and say how it held."),
     "serve": Entry("serve:serve", "Run the service until it is told to stop."),
     "spend": Entry("spend:spend", "Report what was spent on models."),
     "mcp": Entry("mcp:mcp", "Serve the challenge tools to an MCP client over stdio."),

@@ -8,7 +8,7 @@ be used or trusted makes this submission's claims unknown and flags it, and touc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,11 +16,11 @@ from clara_eval.errors import ConfigError
 from clara_eval.eval_config import FeatureSchema
 from clara_eval.execution import Executed
 from clara_eval.features.executed import executed_flags, executed_values
-from clara_eval.features.features import Features, choose_values
+from clara_eval.features.features import Features, SecondView, choose_values
 from clara_eval.features.measured import measure
 from clara_eval.features.merging import merge_parts, merge_views
 from clara_eval.features.scanning import speaks_to_judge
-from clara_eval.features.views import strip_view
+from clara_eval.features.views import known_language, strip_view
 from clara_eval.flags import Flag
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
@@ -61,6 +61,8 @@ class _Read:
     claims: Claims
     flags: tuple[Flag, ...]
     requests: tuple[str, ...]
+    second_view: SecondView = "none"
+    unsupported: tuple[str, ...] = ()
 
 
 async def extract_features(
@@ -87,6 +89,8 @@ async def extract_features(
         claimed=read.claims.values,
         flags=(*executed_flags(executed), *read.flags, *flags, *_too_good(schema, read.claims)),
         requests=read.requests,
+        second_view=read.second_view,
+        unsupported=read.unsupported,
     )
 
 
@@ -104,11 +108,20 @@ def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -
     """Every question about one submission, by view. The prompts depend on nothing but these three."""
     full = prompt_view(solution.text).text
     texts = {"full": full}
-    bare = strip_view(solution.text, reading.language or solution.language)
-    stripped = None if bare is None else prompt_view(bare).text
-    if stripped is not None and stripped.split() != full.split():
+    kind, stripped = _stripped(solution, reading, full)
+    if kind == "read":
         texts["stripped"] = stripped
     return {view: extraction_questions(schema, text, _subject(solution, reading, view)) for view, text in texts.items()}
+
+
+def _stripped(solution: Solution, reading: Reading, full: str) -> tuple[SecondView, str]:
+    """The text without what can only be said, and whether there is such a text."""
+    language = reading.language or solution.language
+    bare = strip_view(solution.text, language)
+    if bare is None:
+        return ("none" if known_language(language) is None else "missing"), ""
+    stripped = prompt_view(bare).text
+    return ("same" if stripped.split() == full.split() else "read"), stripped
 
 
 def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: Reading) -> list[Prompt]:
@@ -133,6 +146,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
     requests: list[str] = []
     views: dict[str, Claims] = {}
     asked_by_view = await asyncio.to_thread(questions_for, schema, solution, reading)
+    second, _ = await asyncio.to_thread(_stripped, solution, reading, view.text)
     for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
@@ -143,10 +157,22 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
                 return _Read(Claims(dict(unknown), {}), (*flags, *([flag] if flag else [])), tuple(requests))
             parts.append(claims)
         views[name] = merge_parts(schema, parts)
-    if "stripped" not in views:
-        return _Read(views["full"], tuple(flags), tuple(requests))
-    values, disagreements = merge_views(schema, views["full"].values, views["stripped"].values)
-    return _Read(Claims(values, views["full"].texts), (*flags, *disagreements), tuple(requests))
+    full, bare = views["full"], views.get("stripped")
+    if bare is None:
+        return _Read(full, tuple(flags), tuple(requests), second, _without_support(full.values, full.shown))
+    values, disagreements = merge_views(schema, full.values, bare.values)
+    borne_out = frozenset(name for name in bare.shown if bare.values.get(name) is not None)
+    return _Read(
+        Claims(values, full.texts),
+        (*flags, *disagreements),
+        tuple(requests),
+        second,
+        _without_support(values, borne_out),
+    )
+
+
+def _without_support(values: Mapping[str, Value], shown: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name, value in values.items() if value is not None and name not in shown))
 
 
 async def _ask(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.flags import Flag
 from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector
+
+SecondView = Literal["read", "same", "missing", "none"]
+"""Of the text without comments and strings: it was read; it is the whole text; it could not be made; prose has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,9 @@ class Features:
     flags: tuple[Flag, ...] = ()
     requests: tuple[str, ...] = ()
     """Hashes of the requests whose answers these facts come from."""
+    second_view: SecondView = "none"
+    unsupported: tuple[str, ...] = ()
+    """Claimed features with a value for which no line was shown, or none that the second view bears out."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -36,6 +42,8 @@ class Features:
             "claimed": dict(sorted(self.claimed.items())),
             "flags": to_camel_json(self.flags),
             "requests": list(self.requests),
+            "secondView": self.second_view,
+            "unsupported": list(self.unsupported),
         }
 
 

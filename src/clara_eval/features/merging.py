@@ -34,7 +34,7 @@ def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
     for part in parts:
         for name, text in part.texts.items():
             texts.setdefault(name, text)
-    return Claims(values, texts)
+    return Claims(values, texts, frozenset().union(*(part.shown for part in parts)))
 
 
 def merge_values(feature: Feature, values: Sequence[Value]) -> Value:

@@ -52,7 +52,7 @@ READING = Reading("0x" + "22" * 20, "0x" + "11" * 32, "python")
 FORBIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs"}
 PAYLOADS: tuple[str, ...] = tuple(
     json.loads(line)["text"]
-    for line in resources.files("clara_eval").joinpath("testing", "data", "own.jsonl").read_text("utf-8").splitlines()
+    for line in resources.files("clara_eval").joinpath("redteam", "data", "own.jsonl").read_text("utf-8").splitlines()
 )
 HONEST = ("def first(a):\n    return a[0]\n", "def second(a):\n    if a:\n        return a[1]\n    return None\n")
 

@@ -2,12 +2,15 @@
 
 A text and a schema come in; prompts go out, one for each part, together showing the whole text. The data stands between
 tags with a nonce that depends on a block mined after the deadline and on the text itself, so nobody can have written
-the closing tag. An answer must repeat the check number and tell the length of what it read, else it is not trusted.
+the closing tag. An answer must repeat the check number, tell the length of what it read, and not count more of
+something than the text has words, else it is not trusted: whoever reports the best value of every field reports that
+too. For each fact it is asked for a line that shows it: a number, so that no word comes with it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +30,17 @@ TEXT_LENGTH = 500
 LINE_BUCKETS = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"), (10**12, "1000_or_more"))
 LINE_DOUBT = 1.5
 """A reader may be wrong about the number of lines by this factor before the answer counts as not read."""
+DECOYS = {
+    "loops": "How many loops it has.",
+    "helpers": "How many small functions or side remarks it has.",
+    "steps": "How many separate steps it takes.",
+    "cases": "How many different cases it treats one by one.",
+    "formulas": "How many formulas it holds.",
+    "references": "How many other works or libraries it names.",
+}
+"""Counts that nobody ranks by; which one is asked is decided by a block mined after the deadline."""
+MOST_COUNTED = 100_000
+LINE = "_line"
 VIEWS = {
     "full": "It is shown as it was handed in.",
     "stripped": "Comments and the contents of strings were removed from it on purpose: report null for facts that only "
@@ -42,6 +56,12 @@ class BadCanary(BadAnswer):
 class Canary:
     check: int
     lines: frozenset[str]
+    decoy: str = ""
+    """The count that is asked for, and that nobody needs."""
+    words: int = 0
+    """More than this many of anything cannot be in the text."""
+    rows: tuple[bool, ...] = ()
+    """For each line of the text, whether something stands on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +70,8 @@ class Claims:
 
     values: dict[str, Value]
     texts: dict[str, str]
+    shown: frozenset[str] = frozenset()
+    """Features for which a line was named that is there and not empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +100,36 @@ def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
 def extraction_questions(schema: FeatureSchema, text: str, subject: Subject) -> tuple[Question, ...]:
     """One question for each part of `text`, which is a prompt view already; the parts joined are the text."""
     parts = split(text)
-    system = extraction_system(schema)
+    decoy = choose_decoy(schema, subject)
+    system = extraction_system(schema, decoy)
     return tuple(
-        _question(schema, system, text, part, subject, (number, len(parts))) for number, part in enumerate(parts)
+        _question(schema, decoy, system, text, part, subject, (number, len(parts))) for number, part in enumerate(parts)
     )
 
 
-def extraction_system(schema: FeatureSchema) -> str:
+def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
+    """The same for all submissions of a challenge, and not to be foreseen before its pinned block."""
+    names = [name for name in DECOYS if name not in {feature.name for feature in schema.features}]
+    digest = hashlib.sha256(plain_json([subject.block_hash, subject.challenge, "decoy"]).encode()).digest()
+    name = names[digest[0] % len(names)] if names else "loops_counted"
+    return Feature(
+        name, "integer", min=0, max=MOST_COUNTED, better="higher", description=DECOYS.get(name, DECOYS["loops"])
+    )
+
+
+def extraction_system(schema: FeatureSchema, decoy: Feature) -> str:
     """The part that is the same for every submission of a challenge."""
-    return template("extract.system").fill(features="\n".join(describe(f) for f in asked_features(schema)))
+    return template("extract.system").fill(features="\n".join(describe(f) for f in (*asked_features(schema), decoy)))
 
 
 def _question(
-    schema: FeatureSchema, system: str, text: str, part: str, subject: Subject, place: tuple[int, int]
+    schema: FeatureSchema,
+    decoy: Feature,
+    system: str,
+    text: str,
+    part: str,
+    subject: Subject,
+    place: tuple[int, int],
 ) -> Question:
     number, count = place
     nonce, check = derive_nonce(subject, number, text)
@@ -103,10 +142,12 @@ def _question(
         submission=escaped(part),
     )
     asked = asked_features(schema)
-    max_tokens = 200 + sum(400 if feature.type == "text" else 40 for feature in asked)
+    max_tokens = 220 + sum(400 if feature.type == "text" else 60 for feature in asked)
     files = template_hash("extract.system", "extract.user")
-    prompt = Prompt("features", system, user, plain_json(answer_schema(schema)), max_tokens, files)
-    return Question(prompt, Canary(check, line_buckets(part)), nonce, part)
+    prompt = Prompt("features", system, user, plain_json(answer_schema(schema, decoy)), max_tokens, files)
+    rows = tuple(bool(row.strip()) for row in part.split("\n"))
+    canary = Canary(check, line_buckets(part), decoy.name, len(part.split()), rows)
+    return Question(prompt, canary, nonce, part)
 
 
 def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
@@ -154,14 +195,31 @@ def _bucket(lines: float) -> str:
     return next(name for limit, name in LINE_BUCKETS if lines < limit)
 
 
-def answer_schema(schema: FeatureSchema) -> dict[str, Any]:
+def line_fields(schema: FeatureSchema) -> dict[str, str]:
+    """For each judged feature that is asked, the field in which a line that shows it is named."""
+    taken = {feature.name for feature in schema.features}
+    fields: dict[str, str] = {}
+    for feature in asked_features(schema):
+        if feature.type != "text":
+            field = feature.name + LINE
+            while field in taken:
+                field += "_"
+            taken.add(field)
+            fields[feature.name] = field
+    return fields
+
+
+def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[str, Any]:
     """Every field required and nullable, no ranges: what strict modes of the providers accept. We check the rest."""
     properties: dict[str, object] = {
         "check": {"type": "integer", "description": "The check number stated in the task."},
         "check_lines": {"type": "string", "enum": [name for _, name in LINE_BUCKETS]},
     }
-    for feature in asked_features(schema):
+    for feature in (*asked_features(schema), *([decoy] if decoy else [])):
         properties[feature.name] = {"anyOf": [_type(feature), {"type": "null"}]}
+    for name, field in line_fields(schema).items():
+        line = {"type": "integer", "description": f"A line that shows {name}; the first is 1."}
+        properties[field] = {"anyOf": [line, {"type": "null"}]}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
@@ -177,13 +235,10 @@ def _type(feature: Feature) -> dict[str, object]:
 
 def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
     """The claims in an answer: every field there, of its type, with a right canary; ranges are checked later."""
-    asked = asked_features(schema)
-    answer = read_object(text, ["check", "check_lines", *(feature.name for feature in asked)])
-    if answer["check"] != canary.check or isinstance(answer["check"], bool):
-        raise BadCanary("The check number is wrong: the answer does not follow the task.")
-    lines = answer["check_lines"]
-    if not isinstance(lines, str) or lines not in canary.lines:
-        raise BadCanary("The number of lines is wrong: the answer does not describe the data.")
+    asked, lines = asked_features(schema), line_fields(schema)
+    fields = ["check", "check_lines", *(feature.name for feature in asked)]
+    answer = read_object(text, fields, optional=[canary.decoy, *lines.values()])
+    _check_canary(answer, canary)
     values: dict[str, Value] = {}
     texts: dict[str, str] = {}
     for feature in asked:
@@ -194,7 +249,28 @@ def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
             texts[feature.name] = shown(value, TEXT_LENGTH)
         elif value is not None:
             raise BadAnswer(f"{feature.name} is not a text.")
-    return Claims(values, texts)
+    shown_by = {name: answer.get(field) for name, field in lines.items()}
+    return Claims(values, texts, frozenset(name for name, line in shown_by.items() if _is_there(line, canary.rows)))
+
+
+def _check_canary(answer: Mapping[str, object], canary: Canary) -> None:
+    if answer["check"] != canary.check or isinstance(answer["check"], bool):
+        raise BadCanary("The check number is wrong: the answer does not follow the task.")
+    lines = answer["check_lines"]
+    if not isinstance(lines, str) or lines not in canary.lines:
+        raise BadCanary("The number of lines is wrong: the answer does not describe the data.")
+    counted = answer.get(canary.decoy)
+    if isinstance(counted, (int, float)) and counted > max(canary.words, 20):
+        raise BadCanary(
+            f"It counts more {canary.decoy} than the text has words: the answer does not describe the data."
+        )
+
+
+def _is_there(line: object, rows: tuple[bool, ...]) -> bool:
+    """Whether that line, or one beside it, holds something: models miscount by one, and some count from 0."""
+    if not isinstance(line, int) or isinstance(line, bool) or not 0 <= line <= len(rows):
+        return False
+    return any(rows[max(0, line - 2) : line + 1])
 
 
 def _typed(feature: Feature, value: object) -> Value:

@@ -18,8 +18,10 @@ LIMITS = JsonLimits(bytes=16_384, depth=3)
 _FENCED = re.compile(r"```json\n([^`]*)\n```")
 
 
-def read_object(text: str, fields: Collection[str], limits: JsonLimits = LIMITS) -> dict[str, object]:
-    """The one object with exactly these fields."""
+def read_object(
+    text: str, fields: Collection[str], limits: JsonLimits = LIMITS, *, optional: Collection[str] = ()
+) -> dict[str, object]:
+    """The one object with exactly these fields; the optional ones may be missing."""
     body = text.strip(" \t\r\n")
     fenced = _FENCED.fullmatch(body)
     try:
@@ -28,7 +30,7 @@ def read_object(text: str, fields: Collection[str], limits: JsonLimits = LIMITS)
         raise BadAnswer(_ours(bad.message)) from None
     if not isinstance(value, dict):
         raise BadAnswer("The answer is not a JSON object.")
-    missing, extra = sorted(set(fields) - set(value)), set(value) - set(fields)
+    missing, extra = sorted(set(fields) - set(value)), set(value) - {*fields, *optional}
     if missing:
         raise BadAnswer(f"The answer lacks {', '.join(missing)}.")
     if extra:

@@ -17,6 +17,7 @@ from clara_eval.errors import Temporary
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
 from clara_eval.features import Features, extract_features
 from clara_eval.features.extract import Reading, prompts_for
+from clara_eval.features.field import compare_field
 from clara_eval.flags import Flag
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
@@ -95,7 +96,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
     execution = await run_all(sources, chosen, metadata.config, schema, ranked)
     context = Reading(challenge.address, challenge.block.hash, metadata.config.language, sources.gives_up)
-    features = await _read(context, schema, reader, ranked, watch, execution)
+    features = compare_field(schema, await _read(context, schema, reader, ranked, watch, execution))
     rejected = _in_order([*rejected, *unevaluable(ranked, features)])
     judges = _judges(plan, metadata, schema, sources, keeping)
     refused = {r.submission.submitter for r in rejected}

@@ -426,6 +426,8 @@ class _Alike:
     def first(self) -> _Link | None:
         """The earliest of which this is a copy."""
         tokens = np.maximum(self.plain.most, self.abstract.most)
+        # How much of the later one it is: padding may be rich in one kind of feature, hardly in all.
+        share = np.maximum(np.maximum(self.plain.of_later, self.abstract.of_later), self.shapes.of_later)
         always = np.ones_like(self.many_shapes)
         verdicts = [
             (self.plain, PLAIN, always),
@@ -435,7 +437,7 @@ class _Alike:
         ]
         found: list[tuple[int, CopyKind, float]] = []
         for overlap, bounds, counts in verdicts:
-            alike = np.flatnonzero(overlap.within(bounds) & counts)
+            alike = np.flatnonzero(overlap.within(bounds, share) & counts)
             if len(alike):
                 earlier = int(alike[0])
                 is_near = overlap.jaccard[earlier] >= bounds.near
@@ -481,9 +483,10 @@ class Overlap:
         most: Amounts = np.maximum(self.of_earlier, self.of_later)
         return most
 
-    def within(self, bounds: Bounds) -> npt.NDArray[np.bool_]:
-        padded = (self.of_earlier >= bounds.held) & (self.of_later >= bounds.padded)
-        buried = (self.of_earlier >= bounds.complete) & (self.of_later >= bounds.buried)
+    def within(self, bounds: Bounds, share: Amounts) -> npt.NDArray[np.bool_]:
+        """Which earlier ones it is a copy of; `share` is how much of it each of them is, by all kinds."""
+        padded = (self.of_earlier >= bounds.held) & (share >= bounds.padded)
+        buried = (self.of_earlier >= bounds.complete) & (share >= bounds.buried)
         cut = (self.of_later >= bounds.held) & (self.of_earlier >= bounds.cut)
         within: npt.NDArray[np.bool_] = (self.jaccard >= bounds.near) | padded | buried | cut
         return within

@@ -1,0 +1,116 @@
+"""The field tells who stands out: outliers, claims without support, a missing second view; and leaves honest ones alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clara_eval.challenge.model import Address
+from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
+from clara_eval.features import Features
+from clara_eval.features.features import SecondView, choose_values
+from clara_eval.features.field import compare_field
+from clara_eval.judge.vector import Value
+
+FUNCTIONS = FeatureSchema((MEASURED["functions"],))
+LEVEL = FeatureSchema((level_feature("correctness"),))
+LEVELS = FeatureSchema(tuple(level_feature(name) for name in ("right", "clear", "safe")))
+
+
+def account(number: int) -> Address:
+    return Address(f"0x{number:040x}")
+
+
+def measured(schema: FeatureSchema, **values: Value) -> Features:
+    vector, flags = choose_values(schema, values, {})
+    return Features(vector, {}, dict(values), {}, flags)
+
+
+def claimed(
+    schema: FeatureSchema, view: SecondView = "read", unsupported: tuple[str, ...] = (), **values: Value
+) -> Features:
+    vector, flags = choose_values(schema, {}, values)
+    return Features(vector, {}, {}, dict(values), flags, (), view, unsupported)
+
+
+def codes(schema: FeatureSchema, field: list[Features]) -> list[list[str]]:
+    found = compare_field(schema, {account(n): facts for n, facts in enumerate(field)})
+    return [[flag.code for flag in found[account(n)].flags] for n in range(len(field))]
+
+
+def test_sixty_functions_among_two_to_four_stand_out() -> None:
+    """In a batch of eight one with sixty functions is flagged, and nobody else."""
+    field = [measured(FUNCTIONS, functions=count) for count in (2, 3, 4, 2, 3, 4, 3, 60)]
+    assert codes(FUNCTIONS, field) == [*([[]] * 7), ["outlier"]]
+
+
+def test_a_small_or_mixed_field_has_no_outliers() -> None:
+    """Four entries say nothing about what is usual, and sizes that differ by ten are usual where all differ."""
+    assert codes(FUNCTIONS, [measured(FUNCTIONS, functions=count) for count in (2, 3, 4, 60)]) == [[]] * 4
+    spread = (1, 3, 8, 20, 45, 90, 2, 30)
+    assert codes(FUNCTIONS, [measured(FUNCTIONS, functions=count) for count in spread]) == [[]] * 8
+
+
+@pytest.mark.parametrize("lie", [4, 3])
+def test_one_claim_that_stands_out_is_flagged(lie: int) -> None:
+    """One claimed feature is enough: alone at the top, or a step below it, above a field in the middle."""
+    values = [2, 2, 1, 2, 1, 2, 2, 1, 2, 1, 2, lie]
+    found = codes(LEVEL, [claimed(LEVEL, correctness=value) for value in values])
+    assert found == [*([[]] * 11), ["claims_stand_out"]]
+
+
+def test_good_claims_among_good_claims_are_left_alone() -> None:
+    """Where several are at the top, nobody stands out."""
+    assert codes(LEVEL, [claimed(LEVEL, correctness=value) for value in (4, 4, 3, 4, 3, 2, 4, 3, 1, 3)]) == [[]] * 10
+
+
+def test_everything_a_step_below_the_best_is_flagged_where_it_is_rare() -> None:
+    """Three claims one step below the maximum, in a field where nobody else has that, wait for a person."""
+    field = [claimed(LEVELS, right=2, clear=n % 4, safe=2) for n in range(7)]
+    assert "nearly_all_best" in codes(LEVELS, [*field, claimed(LEVELS, right=3, clear=3, safe=3)])[-1]
+    alike = [claimed(LEVELS, right=3, clear=4, safe=3) for _ in range(5)]
+    assert codes(LEVELS, alike) == [[]] * 5
+
+
+def test_a_claim_that_nothing_shows_counts_as_the_middle() -> None:
+    """Where others name a line that shows it, a claim without one is capped; where nobody does, it stands."""
+    field = {account(n): claimed(LEVEL, correctness=3) for n in range(5)}
+    field[account(9)] = claimed(LEVEL, unsupported=("correctness",), correctness=4)
+    found = compare_field(LEVEL, field)
+    assert found[account(9)].vector.as_dict() == {"correctness": 2}
+    assert [(f.code, f.severity) for f in found[account(9)].flags] == [("unsupported_claim", "review")]
+    nobody = {who: replace(facts, unsupported=("correctness",)) for who, facts in field.items()}
+    assert compare_field(LEVEL, nobody)[account(9)].vector.as_dict() == {"correctness": 4}
+
+
+@pytest.mark.parametrize(
+    ("feature", "before", "after"),
+    [
+        (Feature("x", "number", min=0, max=100, better="lower"), 3, 50.0),
+        (Feature("x", "boolean", better="higher"), True, False),
+        (Feature("x", "enum", values=("low", "medium", "high"), better="higher"), "high", "medium"),
+        (Feature("x", "integer", min=0, max=4, better="higher"), 1, 1),
+        (Feature("x", "number", min=0, max=100), 90, 90),
+    ],
+    ids=["lower", "boolean", "enum", "already low", "no direction"],
+)
+def test_the_middle_is_the_middle_of_every_type(feature: Feature, before: Value, after: Value) -> None:
+    """The cap goes towards the worse end, and never makes a claim better."""
+    schema = FeatureSchema((feature,))
+    found = compare_field(schema, {account(1): claimed(schema, unsupported=("x",), x=before)})
+    assert found[account(1)].vector.as_dict() == {"x": after}
+
+
+def test_a_missing_second_view_waits_where_others_have_one() -> None:
+    """Code that cannot be parsed is flagged; so is prose among code; prose among prose is not."""
+    field = [claimed(LEVEL, correctness=2) for _ in range(3)]
+    assert codes(LEVEL, [*field, claimed(LEVEL, "missing", correctness=2)])[-1] == ["no_second_view"]
+    assert codes(LEVEL, [*field, claimed(LEVEL, "none", correctness=2)])[-1] == ["no_second_view"]
+    assert codes(LEVEL, [claimed(LEVEL, "none", correctness=2) for _ in range(4)]) == [[]] * 4
+
+
+def test_the_order_of_entries_does_not_matter() -> None:
+    """The same field in another order gets the same facts and flags."""
+    field = {account(n): claimed(LEVEL, correctness=value) for n, value in enumerate((1, 2, 1, 2, 4, 2, 1, 2))}
+    assert compare_field(LEVEL, dict(reversed(field.items()))) == compare_field(LEVEL, field)

@@ -1,0 +1,151 @@
+"""Copies in disguise, strangers that are none, clones for seats, and ordinary files.
+
+Real files come in, figures go out. Every way of `mutations.WAYS` is tried on every file, half of them with the poster's
+language and half without; pairs of files of different packages in one language are unrelated.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from clara_eval.eval_config import MEASURED, FeatureSchema
+from clara_eval.features.features import Features, choose_values
+from clara_eval.features.field import compare_field
+from clara_eval.features.measured import measure
+from clara_eval.features.scanning import speaks_to_judge
+from clara_eval.judge.prompt_view import prompt_view
+from clara_eval.redteam.entries import solution_of
+from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
+from clara_eval.redteam.real_files import RealFile
+from clara_eval.redteam.report import Figure, number, share
+from clara_eval.solutions import Solution, find_likeness
+
+BATCH = 20
+PAID = 3
+_PROFILE = (
+    *("functions", "code_lines", "max_complexity", "mean_complexity", "max_nesting", "duplicate_share"),
+    *("comment_share", "bytes"),
+)
+CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE))
+
+
+def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
+    """Each disguise of each file against its original."""
+    found: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    held: Counter[str] = Counter()
+    for n, file in enumerate(files):
+        others = [other for other in files if other.language == file.language and other is not file]
+        program = Program(file.text, file.language, others[n % len(others)].text if others else "")
+        for way in WAYS:
+            text = disguise(program, way, seed)
+            if text is None:
+                continue
+            hint = file.language if n % 2 and way != "translated" else None
+            likeness = find_likeness([solution_of(file.text, 1, hint), solution_of(text, 2, hint)])
+            tried[way] += 1
+            found[way] += bool(likeness.clusters)
+            held[way] += bool(likeness.clusters or likeness.doubts)
+    return [
+        share("copies", f"copy_{way}", f"disguised copies that are found: {way.replace('_', ' ')}",
+              found[way], tried[way], at_least=AT_LEAST[way], foundOrHeldForReview=held[way])
+        for way in WAYS
+    ]  # fmt: skip
+
+
+def measure_clones(files: Sequence[RealFile]) -> list[Figure]:
+    """Ten clones of one entry among ten others: how many of them keep a seat in the ranking."""
+    rng = random.Random(1)  # noqa: S311 - which words, not a secret
+    gained: dict[str, list[float]] = {"exact": [], "edited": []}
+    for file in files[:12]:
+        rivals = [other for other in files if other is not file and other.origin != file.origin][:10]
+        for kind, seats in gained.items():
+            clones = [_clone(file, kind, rng) for _ in range(10)]
+            texts = [file.text, *(rival.text for rival in rivals), *clones]
+            ranked = _ranked([solution_of(text, at, None) for at, text in enumerate(texts, start=1)])
+            seats.append(float(sum(one.submission.submitted_at > 1 + len(rivals) for one in ranked)))
+    return [
+        number("copies", f"seats_of_{kind}_clones", f"seats that ten {kind} clones of one entry gain", gained[kind],
+               at_most=0.0 if kind == "exact" else 0.1)
+        for kind in gained
+    ]  # fmt: skip
+
+
+def _clone(file: RealFile, kind: str, rng: random.Random) -> str:
+    if kind == "exact":
+        return file.text
+    lines = file.text.split("\n")
+    for _ in range(max(1, len(lines) // 50)):
+        lines.insert(rng.randrange(len(lines)), "")
+    mark = "#" if file.language == "python" else "//"
+    return "\n".join(lines) + f"\n{mark} version {rng.randrange(10**6)}\n"
+
+
+def _ranked(solutions: Sequence[Solution]) -> list[Solution]:
+    copied = {c.solution.submission.submitter for cluster in find_likeness(solutions).clusters for c in cluster.copies}
+    return [one for one in solutions if one.submission.submitter not in copied]
+
+
+def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
+    """Ordinary files in rounds of twenty: flagged, sent to review, called copies of unrelated ones."""
+    flagged = waiting = entries = 0
+    codes: Counter[str] = Counter()
+    for batch in _batches(files):
+        facts = {one.submission.submitter: _facts(one) for one in batch}
+        for facts_of_one in compare_field(CODE_PROFILE, facts).values():
+            entries += 1
+            flagged += bool(facts_of_one.flags)
+            waiting += any(flag.severity == "review" for flag in facts_of_one.flags)
+            codes.update({flag.code for flag in facts_of_one.flags})
+    wrong, pairs = _strangers(files)
+    return [
+        share("ordinary", "flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
+        share("ordinary", "to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries,
+              at_most=0.02),
+        share("ordinary", "called_copies", "unrelated ordinary files that are called a copy", wrong, entries,
+              at_most=0.005, pairs=pairs),
+    ]  # fmt: skip
+
+
+def _batches(files: Sequence[RealFile]) -> Iterator[list[Solution]]:
+    by_language: dict[str, list[RealFile]] = defaultdict(list)
+    for file in files:
+        by_language[file.language].append(file)
+    for held in by_language.values():
+        for start in range(0, len(held), BATCH):
+            part = held[start : start + BATCH]
+            yield [solution_of(file.text, start + n, file.language) for n, file in enumerate(part, start=1)]
+
+
+def _facts(solution: Solution) -> Features:
+    measured = measure(solution.text, solution.language)
+    kept = {feature.name: measured[feature.name] for feature in CODE_PROFILE.features}
+    vector, flags = choose_values(CODE_PROFILE, kept, {})
+    return Features(vector, {}, dict(kept), {}, (*speaks_to_judge(prompt_view(solution.text).text), *flags))
+
+
+def _strangers(files: Sequence[RealFile]) -> tuple[int, int]:
+    """Files that are called a copy of one from another package, among all of their language at once."""
+    wrong = pairs = 0
+    for language in sorted({file.language for file in files}):
+        held = _one_of_each_origin([file for file in files if file.language == language])
+        pairs += len(held) * (len(held) - 1) // 2
+        origins = {solution_of(file.text, n).submission.submitter: file.origin for n, file in enumerate(held, start=1)}
+        for cluster in find_likeness([solution_of(f.text, n, language) for n, f in enumerate(held, 1)]).clusters:
+            first = origins[cluster.original.submission.submitter]
+            wrong += sum(origins[copy.solution.submission.submitter] != first for copy in cluster.copies)
+    return wrong, pairs
+
+
+def _one_of_each_origin(files: Sequence[RealFile]) -> list[RealFile]:
+    """All files, but of files with the same name and size only one: packages carry each other's sources."""
+    seen: set[tuple[str, int]] = set()
+    kept = []
+    for file in files:
+        key = (file.path.name, len(file.text))
+        if key not in seen:
+            seen.add(key)
+            kept.append(file)
+    return kept

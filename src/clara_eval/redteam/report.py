@@ -1,0 +1,126 @@
+"""Figures with their targets and how sure they are: what a red-team run says.
+
+A `Figure` counts hits among trials, or is a number; `target` is a bound from above or below, or None where a figure is
+only reported. With no hit in n trials the upper bound is 3/n; otherwise Wilson's interval (95 %). A figure meets its
+target by its measured value; the interval stands beside it, so that nobody takes few trials for proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+_Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    section: str
+    name: str
+    what: str
+    """One sentence: what is counted."""
+    value: float
+    trials: int
+    low: float
+    high: float
+    at_most: float | None = None
+    at_least: float | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None without one, False without a trial."""
+        if self.at_most is None and self.at_least is None:
+            return None
+        if not self.trials:
+            return False
+        above = self.at_least is None or self.value >= self.at_least
+        return above and (self.at_most is None or self.value <= self.at_most)
+
+    def to_json(self) -> dict[str, Any]:
+        target = {"atMost": self.at_most} if self.at_most is not None else {"atLeast": self.at_least}
+        return {
+            "section": self.section,
+            "name": self.name,
+            "what": self.what,
+            "value": round(self.value, 5),
+            "low": round(self.low, 5),
+            "high": round(self.high, 5),
+            "trials": self.trials,
+            "target": None if self.met is None else target,
+            "met": self.met,
+            "detail": self.detail,
+        }
+
+
+def share(
+    section: str,
+    name: str,
+    what: str,
+    hits: int,
+    trials: int,
+    *,
+    at_most: float | None = None,
+    at_least: float | None = None,
+    **detail: Any,
+) -> Figure:
+    """A share of trials, with the interval that so many allow."""
+    low, high = interval(hits, trials)
+    value = hits / trials if trials else 0.0
+    return Figure(section, name, what, value, trials, low, high, at_most, at_least, {"hits": hits, **detail})
+
+
+def number(
+    section: str,
+    name: str,
+    what: str,
+    values: Sequence[float],
+    *,
+    at_most: float | None = None,
+    at_least: float | None = None,
+    **detail: Any,
+) -> Figure:
+    """The mean of a number over trials, with its normal interval."""
+    count = len(values)
+    mean = math.fsum(values) / count if count else 0.0
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1))
+    room = _Z * spread / math.sqrt(count) if count else 0.0
+    return Figure(section, name, what, mean, count, mean - room, mean + room, at_most, at_least, detail)
+
+
+def interval(hits: int, trials: int) -> tuple[float, float]:
+    if not trials:
+        return 0.0, 1.0
+    if hits == 0:
+        return 0.0, min(1.0, 3 / trials)
+    if hits == trials:
+        return max(0.0, 1 - 3 / trials), 1.0
+    p, z2 = hits / trials, _Z**2
+    middle = (p + z2 / (2 * trials)) / (1 + z2 / trials)
+    room = _Z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials**2))
+    return max(0.0, middle - room), min(1.0, middle + room)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    figures: tuple[Figure, ...]
+    seed: int
+    corpus: dict[str, int]
+    """Payloads by where they come from."""
+    judge: str = "simulated"
+
+    @property
+    def met(self) -> bool:
+        return all(figure.met is not False for figure in self.figures)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "judge": self.judge,
+            "seed": self.seed,
+            "corpus": self.corpus,
+            "met": self.met,
+            "missed": [figure.name for figure in self.figures if figure.met is False],
+            "figures": [figure.to_json() for figure in self.figures],
+        }

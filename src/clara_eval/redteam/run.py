@@ -1,0 +1,93 @@
+"""One red-team run: which attacks, how many, with what; out goes a `Report`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clara_eval.errors import BadInput
+from clara_eval.redteam.copying import measure_clones, measure_copies, measure_ordinary
+from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
+from clara_eval.redteam.injection import measure_denial, measure_injection
+from clara_eval.redteam.lies import measure_lies, measure_measured_only
+from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
+from clara_eval.redteam.real_files import RealFile, default_folders, real_files
+from clara_eval.redteam.report import Figure, Report
+
+SECTIONS = ("injection", "denial", "lies", "ties", "utility", "copies", "ordinary")
+FEWEST_FILES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What a run does. `size` 1 is the usual run; more takes longer and narrows the intervals."""
+
+    sections: Sequence[str] = SECTIONS
+    corpora: Sequence[Path] = ()
+    """Other corpora, instead of ours."""
+    folders: Sequence[Path] = ()
+    """Where real files are taken from, instead of this machine's libraries."""
+    size: float = 1.0
+    seed: int = 1
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+    def count(self, usual: int) -> int:
+        return max(1, round(usual * self.size))
+
+
+def load_payloads(attack: Attack) -> list[Payload]:
+    if not attack.corpora:
+        return own_payloads()
+    return [payload for path in attack.corpora for payload in payloads_in(path)]
+
+
+def run_attack(attack: Attack) -> Report:
+    """Every section asked for, one after the other."""
+    unknown = [name for name in attack.sections if name not in SECTIONS]
+    if unknown:
+        raise BadInput(f"There is no section {unknown[0]!r}.", value=unknown[0], remedy=f"Use {', '.join(SECTIONS)}.")
+    payloads = load_payloads(attack)
+    figures: list[Figure] = []
+    for section in attack.sections:
+        attack.tell(section)
+        figures += _measure(section, attack, payloads)
+    kinds = dict(sorted(Counter(payload.kind or "other" for payload in payloads).items()))
+    return Report(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
+
+
+def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figure]:
+    seed = attack.seed
+    match section:
+        case "injection":
+            step = max(1, round(1 / min(1.0, attack.size)))
+            return asyncio.run(measure_injection(payloads[::step]))
+        case "denial":
+            return asyncio.run(measure_denial(payloads[: attack.count(40)]))
+        case "lies":
+            return asyncio.run(_lies(attack))
+        case "ties":
+            return [*measure_ties(attack.count(300), seed), *measure_stability(attack.count(60), seed)]
+        case "utility":
+            return measure_utility(attack.count(100), seed)
+        case "copies":
+            files = _files(attack, attack.count(30))
+            return [*measure_copies(files, seed=seed), *measure_clones(files)]
+        case _:
+            return measure_ordinary(_files(attack, attack.count(1_000)))
+
+
+async def _lies(attack: Attack) -> list[Figure]:
+    return [*await measure_lies(attack.count(25), attack.seed), *await measure_measured_only()]
+
+
+def _files(attack: Attack, count: int) -> list[RealFile]:
+    files = real_files(attack.folders or default_folders(), count=max(count, FEWEST_FILES), seed=attack.seed)
+    if len(files) < FEWEST_FILES:
+        raise BadInput(
+            f"Only {len(files)} usable source files were found; at least {FEWEST_FILES} are needed.",
+            remedy="Name a folder with programs by --files.",
+        )
+    return files
