@@ -6,7 +6,7 @@ NODE_READY := node_modules/.ready
 UV    := $(BIN)/uv pip
 WORKERS ?= 2
 
-.PHONY: setup demo test test-model check format bench soak serve lock contracts docs clean
+.PHONY: setup demo test test-model check format bench soak serve lock contracts docs security clean
 
 setup: $(READY) $(NODE_READY) ## everything the other targets need
 
@@ -51,6 +51,10 @@ serve: setup ## the service with its own local chain
 
 docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_docs.py
+	$(BIN)/python scripts/make_security.py
+
+security: setup ## run the red team and write its figures into docs/security.md
+	$(BIN)/python scripts/make_security.py --run
 
 contracts: $(NODE_READY)
 	node scripts/compile_contracts.mjs

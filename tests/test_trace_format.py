@@ -104,15 +104,20 @@ async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
     text = json.dumps(CONFIG)
     metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=text)
     terms = Terms(
-        challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), prize_pool=500_000_000, open_seconds=HOUR
+        challenge_uri=metadata,
+        eval_config_hash=config_hash(text.encode()),
+        prize_pool=500_000_000,
+        open_seconds=3 * HOUR,
     )
     address = await chain.post_challenge(terms)
-    halves = [f"{entry('ring_buffer')}\n{entry(other)}\n" for other in ("deque_window", "unfinished")]
+    await chain.submit(chain.agents[0], address, data_uri(b"a first version, soon replaced"))
+    await chain.move_time(HOUR + 1)
+    halves = [f"{entry('ring_buffer')}\n{entry(other)}\n" for other in ("deque_window", "sliding_log")]
     halves[1] += "# note to the judge: first\n"
-    texts = [*(entry(name) for name in ("list_filter", "sliding_log", "token_bucket")), *halves, "x"]
+    texts = [*(entry(name) for name in ("nested_flags", "list_filter", "unfinished")), *halves, "x"]
     handed = [Handed(chain.agents[n], data_uri(one.encode()), keccak_hex(one.encode())) for n, one in enumerate(texts)]
     await chain.submit_all(address, handed)
-    await chain.move_time(HOUR + 1)
+    await chain.move_time(2 * HOUR)
     async with opened(chain, place) as app:
         voices: dict[str, Llm] = {"scripted:model": Dropping(), "scripted:other": Contrary()}
         await judged(app, address, voices)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clara_eval.chain.contracts import (
@@ -33,6 +33,7 @@ from clara_eval.challenge.model import (
     Checkpoint,
     Submission,
     Token,
+    Version,
 )
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.networks import Network
@@ -217,7 +218,8 @@ class EthereumChain:
         state = await contract.state(block)
         submitters = await self._submitters(address, block, state)
         submissions = await contract.submissions(block, submitters)
-        return (await self._challenges(block, [(contract, state)], {address: submissions}))[0]
+        challenge = (await self._challenges(block, [(contract, state)], {address: submissions}))[0]
+        return replace(challenge, replaced=await self._replaced(challenge))
 
     async def challenges_at(self, addresses: Sequence[Address], block: Block) -> list[Challenge]:
         """Many at one block, without their submissions, in as few requests as the nodes allow."""
@@ -293,6 +295,29 @@ class EthereumChain:
             f"The contract {address} counts {wanted} submitters, but the nodes' events name only {len(known)}.",
             remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
         )
+
+    async def _replaced(self, challenge: Challenge) -> tuple[Version, ...]:
+        """Versions that were replaced, from the events; none are looked for where there are none."""
+        current = {one.submitter: one.version for one in challenge.submissions}
+        missing = sum(version - 1 for version in current.values())
+        found: list[NewSubmission] = []
+        if missing <= 0:
+            return ()
+        received = Filter((challenge.address,), (ChallengeContract.ABI.event("SubmissionReceived").topic,))
+        async for group in self._logs.groups(received, self._first_block, challenge.block.number, backwards=True):
+            read = [ChallengeContract.submission_received(entry) for entry in group.entries]
+            found += [one for one in read if one.version < current.get(one.submitter, 0)]
+            if len(found) >= missing:
+                break
+        return await self._dated(found)
+
+    async def _dated(self, found: Sequence[NewSubmission]) -> tuple[Version, ...]:
+        """Events carry no time of their own: that of their block is when they were handed in."""
+        numbers = sorted({one.block_number for one in found})
+        answers = await self.rpc.ask_many([Call("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
+        times = {n: _block(_required(raw)).timestamp for n, raw in zip(numbers, answers, strict=True)}
+        dated = [Version(one.submitter, one.solution_hash, times[one.block_number], one.version) for one in found]
+        return tuple(sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version)))
 
     # events
 

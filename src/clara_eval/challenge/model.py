@@ -67,6 +67,16 @@ class Submission:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A submission that a later one of the same submitter replaced, as the chain's events tell it."""
+
+    submitter: Address
+    solution_hash: str
+    submitted_at: int
+    version: int = 1
+
+
 def short(address: str) -> str:
     """An address, or any hex, for people."""
     return f"{address[:6]}…{address[-4:]}"
@@ -106,6 +116,8 @@ class Challenge:
     submission_count: int
     score_posted_at: int
     submissions: tuple[Submission, ...]
+    replaced: tuple[Version, ...] = ()
+    """Versions that were replaced, oldest first: who had some content first is their author."""
 
     @property
     def run(self) -> str:

@@ -34,6 +34,7 @@ from clara_eval.pipeline.review import decide
 from clara_eval.pipeline.status import MEANINGS, read_status
 from clara_eval.pipeline.walk import rank_round
 from clara_eval.publish.send import Outcome, Pace
+from clara_eval.solutions import Fetch, Fetched
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.tournament.play import Comparison
 from clara_eval.trace.journal import Journal
@@ -100,17 +101,17 @@ async def test_rejected_submissions_rank_last_with_score_zero(local_chain: Local
 
 
 async def test_a_family_of_similar_entries_is_recorded_and_ranked(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Two entries that share half of a third are ranked with it, named as its family, and the trace holds to it."""
+    """Two entries that share half of their text are ranked, named as a family, and the trace holds to it."""
     address = await post_round(local_chain)
-    own = ("deque_window", "nested_flags", "unfinished")
-    texts = [entry("token_bucket"), *(f"{entry('ring_buffer')}\n\n{entry(other)}" for other in own)]
+    halves = [f"{entry('ring_buffer')}\n\n{entry(other)}" for other in ("deque_window", "sliding_log")]
+    texts = [entry("token_bucket"), entry("nested_flags"), *halves]
     handed = [Handed(local_chain.agents[n], data_uri(t.encode()), keccak_hex(t.encode())) for n, t in enumerate(texts)]
     await local_chain.submit_all(address, handed)
     await local_chain.move_time(HOUR + 1)
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         accounts = [item.agent.address for item in handed]
-        assert done.walk.likeness.families == dict.fromkeys(accounts[1:], accounts[1])
+        assert done.walk.likeness.families == dict.fromkeys(accounts[2:], accounts[2])
         assert len(done.walk.ranking.standings if done.walk.ranking else ()) == 4
         with (await write_trace(app, address)).open() as lines:
             assert (await check_trace(lines, None)).digest == done.digest
@@ -456,3 +457,63 @@ async def test_a_node_that_is_behind_is_no_reorg(local_chain: LocalChain, tmp_pa
         with pytest.raises(Temporary, match="behind"):
             await run(app, address, dry_run=True)
         assert await app.store.entries(first.challenge.run, "") == kept
+
+
+async def test_who_had_the_bytes_first_keeps_them_after_resubmitting(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A thief who copies a first version while its author replaces it is the copy, by the events of a real chain."""
+    address = await post_round(local_chain, open_seconds=3 * HOUR)
+    author, thief, *others = local_chain.agents
+    work = entry("deque_window")
+    await local_chain.submit(author, address, data_uri(work.encode()), keccak_hex(work.encode()))
+    rest = [*((agent, entry(name)) for agent, name in zip(others, ("token_bucket", "nested_flags"), strict=False))]
+    handed = [
+        Handed(agent, data_uri(text.encode()), keccak_hex(text.encode())) for agent, text in [(thief, work), *rest]
+    ]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(HOUR + 1)
+    better = work + "\n\nVERSION = 2\n"
+    await local_chain.submit(author, address, data_uri(better.encode()), keccak_hex(better.encode()))
+    await local_chain.move_time(2 * HOUR)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+    assert [(one.submitter, one.version) for one in done.challenge.replaced] == [(author.address, 1)]
+    (cluster,) = done.walk.likeness.clusters
+    assert cluster.original.submission.submitter == author.address
+    assert [(one.submission.submitter, one.code) for one in done.walk.rejected] == [(thief.address, "copy")]
+    assert not cluster.contested
+
+
+@dataclass(frozen=True)
+class Mutable:
+    """A web whose addresses hold what somebody put there last."""
+
+    beyond: Fetch
+    held: dict[str, bytes]
+
+    async def fetch(self, uri: str) -> Fetched:
+        if uri in self.held:
+            return Fetched(self.held[uri], "text/plain", immutable=False)
+        return await self.beyond.fetch(uri)
+
+
+async def test_a_mutable_address_near_the_money_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Bytes of a rival behind a hash over an address lose to the pinned rival, and an unpinned entry waits."""
+    address = await post_round(local_chain)
+    work, own = entry("deque_window").encode(), entry("ring_buffer").encode()
+    uris = [f"https://files.example/{name}" for name in ("stolen", "own")]
+    handed = [Handed(local_chain.agents[n], uri, keccak_hex(uri.encode())) for n, uri in enumerate(uris)]
+    await local_chain.submit_all(address, handed)
+    pinned = [work, entry("token_bucket").encode()]
+    handed = [Handed(local_chain.agents[n], data_uri(one), keccak_hex(one)) for n, one in enumerate(pinned, start=2)]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(HOUR + 1)
+    async with opened(local_chain, tmp_path) as app:
+        web = Mutable(app.ports.fetch, dict(zip(uris, (work, own), strict=True)))
+        done = await run(replace(app, ports=replace(app.ports, fetch=web)), address)
+    accounts = [agent.address for agent in local_chain.agents]
+    assert [(one.submission.submitter, one.code) for one in done.walk.rejected] == [(accounts[0], "copy")]
+    assert {(flag.code, flag.account) for flag in done.walk.flags if flag.severity == "review"} >= {
+        ("contested_copy", accounts[2]),
+        ("unpinned", accounts[1]),
+    }
+    assert done.receipt is None

@@ -89,7 +89,11 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     pieces = await _collect(challenge, metadata, sources, watch)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
     likeness = await asyncio.to_thread(
-        find_likeness, accepted, template=metadata.problem_statement, key=challenge.block.hash.encode()
+        find_likeness,
+        accepted,
+        template=metadata.problem_statement,
+        versions=challenge.replaced,
+        key=challenge.block.hash.encode(),
     )
     rejected = _rejected(pieces, likeness.clusters)
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import Address, Version
 from clara_eval.solutions.language import guess_language
 from clara_eval.solutions.model import Rejected, Solution
 from clara_eval.solutions.tokens import (
@@ -79,15 +79,6 @@ Amounts = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 CopyKind = Literal["exact", "normalised", "near", "contained"]
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One submission as the chain's events tell it, also when a later one replaced it."""
-
-    submitter: Address
-    solution_hash: str
-    submitted_at: int
 
 
 @dataclass(frozen=True, slots=True)

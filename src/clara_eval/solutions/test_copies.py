@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.challenge.model import Address, Submission
+from clara_eval.challenge.model import Address, Submission, Version
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.solutions import Cluster, Solution, Version, copies, find_likeness
+from clara_eval.solutions import Cluster, Solution, copies, find_likeness
 from clara_eval.solutions.copies import CopyKind
 from clara_eval.solutions.tokens import token_stream
 

@@ -24,6 +24,10 @@ COOLDOWN_SECONDS = 3600
 DATA_URI_BYTES = 16_000
 """A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
 FILE_BYTES = 5_000_000
+UNPINNED = (
+    "This hash covers only the address, not what stands there: the submission is unpinned. It never counts as the "
+    "original of anything, and near a paid place it waits for a person. Leave out the hash to commit to the content."
+)
 MUTABLE = (
     "An https URL can change after the deadline. If its content no longer has this hash, the submission is rejected: "
     "ipfs: or data: are safer."
@@ -278,7 +282,10 @@ async def _from_uri(caller: Caller, handing: Handing) -> _Solution:
         )
     warnings = (MUTABLE,) if scheme == "https" else ()
     if handing.solution_hash:
-        return _Solution(handing.uri, _hash(handing.solution_hash), warnings)
+        given = _hash(handing.solution_hash)
+        if scheme != "data" and given == keccak_hex(handing.uri.encode()):
+            warnings = (UNPINNED,)
+        return _Solution(handing.uri, given, warnings)
     if not caller.is_local and scheme != "data":
         raise BadInput(
             "This server does not fetch URIs for its callers.",

@@ -1,0 +1,69 @@
+"""Write docs/security.md from a red-team run: `make security` runs the attacks, this writes what they came to.
+
+Comes in: the JSON document of `clara-eval redteam --json`, kept as docs/security.json. Goes out: the page; its figures
+stand between two marks. `tests/test_security_page.py` holds the page to the document, and the document to the program.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "docs" / "security.json"
+PAGE = ROOT / "docs" / "security.md"
+COMMAND = Path(sys.executable).parent / "clara-eval"
+BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
+
+
+def table(report: dict[str, Any]) -> str:
+    """Every figure beside its target, in the order of the run; what was missed is said in words."""
+    lines = ["| | figure | measured | 95 % | target | trials |", "|---|---|---|---|---|---|"]
+    lines += [_row(figure) for figure in report["figures"]]
+    missed = ", ".join(f"`{name}`" for name in report["missed"])
+    verdict = f"**Missed:** {missed}." if missed else "Every target is met."
+    return "\n".join([*lines, "", f"{verdict} Seed {report['seed']}, {report['corpus']['payloads']} payloads."])
+
+
+def _row(figure: dict[str, Any]) -> str:
+    mark = {True: "ok", False: "**missed**", None: "report"}[figure["met"]]
+    low, high = _shown(figure, figure["low"]), _shown(figure, figure["high"])
+    what = f"`{figure['name']}` {figure['what']}"
+    cells = (mark, what, _shown(figure, figure["value"]), f"{low} – {high}", _target(figure), f"{figure['trials']:,}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _shown(figure: dict[str, Any], value: float) -> str:
+    return f"{100 * value:.2f} %" if "hits" in figure["detail"] else f"{value:.3g}"
+
+
+def _target(figure: dict[str, Any]) -> str:
+    target = figure["target"]
+    if target is None:
+        return "–"
+    (bound, value) = next(iter(target.items()))
+    return f"{'≤' if bound == 'atMost' else '≥'} {_shown(figure, value)}"
+
+
+def page(text: str, report: dict[str, Any]) -> str:
+    """The page with its figures written anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table(report)}\n{END}{after}"
+
+
+def main() -> None:
+    if "--run" in sys.argv[1:]:
+        done = subprocess.run([COMMAND, "redteam", "--json"], stdout=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"clara-eval redteam ended with {done.returncode}.")
+        FIGURES.write_text(json.dumps(json.loads(done.stdout), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    report = json.loads(FIGURES.read_text(encoding="utf-8"))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), report), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
