@@ -153,7 +153,7 @@ def _is_narrow(feature: Feature) -> bool:
 def _least_spread(feature: Feature) -> float:
     if not _is_narrow(feature):
         return 0.3
-    return max((feature.high - feature.low) / 20, 1.0 if feature.type == "integer" else 0.0)
+    return max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
 
 
 def _usual(values: Sequence[float], least: float) -> tuple[float, float]:
