@@ -65,7 +65,7 @@ class Bounds:
 
 
 PLAIN = Bounds(least=60, near=0.8, held=0.8)
-ABSTRACT = Bounds(least=80, near=0.8, held=0.8)
+ABSTRACT = Bounds(least=80, near=0.57, held=0.8)
 SHAPES = Bounds(least=16, near=0.65, held=0.7)
 FEW_SHAPES = Bounds(least=6, near=0.8, held=0.85)
 """Few statements prove little: their tokens must be alike too, half of them at least."""
