@@ -23,9 +23,9 @@ from clara_eval.judge.vector import Value, make_vector
 
 FEWEST = 5
 """Entries that it takes to say what is usual."""
-OUTLIER = 3.5
-SMALL_FIELD = 4.0
-"""A field of n forgives outliers by a factor of 1 + 4/n."""
+OUTLIER = 4.5
+SMALL_FIELD = 1.3
+"""A field of n forgives outliers by a factor of 1 + 1.3/n."""
 STANDS_OUT, STANDS_OUT_COARSE = 1.7, 1.3
 """Spreads above the middle; on scales of a few levels a whole level is one spread already."""
 FEW_VALUES = 10
@@ -152,7 +152,7 @@ def _is_narrow(feature: Feature) -> bool:
 
 def _least_spread(feature: Feature) -> float:
     if not _is_narrow(feature):
-        return 0.3
+        return 0.5
     return max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
 
 
