@@ -159,13 +159,26 @@ async def test_a_machine_that_fails_costs_nobody_anything_without_a_person(
 ) -> None:
     """A run that this machine cannot finish leaves the facts unknown and the post waiting for a person."""
     monkeypatch.setattr("clara_eval.execution.model.Limits.__init__.__defaults__", (131_072, 1, 1, 1, 1, -1.0))
-    done, lines = await public_round(local_chain, tmp_path)
+    spec = {"language": "javascript", "source": PUBLIC}
+    address = await post(local_chain, spec, ("tests_passed", "max_nesting"), TEXTS)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        lines = await lines_of(app, address)
     assert done.receipt is None
     assert done.review is not None
     assert values(done, local_chain, 0)["tests_passed"] is None
     monkeypatch.undo()
     checked = await check_trace(lines)
     assert len(checked.unchecked) == 5
+
+
+async def test_a_round_that_only_a_failed_machine_could_measure_ranks_nobody(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing at all could be measured nothing is posted: an outage costs nobody a place."""
+    monkeypatch.setattr("clara_eval.execution.model.Limits.__init__.__defaults__", (131_072, 1, 1, 1, 1, -1.0))
+    with pytest.raises(CannotPublish, match="no facts"):
+        await public_round(local_chain, tmp_path)
 
 
 def hidden(if_not_revealed: str, **more: str) -> tuple[dict[str, Any], HarnessDocument]:
