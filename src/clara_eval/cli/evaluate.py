@@ -27,7 +27,7 @@ def evaluate(
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard an unfinished evaluation and start again.")
     ] = False,
-    schedule: Annotated[str, typer.Option(help="auto, full, both or adaptive.")] = "auto",
+    schedule: Annotated[str, typer.Option(help="auto, full, both, adaptive or fours (orders of four first).")] = "auto",
     max_games: Annotated[int | None, typer.Option(help="Compare at most this many times.", min=1)] = None,
     json: JsonFlag = False,
 ) -> None:

@@ -19,6 +19,7 @@ from clara_eval.cli.screen import console, safe
 from clara_eval.llm.registry import parse_jury
 from clara_eval.money.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
 from clara_eval.settings import Settings
+from clara_eval.tournament.schedule import JURY_NOTE
 from clara_eval.use_cases.quote import quote_schedule
 
 Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
@@ -29,6 +30,7 @@ class Looks(StrEnum):
     both = "both"
     full = "full"
     adaptive = "adaptive"
+    fours = "fours"
 
 
 def quote(
@@ -46,10 +48,13 @@ def quote(
     jury = parse_jury(judges or settings.judges)
     asked = Size(submissions, 0, size, batch)
     chosen, found = quote_schedule(config, asked, jury, settings, schedule.value)
+    notes = [JURY_NOTE] if len(jury) > 1 else []
     if as_json:
-        emit_json({"file": str(file), "schedule": chosen, **to_json(found)})
+        emit_json({"file": str(file), "schedule": chosen, **to_json(found), "notes": notes})
         return
     _print_quote(found, chosen)
+    for note in notes:
+        console(stderr=False).print(note, soft_wrap=True)
 
 
 def _print_quote(found: Quote, schedule: str) -> None:

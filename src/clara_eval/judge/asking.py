@@ -7,6 +7,7 @@ outage is not an answer and not asked again here: it is reported as itself, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -18,6 +19,12 @@ T = TypeVar("T")
 TRIES = 3
 AGAIN = "\nAsked again ({attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n"
 """At temperature 0 the same words would get the same answer. Nothing of the unusable answer is repeated."""
+
+
+def again_grammar() -> str:
+    """A regular expression for what may follow a prompt that is asked again."""
+    again = re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d")
+    return f"(?:{again})?"
 
 
 @dataclass(frozen=True, slots=True)

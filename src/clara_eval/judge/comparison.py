@@ -14,7 +14,7 @@ from typing import Protocol
 
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
-from clara_eval.judge.asking import AGAIN, TRIES, ask_until
+from clara_eval.judge.asking import TRIES, again_grammar, ask_until
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.templates import template, template_hash
@@ -81,13 +81,17 @@ def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
 
     The words around the vectors are the prompt file's own, whatever they are; between them only typed facts fit.
     """
+    vector = vector_grammar(schema)
+    asked = template("compare.user").pattern(first=vector, second=vector)
+    return re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII)
+
+
+def vector_grammar(schema: FeatureSchema) -> str:
+    """A regular expression for one vector: the judged features in order, each with a value of its type."""
     fields = ",".join(
         f'"{re.escape(feature.name)}":{_values(feature)}' for feature in sorted(schema.judged, key=lambda f: f.name)
     )
-    vector = r"\{" + fields + r"\}"
-    again = re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d")
-    asked = template("compare.user").pattern(first=vector, second=vector)
-    return re.compile(rf"\A{asked}(?:{again})?\Z", re.ASCII)
+    return r"\{" + fields + r"\}"
 
 
 def _values(feature: Feature) -> str:

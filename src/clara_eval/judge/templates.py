@@ -16,7 +16,16 @@ from importlib import resources
 from clara_eval.errors import ConfigError
 from clara_eval.hashing import sha256_hex
 
-NAMES = ("extract.system", "extract.user", "compare.system", "compare.user", "typing.system", "typing.user")
+NAMES = (
+    "extract.system",
+    "extract.user",
+    "compare.system",
+    "compare.user",
+    "order.system",
+    "order.user",
+    "typing.system",
+    "typing.user",
+)
 _HOLE = re.compile(r"\{\{([a-z_]+)\}\}")
 
 

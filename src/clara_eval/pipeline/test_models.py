@@ -312,3 +312,39 @@ async def test_the_next_model_reads_where_the_first_is_down(local_chain: LocalCh
     assert {paid.llm for paid in done.walk.answers.values()} == {"scripted:up"}
     checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
     assert checked.digest == done.digest
+
+
+def in_fours(prompt: Prompt) -> str:
+    """The same model, that also puts four in order: by a hash of each vector, so that its order is one of its own."""
+    if "SOLUTION D FEATURES" not in prompt.user:
+        return script(prompt)
+    shown = [line for line in prompt.user.splitlines() if line.startswith("{")]
+    order = sorted(range(4), key=lambda place: keccak_hex(shown[place].encode()))
+    return json.dumps({"order": ["ABCD"[place] for place in order], "reason": "by the facts"})
+
+
+async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The schedule fours asks for orders and pairs; its trace alone gives the same questions, ranking and digest, and a
+    forged order is found.
+    """
+    address = await model_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        ports = replace(app.ports, bench=ScriptedBench(app, {"scripted:model": ScriptedLlm(in_fours)}))
+        plan = Plan(("scripted:model",), schedule="fours", max_games=11)
+        done = await evaluate(replace(app, ports=ports), address, EvaluationRequest(plan=plan, dry_run=True))
+        lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
+    assert done.walk.schedule == "fours"
+    assert done.walk.ranking is not None
+    assert done.walk.ranking.ordered_by == "strength"
+    assert 4 in {len(comparison.group) for comparison in done.walk.comparisons}
+    assert len({comparison.requests for comparison in done.walk.comparisons}) <= 11
+    checked = await check_trace(lines)
+    assert checked.digest == done.digest
+
+    def turn(bodies: dict[str, Any]) -> None:
+        key = next(k for k, v in bodies.items() if k.startswith("answer/") and '"order"' in v["answer"]["text"])
+        text = json.loads(bodies[key]["answer"]["text"])
+        bodies[key]["answer"]["text"] = json.dumps({**text, "order": text["order"][::-1]})
+
+    with pytest.raises(BadTrace):
+        await check_trace(forged(lines, turn))

@@ -20,7 +20,8 @@ from clara_eval.features.extract import Reading, prompts_for
 from clara_eval.features.field import compare_field
 from clara_eval.flags import Flag
 from clara_eval.gather import gather_or_raise
-from clara_eval.judge import Judge, ModelJudge, RulesJudge, prompt_files, type_names
+from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files, type_names
+from clara_eval.judge.ordering import OrderingJudge
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
 from clara_eval.pipeline.evaluable import unevaluable
@@ -32,9 +33,11 @@ from clara_eval.pipeline.sources import Received, Sources, settle
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_likeness
+from clara_eval.tournament.covariates import covariates
 from clara_eval.tournament.play import Comparison, play_tournament
 from clara_eval.tournament.results import Result, canonical_order
 from clara_eval.tournament.schedule import choose_schedule
+from clara_eval.tournament.tally import Floats
 from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
 
 READ_AT_ONCE = 16
@@ -108,6 +111,8 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         s.submission.submitter: s.content_keccak for s in ranked if s.submission.submitter not in refused
     }
     items = canonical_order(challenge.address, keccaks)
+    vectors: dict[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
+    facts = covariates(items, vectors) if plan.schedule == "fours" else None
     choice = choose_schedule(
         items,
         tuple(judges),
@@ -115,14 +120,17 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         winner_count=challenge.winner_count,
         payout_bps=challenge.payout_bps,
         name=plan.schedule,
+        features=facts,
     )
     comparisons = await play_tournament(
         choice.schedule,
         judges,
-        {account: facts.vector for account, facts in features.items()},
+        vectors,
+        orderers=_orderers(plan, metadata, schema, sources, keeping) if plan.schedule == "fours" else None,
         on_game=lambda done, total: watch("comparing", done, total),
     )
-    ranking = rank_round(challenge, items, comparisons, likeness.families)
+    known = facts if choice.schedule.name == "fours" else None
+    ranking = rank_round(challenge, items, comparisons, likeness.families, known)
     placed = _place(ranking, rejected)
     winners = choose_winners(challenge, placed)
     return Walk(
@@ -230,6 +238,15 @@ def _judges(
     }
 
 
+def _orderers(
+    plan: Plan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
+) -> dict[str, OrderingJudge]:
+    """The models of the jury once more, for questions about several at once."""
+    return {
+        name: OrderingJudge(keeping.over(sources.asker(name)), metadata.config.criteria, schema) for name in plan.models
+    }
+
+
 def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster]) -> tuple[Rejected, ...]:
     refused = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected)]
     copies = [copy for cluster in clusters for copy in cluster.rejected()]
@@ -241,7 +258,11 @@ def _in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:
 
 
 def rank_round(
-    challenge: Challenge, items: Sequence[str], comparisons: Sequence[Comparison], families: Mapping[Address, Address]
+    challenge: Challenge,
+    items: Sequence[str],
+    comparisons: Sequence[Comparison],
+    families: Mapping[Address, Address],
+    facts: Floats | None = None,
 ) -> Ranking | None:
     """Who stands where; a family is judged once more as if it had stayed away."""
     if not items:
@@ -255,12 +276,13 @@ def rank_round(
         tie_break={s.submitter: s.submitted_at for s in challenge.submissions},
         by_name=True,
         clusters={str(member): str(head) for member, head in families.items()},
+        features=facts,
     )
 
 
 def results_of(comparisons: Sequence[Comparison]) -> list[Result]:
     """The games that have a verdict."""
-    return [Result(c.first, c.second, c.winner, c.judge) for c in comparisons if c.winner is not None]
+    return [comparison.result for comparison in comparisons if comparison.winner is not None]
 
 
 def _place(ranking: Ranking | None, rejected: Sequence[Rejected]) -> tuple[Placed, ...]:

@@ -4,13 +4,14 @@ In come items in canonical order, results in any order, a seed (the challenge) a
 What must hold: the same set of results gives the same bytes in every order of arrival. Equal records have exactly equal
 Elo (`ties`); among them the earlier submission comes first (`tie_break`, lower is earlier), then the lower address
 (`by_name`), else the lower canonical index. Below the pay line the order is Elo's too, except in larger fields in which
-some never met: there Elo has seen the lower places too rarely, and the fitted strength orders them. It refuses unknown
-items, items against themselves, and a pay line below one.
+some never met: there Elo has seen the lower places too rarely, and the fitted strength orders them. Where orders of
+several were asked for, the fitted strength orders all places and gives the scores. It refuses unknown items, items
+against themselves, and a pay line below one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +31,7 @@ from clara_eval.tournament.results import Result
 from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths
 from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
 
-OrderedBy = Literal["elo", "elo, then strength"]
+OrderedBy = Literal["elo", "elo, then strength", "strength"]
 FITTED_FROM = 10  # items
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
@@ -82,7 +83,7 @@ class Ranking:
     literal: bool
     ties: tuple[tuple[str, ...], ...] = ()
     ordered_by: OrderedBy = "elo"
-    """`elo`, or `elo, then strength`: paid places by Elo, those below by fitted strength."""
+    """`elo`; `elo, then strength`: paid places by Elo, those below by fitted strength; or `strength` throughout."""
 
     def tied_with(self, item: str) -> list[str]:
         """Others with exactly the rating of this item, at most ten of them."""
@@ -112,9 +113,11 @@ def rank(
     by_name: bool = False,
     clusters: Mapping[str, str] | None = None,
     literal: bool = False,
+    features: Floats | None = None,
 ) -> Ranking:
     """Rank the items. The seed names the challenge; None takes a hash of the results themselves. `literal` is the
-    specification's single pass over the results in the order given.
+    specification's single pass over the results in the order given. With `features` (rows in the order of the items)
+    strengths are those of kinds of entries first, and each entry's own as far as its games say so.
     """
     payout = checked_payout(winner_count, payout_bps)
     if not items:
@@ -123,18 +126,19 @@ def rank(
     classes = equal_records(table)
     ratings = _ratings(items, results, table, content_hash(table) if seed is None else seed, literal=literal)
     ratings = ratings if literal else level(ratings, classes, DECIMALS)
-    strengths = estimate(table)
+    strengths = estimate(table, features)
     arrival = tie_break or {}
-    order = in_order(items, ratings, arrival, by_name=by_name)
-    fitted = not literal and _some_never_met(table)
-    if fitted:
-        theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
+    theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
+    ordered_by = "elo" if literal else "strength" if features is not None else _ordered_by(table)
+    order = in_order(items, theta if ordered_by == "strength" else ratings, arrival, by_name=by_name)
+    if ordered_by == "elo, then strength":
         order[winner_count:] = in_order(items, theta, arrival, by_name=by_name, among=order[winner_count:])
+    other = in_order(items, ratings if ordered_by == "strength" else theta, arrival, by_name=by_name)
     odds = chances(strengths, winner_count)
     paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
     report = examine(table, strengths, winner_count, clusters or {})
     return Ranking(
-        standings=_standings(table, order, ratings, strengths, odds),
+        standings=_standings(table, order, ratings, strengths, odds, scored_by_fit=ordered_by == "strength"),
         winner_count=winner_count,
         payout_bps=payout,
         margin=paid[-1],
@@ -142,10 +146,14 @@ def rank(
         misallocation=misallocation(odds.draws_rank, order, payout),
         position_bias=report.position_bias,
         consistency=report,
-        flags=(*tie_flags(items, order, ratings, payout, arrival), *raise_flags(report, paid[-1])),
+        flags=(
+            *tie_flags(items, order, ratings, payout, arrival),
+            *_methods(items, order[:winner_count], [] if literal else other[:winner_count], ratings, theta),
+            *raise_flags(report, paid[-1]),
+        ),
         results=len(results),
         literal=literal,
-        ordered_by="elo, then strength" if fitted else "elo",
+        ordered_by=ordered_by,
         ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
     )
 
@@ -157,17 +165,40 @@ def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed
     return elo(table.size, table.first, table.second, table.points, seed)
 
 
-def _some_never_met(table: Tally) -> bool:
-    """Whether the schedule, or whoever made the file, chose who meets whom; small fields are always played in full."""
+def _methods(
+    items: Sequence[str], paid: Sequence[int], other: Sequence[int], ratings: Floats, theta: Floats
+) -> Iterator[Flag]:
+    """Told where Elo and the fit would pay different entries, unless only a tie lies between them."""
+    here, there = (sorted(set(a) - set(b)) for a, b in ((paid, other), (other, paid)))
+    if not other or not here or {ratings[i] for i in here} == {ratings[i] for i in there}:
+        return
+    if {float(theta[i]) for i in here} == {float(theta[i]) for i in there}:
+        return
+    mine, theirs = (", ".join(items[i] for i in side[:3]) for side in (here, there))
+    yield Flag(
+        "methods_disagree",
+        "warn",
+        f"Elo and the fitted strengths disagree about who is paid: {mine} is, by the other measure {theirs} would be.",
+        evidence={"entries": len(here)},
+    )
+
+
+def _ordered_by(table: Tally) -> OrderedBy:
+    """By fitted strength where orders of several were read off: Elo takes their pairs for games of their own. Below the
+    pay line also where the schedule, or whoever made the file, chose who meets whom; small fields are played in full.
+    """
+    if any(table.read_off):
+        return "strength"
     if table.size < FITTED_FROM:
-        return False
+        return "elo"
     low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
     met = np.bincount(low * table.size + high, minlength=table.size**2)
-    return int(np.count_nonzero(met)) < table.size * (table.size - 1) // 2
+    complete = int(np.count_nonzero(met)) == table.size * (table.size - 1) // 2
+    return "elo" if complete else "elo, then strength"
 
 
 def _standings(
-    table: Tally, order: Sequence[int], ratings: Floats, strengths: Strengths, odds: Chances
+    table: Tally, order: Sequence[int], ratings: Floats, strengths: Strengths, odds: Chances, *, scored_by_fit: bool
 ) -> tuple[Standing, ...]:
     record = _record(table)
     slope = _elo_per_theta(ratings, strengths.theta)
@@ -180,7 +211,7 @@ def _standings(
                 item=table.items[i],
                 rank=place,
                 elo=float(ratings[i]),
-                score=chain_score(float(ratings[i])),
+                score=chain_score(START + ELO_PER_LOGIT * round(theta, 6) if scored_by_fit else float(ratings[i])),
                 low=round(float(ratings[i]) - slope * half, 1),
                 high=round(float(ratings[i]) + slope * half, 1),
                 p_top=float(odds.p_top[i]),

@@ -20,7 +20,7 @@ from clara_eval.ranking.elo import DECIMALS, elo
 from clara_eval.ranking.ties import equal_records, level
 from clara_eval.tournament.adaptive import Adaptive, Tuning
 from clara_eval.tournament.estimate import estimate
-from clara_eval.tournament.results import Game, Result, Winner
+from clara_eval.tournament.results import Game, Group, Result, Winner
 from clara_eval.tournament.schedule import Both, Field, Full, Schedule
 from clara_eval.tournament.strength import fit
 from clara_eval.tournament.tally import Floats, Ints, Tally
@@ -75,6 +75,10 @@ class World:
         first, second = np.repeat(first, len(judges)), np.repeat(second, len(judges))
         names = tuple(str(number) for number in range(len(judges)))
         return Tally(self.items, names, first, second, voice, judges[voice, first, second])
+
+    def order_of(self, group: Group) -> list[Result]:
+        """The pairs read off the judge's order."""
+        return group.read_off([str(i) for i in self.order([int(item) for item in group.items])])
 
     def order(self, shown: Sequence[int]) -> list[int]:
         """The judge's order of several items shown together, best first: Plackett–Luce, or normal noise, once and for
@@ -160,7 +164,8 @@ def play(world: World, schedule: Schedule) -> list[Result]:
     """Ask until the schedule is finished."""
     results: list[Result] = []
     while batch := schedule.next_batch(results, ()):
-        results += [world.answer(game) for game in batch]
+        for question in batch:
+            results += world.order_of(question) if isinstance(question, Group) else [world.answer(question)]
     return results
 
 

@@ -11,7 +11,7 @@ on with the very games it would have asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from hashlib import sha256
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.tournament.estimate import estimate
-from clara_eval.tournament.results import Game, Result
+from clara_eval.tournament.results import Game, Group, Result
 from clara_eval.tournament.schedule import Field, balanced_looks
 from clara_eval.tournament.strength import Strengths, one_thread
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, connected_groups
@@ -70,9 +70,11 @@ class Adaptive:
     opening: str = "swiss"
     name: str = "adaptive"
     features: Floats | None = None
+    known: Tally | None = None
+    """What is known before the first pair is asked, from orders of several."""
     _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, init=False, compare=False, repr=False)
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]:
+    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         board = self._board(results, undecided)
         asked: list[Look] = []
         story = b""
@@ -86,12 +88,14 @@ class Adaptive:
             story = sha256(story + verdicts.tobytes()).digest()
         return []
 
-    def _board(self, results: Sequence[Result], undecided: Collection[Game]) -> Board:
+    def _board(self, results: Sequence[Result], undecided: Collection[Game | Group]) -> Board:
         """Half points of the first by (first, second, judge), or that there is no verdict, or that it is open."""
         index = {item: number for number, item in enumerate(self.field.items)}
         voices = {judge: number for number, judge in enumerate(self.field.judges)}
         board = np.full((len(index), len(index), len(voices)), OPEN, dtype=np.int8)
         for game in undecided:
+            if isinstance(game, Group):
+                continue
             board[index[game.first], index[game.second], voices[game.judge]] = NO_VERDICT
         for result in results:
             board[index[result.first], index[result.second], voices[result.judge]] = HALF_POINTS[result.winner]
@@ -110,18 +114,20 @@ class Adaptive:
         first, second = np.array(sorted(asked), dtype=np.int64).reshape(-1, 2).T
         verdicts = board[first, second].astype(np.int64)
         look, judge = np.nonzero(verdicts >= 0)
-        return Tally(self.field.items, self.field.judges, first[look], second[look], judge, verdicts[look, judge])
+        table = Tally(self.field.items, self.field.judges, first[look], second[look], judge, verdicts[look, judge])
+        return table if self.known is None else table.beside(self.known)
 
     def _choose(self, number: int, asked: Sequence[Look], table: Tally, left: int | None) -> list[Look]:
         size = len(self.field.items)
         looks = looked(asked, size)
+        met = looks if self.known is None else looks + looked(self.known.looks, size)
         if self.opening == "full" and number == 0:
             return list(balanced_looks(size))
         strengths = estimate(table, self.features)
         pairs: list[Look] = []
         if self.opening == "swiss" and number < self.tuning.swiss_rounds:
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
-        pairs = self._connecting(strengths.theta, looks, pairs, left)
+        pairs = self._connecting(strengths.theta, met, pairs, left)
         if pairs:
             return with_sides(pairs, looks)
         prizes = objective(self.payout_bps, min(self.winner_count, size), self.tuning)
@@ -155,7 +161,7 @@ def objective(payout_bps: Sequence[int] | None, winner_count: int, tuning: Tunin
     return worth
 
 
-def looked(asked: Sequence[Look], size: int) -> Ints:
+def looked(asked: Iterable[Look], size: int) -> Ints:
     """L[a, b] = 1 if a was shown first against b."""
     looks = np.zeros((size, size), dtype=np.int64)
     for a, b in asked:

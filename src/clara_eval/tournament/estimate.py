@@ -33,7 +33,7 @@ from clara_eval.tournament.tally import Floats, Tally
 
 ROUNDS = 6
 SPREAD_WEIGHT = 3.0  # items' worth of prior on the spread
-OWN_SD, EXPLAINED_SD, EXPLAINED_WEIGHT = 1.1, 1.0, 2.0  # where there are features: 1.1² + 1² ≈ 1.5²
+OWN_SD, EXPLAINED_SD, EXPLAINED_WEIGHT = 1.25, 0.8, 2.0  # where there are features: 1.25² + 0.8² ≈ 1.5²
 PAIR, LOOK = 0.3, 0.6  # prior of the shared variances
 COUPLES_WEIGHT = 2.4  # of that prior: sixty pairs of looks at close pairs
 MOST_PAIR, MOST_LOOK = 2.2, 4.0

@@ -8,14 +8,16 @@ answered is undecided; when that is most of a batch, it is an outage, and the to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
-from clara_eval.errors import Temporary
+from clara_eval.errors import ConfigError, Temporary
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, ModelJudge
+from clara_eval.judge.ordering import OrderDecision, OrderingJudge
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.tournament.results import Game, Result, Winner
+from clara_eval.tournament.results import Game, Group, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
 OUTAGE_SHARE = 0.5
@@ -34,10 +36,22 @@ class Comparison:
     confidence: float | None
     reason: str
     requests: tuple[str, ...]
+    group: tuple[str, ...] = ()
+    """Read off an order of these, in the order in which they were shown; empty for a pair that was asked."""
 
     @property
     def game(self) -> Game:
         return Game(self.first, self.second, self.judge)
+
+    @property
+    def question(self) -> Game | Group:
+        return Group(self.group, self.judge) if self.group else self.game
+
+    @property
+    def result(self) -> Result:
+        """The verdict as the ranking takes it; only where there is one."""
+        assert self.winner is not None, "a comparison without a verdict has no result"
+        return Result(self.first, self.second, self.winner, self.judge, self.group)
 
 
 async def play_tournament(
@@ -45,31 +59,64 @@ async def play_tournament(
     judges: Mapping[str, Judge],
     vectors: Mapping[str, JudgeVector],
     *,
+    orderers: Mapping[str, OrderingJudge] | None = None,
     on_game: Callable[[int, int], None] | None = None,
     at_once: int = 64,
 ) -> tuple[Comparison, ...]:
-    """Play until the schedule is finished. `on_game` is told how many games are done and how many are known so far."""
+    """Play until the schedule is finished. `on_game` is told how many questions are done and how many are known so far.
+
+    `orderers` put several in order, for schedules that ask for it; an order becomes one comparison for each pair.
+    """
+    table = _Table(judges, orderers or {}, vectors)
     played: list[Comparison] = []
     results: list[Result] = []
-    undecided: set[Game] = set()
+    undecided: set[Game | Group] = set()
+    done = 0
     while batch := schedule.next_batch(results, undecided):
-        total = len(played) + len(batch)
-        await _foresee(batch, judges, vectors)
-        fresh = await _play(batch, judges, vectors, at_once, _counter(len(played), total, on_game))
+        await table.foresee(batch)
+        fresh = await _play(batch, table, at_once, _counter(done, done + len(batch), on_game))
+        done += len(batch)
         for comparison in fresh:  # in the order of the batch: arrival must not matter
             played.append(comparison)
             if comparison.winner is None:
-                undecided.add(comparison.game)
+                undecided.add(comparison.question)
             else:
-                results.append(Result(comparison.first, comparison.second, comparison.winner, comparison.judge))
-    return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge)))
+                results.append(comparison.result)
+    return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
 
 
-async def _foresee(batch: list[Game], judges: Mapping[str, Judge], vectors: Mapping[str, JudgeVector]) -> None:
-    """A model's judge is told the whole batch: it can look up, or have asked elsewhere, many games at once."""
-    for name, judge in judges.items():
-        if isinstance(judge, ModelJudge):
-            await judge.foresee([(vectors[game.first], vectors[game.second]) for game in batch if game.judge == name])
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The judges and what they may see."""
+
+    judges: Mapping[str, Judge]
+    orderers: Mapping[str, OrderingJudge]
+    vectors: Mapping[str, JudgeVector]
+
+    async def foresee(self, batch: Sequence[Game | Group]) -> None:
+        """A model's judge is told the whole batch: it can look up, or have asked elsewhere, many games at once."""
+        for name, judge in self.judges.items():
+            games = [q for q in batch if isinstance(q, Game) and q.judge == name]
+            if isinstance(judge, ModelJudge) and games:
+                await judge.foresee([(self.vectors[game.first], self.vectors[game.second]) for game in games])
+        for name, orderer in self.orderers.items():
+            groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
+            if groups:
+                await orderer.foresee([[self.vectors[item] for item in group.items] for group in groups])
+
+    async def ask(self, question: Game | Group) -> tuple[list[Comparison], str]:
+        """What came of one question, and why nobody answered if that is so."""
+        if isinstance(question, Game):
+            judge = self.judges[question.judge]
+            decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
+            return [_comparison(question, decision)], decision.reason if decision.outage else ""
+        if question.judge not in self.orderers:
+            raise ConfigError(
+                f"The judge {question.judge} cannot put several entries in order.",
+                remedy="Choose another schedule than fours, or let models judge.",
+            )
+        ordered = await self.orderers[question.judge].order([self.vectors[item] for item in question.items])
+        return _read_off(question, ordered), ordered.reason if ordered.outage else ""
 
 
 def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) -> Callable[[], None]:
@@ -83,28 +130,36 @@ def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) 
 
 
 async def _play(
-    batch: list[Game],
-    judges: Mapping[str, Judge],
-    vectors: Mapping[str, JudgeVector],
-    at_once: int,
-    count: Callable[[], None],
+    batch: Sequence[Game | Group], table: _Table, at_once: int, count: Callable[[], None]
 ) -> list[Comparison]:
-    answers: list[Comparison | None] = [None] * len(batch)
+    answers: list[list[Comparison]] = [[] for _ in batch]
     unanswered: list[str] = []
 
-    async def work(waiting: Iterator[tuple[int, Game]]) -> None:
-        for number, game in waiting:
-            decision = await judges[game.judge].compare(vectors[game.first], vectors[game.second])
-            answers[number] = _comparison(game, decision)
-            if decision.outage:
-                unanswered.append(decision.reason)
+    async def work(waiting: Iterator[tuple[int, Game | Group]]) -> None:
+        for number, question in waiting:
+            answers[number], outage = await table.ask(question)
+            if outage:
+                unanswered.append(outage)
             count()
 
     waiting = iter(enumerate(batch))
     await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > OUTAGE_SHARE * len(batch):
         raise Temporary(f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1]}")
-    return [answer for answer in answers if answer is not None]
+    return [comparison for answer in answers for comparison in answer]
+
+
+def _read_off(group: Group, decision: OrderDecision) -> list[Comparison]:
+    """One comparison for each pair of the group; without an order each of them is undecided."""
+    if decision.order is None:
+        return [
+            Comparison(a, b, group.judge, None, None, decision.reason, decision.requests, group.items)
+            for a, b in combinations(group.items, 2)
+        ]
+    return [
+        Comparison(r.first, r.second, r.judge, r.winner, None, decision.order.reason, decision.requests, group.items)
+        for r in group.read_off([group.items[place] for place in decision.order.best_first])
+    ]
 
 
 def _comparison(game: Game, decision: Decision) -> Comparison:

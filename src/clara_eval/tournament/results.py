@@ -7,10 +7,12 @@ judge gave no valid verdict has no result at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal, NamedTuple
 
+from clara_eval.errors import BadInput
 from clara_eval.hashing import keccak_hex
 
 Winner = Literal["first", "second", "tie"]
@@ -25,13 +27,35 @@ class Game:
     judge: str = ""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """One question about several: `items` as they are shown, to one judge; the answer is an order of them."""
+
+    items: tuple[str, ...]
+    judge: str = ""
+
+    def read_off(self, best_first: Sequence[str]) -> list[Result]:
+        """What an order of these items says about each pair of them; who is shown earlier is first."""
+        place = {item: number for number, item in enumerate(best_first)}
+        if sorted(place) != sorted(self.items) or len(best_first) != len(self.items):
+            raise BadInput("An order must name every item of its group once.", path="order", value=list(best_first))
+        return [
+            Result(a, b, "first" if place[a] < place[b] else "second", self.judge, self.items)
+            for a, b in combinations(self.items, 2)
+        ]
+
+
 class Result(NamedTuple):
-    """One verdict: who of `first` (shown as A) and `second` (shown as B) was better. A tuple, because of millions."""
+    """One verdict: who of `first` (shown as A) and `second` (shown as B) was better. A tuple, because of millions.
+
+    `group` is empty, or the items of the question from whose order this pair was read off.
+    """
 
     first: str
     second: str
     winner: Winner
     judge: str = ""
+    group: tuple[str, ...] = ()
 
     @property
     def game(self) -> Game:

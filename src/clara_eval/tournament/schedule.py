@@ -14,9 +14,15 @@ from math import comb
 from typing import NamedTuple, Protocol
 
 from clara_eval.errors import BadInput
-from clara_eval.tournament.results import Game, Result
+from clara_eval.tournament.results import Game, Group, Result
+from clara_eval.tournament.tally import Floats
 
 CALLS_PER_ITEM = 7.5  # what the adaptive schedule needs from a hundred items on to match the full one
+
+JURY_NOTE = (
+    "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
+    "for the same price. How alike they err is measured, and counted."
+)
 
 
 class Schedule(Protocol):
@@ -25,7 +31,9 @@ class Schedule(Protocol):
     @property
     def name(self) -> str: ...
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]: ...
+    def next_batch(
+        self, results: Sequence[Result], undecided: Collection[Game | Group] = ()
+    ) -> Sequence[Game | Group]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class Full:
     field: Field
     name: str = "full"
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]:
+    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         looks = list(balanced_looks(len(self.field.items)))[: self.field.looks]
         return missing(self.field.games(looks), results, undecided)
 
@@ -78,7 +86,7 @@ class Both:
     field: Field
     name: str = "both"
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game] = ()) -> list[Game]:
+    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         once = list(balanced_looks(len(self.field.items)))
         swapped = [(b, a) for a, b in once]
         rest = missing(self.field.games(once[: self.field.looks]), results, undecided)
@@ -95,9 +103,9 @@ class Choice(NamedTuple):
     reason: str
 
 
-def missing(games: Sequence[Game], results: Sequence[Result], undecided: Collection[Game]) -> list[Game]:
+def missing(games: Sequence[Game], results: Sequence[Result], undecided: Collection[Game | Group]) -> list[Game]:
     """The games that have neither a result nor a recorded failure, in the given order."""
-    done = {result.game for result in results}
+    done: set[Game | Group] = {result.game for result in results if not result.group}
     done.update(undecided)
     return [game for game in games if game not in done]
 
@@ -110,16 +118,26 @@ def choose_schedule(
     winner_count: int = 1,
     payout_bps: Sequence[int] | None = None,
     name: str = "auto",
+    features: Floats | None = None,
 ) -> Choice:
     """`auto`: both orders of all pairs if they fit `max_games`; else all pairs once, and what is left goes to swaps
     that matter for the paid places; else adaptive. Any other name is taken as asked, within `max_games`.
     """
     from clara_eval.tournament.adaptive import Adaptive
+    from clara_eval.tournament.fours import Fours
 
     field = Field(tuple(items), tuple(judges), max_games)
-    adaptive = Adaptive(field, winner_count, None if payout_bps is None else tuple(payout_bps))
+    shares = None if payout_bps is None else tuple(payout_bps)
+    adaptive = Adaptive(field, winner_count, shares)
     fixed: dict[str, Schedule] = {"full": Full(field), "both": Both(field), "adaptive": adaptive}
     fixed["full+"] = replace(adaptive, opening="full", name="full+")
+    if name == "fours" and "rules" not in judges:
+        return Choice(
+            Fours(field, winner_count, shares, features=features),
+            "Orders of four first, then pairs where they matter for the paid places, as asked for.",
+        )
+    if name == "fours":
+        return Choice(adaptive, "Rules compare pairs only, so the schedule fours became adaptive.")
     if name in fixed:
         return Choice(fixed[name], f"The schedule {name} was asked for.")
     if name != "auto":
@@ -127,7 +145,7 @@ def choose_schedule(
             f"There is no schedule {name!r}.",
             path="schedule",
             value=name,
-            remedy="Use auto, full, full+, both or adaptive.",
+            remedy="Use auto, full, full+, both, adaptive or fours.",
         )
     return _auto(field, fixed)
 
@@ -136,18 +154,19 @@ def _auto(field: Field, fixed: dict[str, Schedule]) -> Choice:
     pairs, size, voices = comb(len(field.items), 2), len(field.items), len(field.judges)
     allowed = "no limit" if field.max_games is None else f"{field.max_games} games"
     jury = f" × {voices} judges" if voices > 1 else ""
+    note = f" {JURY_NOTE}" if voices > 1 else ""
     if field.looks is None or field.looks >= 2 * pairs:
-        return Choice(fixed["both"], f"All {pairs} pairs in both orders{jury} fit ({allowed}).")
+        return Choice(fixed["both"], f"All {pairs} pairs in both orders{jury} fit ({allowed}).{note}")
     if field.looks >= pairs:
         return Choice(
             fixed["full+"],
             f"All {pairs} pairs once{jury}, and {field.looks - pairs} swapped looks where they matter for the paid "
-            f"places ({allowed}).",
+            f"places ({allowed}).{note}",
         )
     return Choice(
         fixed["adaptive"],
         f"All {pairs} pairs{jury} do not fit ({allowed}), so the calls go where they matter for the "
-        f"paid places.{_thin(field.looks, size, pairs)}",
+        f"paid places.{_thin(field.looks, size, pairs)}{note}",
     )
 
 

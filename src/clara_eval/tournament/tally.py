@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 HALF_POINTS: dict[Winner, int] = {"first": 2, "tie": 1, "second": 0}
 """Of the item shown first; integers keep every sum exact."""
+READ_OFF = "(read off an order)"
+"""Behind the name of a judge: what it said about pairs by putting several in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,23 @@ class Tally:
     def points(self) -> Floats:
         return self.half_points / 2.0
 
+    @property
+    def looks(self) -> list[tuple[int, int]]:
+        return list(zip(self.first.tolist(), self.second.tolist(), strict=True))
+
     def take(self, keep: npt.NDArray[np.bool_]) -> Tally:
         """The rows marked in `keep`, same items."""
         columns = (self.first[keep], self.second[keep], self.judge[keep], self.half_points[keep])
         return Tally(self.items, self.judges, *columns, self.read_off)
+
+    def beside(self, other: Tally) -> Tally:
+        """These rows and those of another table of the same items, whose judges are others."""
+        mine, theirs = len(self.judges), len(other.judges)
+        read_off = (*(self.read_off or (False,) * mine), *(other.read_off or (False,) * theirs))
+        columns = ("first", "second", "half_points")
+        first, second, points = (np.concatenate((getattr(self, c), getattr(other, c))) for c in columns)
+        judge = np.concatenate((self.judge, other.judge + mine))
+        return Tally(self.items, (*self.judges, *other.judges), first, second, judge, points, read_off)
 
 
 def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bool = False) -> Tally:
@@ -58,15 +74,18 @@ def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bo
     index = {item: number for number, item in enumerate(items)}
     if len(index) != len(items):
         raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
-    columns = _Columns(*zip(*results, strict=True)) if results else _Columns((), (), (), ())
-    judges = tuple(sorted(set(columns.judge)))
-    voices = {judge: number for number, judge in enumerate(judges)}
-    rows = _rows(index, voices, columns)
+    columns = _Columns(*zip(*results, strict=True)) if results else _Columns((), (), (), (), ())
+    spoken = sorted(set(zip(columns.judge, map(bool, columns.group), strict=True)))
+    grouped = any(group for _, group in spoken)
+    judges = tuple(f"{judge} {READ_OFF}".strip() if group else judge for judge, group in spoken)
+    voices = {voice: number for number, voice in enumerate(spoken)}
+    rows = _rows(index, voices, columns, grouped=grouped)
     _refuse_self_play(rows, items)
     if not in_given_order:
         key = ((rows[0] * len(items) + rows[1]) * max(1, len(judges)) + rows[2]) * 3 + rows[3]
         rows = rows[:, np.argsort(key, kind="stable")]
-    return Tally(tuple(items), judges, rows[0], rows[1], rows[2], rows[3])
+    read_off = tuple(group for _, group in spoken) if grouped else ()
+    return Tally(tuple(items), judges, rows[0], rows[1], rows[2], rows[3], read_off)
 
 
 def content_hash(results: Tally) -> bytes:
@@ -98,9 +117,10 @@ class _Columns(NamedTuple):
     second: tuple[str, ...]
     winner: tuple[Winner, ...]
     judge: tuple[str, ...]
+    group: tuple[tuple[str, ...], ...]
 
 
-def _rows(index: dict[str, int], voices: dict[str, int], columns: _Columns) -> Ints:
+def _rows(index: dict[str, int], voices: dict[tuple[str, bool], int], columns: _Columns, *, grouped: bool) -> Ints:
     rows = np.empty((4, len(columns.first)), dtype=np.int64)
     try:
         rows[0] = list(map(index.__getitem__, columns.first))
@@ -112,7 +132,11 @@ def _rows(index: dict[str, int], voices: dict[str, int], columns: _Columns) -> I
             value=unknown.args[0],
             remedy="Add it to the items or drop the result.",
         ) from None
-    rows[2] = list(map(voices.__getitem__, columns.judge))
+    if len(voices) > 1:
+        marks = map(bool, columns.group) if grouped else repeat(False, len(columns.judge))
+        rows[2] = list(map(voices.__getitem__, zip(columns.judge, marks, strict=True)))
+    else:
+        rows[2] = 0
     rows[3] = list(map(HALF_POINTS.__getitem__, columns.winner))
     return rows
 

@@ -52,7 +52,7 @@ def run(
     undecided: list[Game] = []
     asked: list[Game] = []
     current = one()
-    while batch := current.next_batch(results, undecided):
+    while batch := [game for game in current.next_batch(results, undecided) if isinstance(game, Game)]:
         if interrupt:
             batch = interrupt.sample(batch, interrupt.randint(1, len(batch)))
             interrupt.shuffle(results)

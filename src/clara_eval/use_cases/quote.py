@@ -48,7 +48,7 @@ def quote_schedule(
     items = [str(number) for number in range(size.submissions)] if schedule == "auto" else []
     name = choose_schedule(items, ("judge",), max_games=affordable, name=schedule).schedule.name
     adaptive = min(pairs, ceil(CALLS_PER_ITEM * size.submissions))
-    looks = {"both": 2 * pairs, "full": pairs, "full+": affordable or pairs, "adaptive": adaptive}
+    looks = {"both": 2 * pairs, "full": pairs, "full+": affordable or pairs, "adaptive": adaptive, "fours": adaptive}
     return name, _quote(config, replace(size, looks=looks[name]), jury, cards)
 
 
