@@ -35,15 +35,20 @@ from clara_eval.ranking.simulator import (
     Model,
     Quality,
     World,
+    draw_jury,
     draw_world,
     elo_order,
     looks_of,
     play,
+    published_order,
     quality,
     strength_order,
 )
 from clara_eval.tournament.adaptive import Adaptive, Tuning, best_pairs, objective, swiss_round
-from clara_eval.tournament.schedule import Field, balanced_looks
+from clara_eval.tournament.estimate import estimate
+from clara_eval.tournament.fours import Fours
+from clara_eval.tournament.results import Result
+from clara_eval.tournament.schedule import Both, Field, Full, balanced_looks
 from clara_eval.tournament.strength import fit
 from clara_eval.tournament.tally import Ints, Tally, tally
 
@@ -74,9 +79,10 @@ class Run:
     quick: bool
     jobs: int
     data: Path
+    share: float = 1.0
 
     def trials(self, full: int) -> int:
-        return max(8, full // 20) if self.quick else full
+        return max(8, full // 20) if self.quick else max(8, round(full * self.share))
 
     def over(self, work: Callable[[int], Any], trials: int, offset: int) -> list[Any]:
         seeds = [SEEDS + offset + trial for trial in range(trials)]
@@ -480,6 +486,196 @@ def million(run: Run) -> list[Row]:
     return [Row("rank million", "1 000 000 results over 1000 items, whole command: < 10 s, < 500 MB", measured, good)]
 
 
+# Issue 15: words that are true, fewer calls
+
+
+CASES: dict[str, Model] = {
+    "base": Model(),
+    "judge right on 70 %": Model(sigma=0.85),
+    "judge right on 90 %": Model(sigma=3.55),
+    "quirks sd 1": Model(pair_sd=1.0),
+    "quirks sd 2": Model(pair_sd=2.0),
+    "position bias 1.0": Model(bias=1.0),
+    "another simulator": Model(family="probit"),
+    "another simulator, quirks": Model(family="probit", pair_sd=1.0),
+}
+JURY = "jury of three, correlation .6"
+
+
+def said(job: tuple[int, str, str]) -> dict[str, float]:
+    """One challenge in a case: what the ranking said about the paid set, and whether it was so."""
+    seed, case, kind = job
+    world = draw_jury(25, seed, judges=3, correlation=0.6) if case == JURY else draw_world(25, seed, CASES[case])
+    field_ = Field(world.items, ("0", "1", "2") if case == JURY else ("",))
+    found = rank(world.items, play(world, (Both if kind == "both" else Full)(field_)), seed=key(seed), winner_count=3)
+    truth, margin = world.truth - world.truth.mean(), found.margin
+    best = set(np.argsort(-truth)[:3].tolist())
+    place = np.empty(25, dtype=int)
+    place[np.argsort(-truth)] = np.arange(1, 26)
+    return {
+        "right": float({int(item) for item in found.winners} == best),
+        "ahead": float(truth[int(margin.item)] > truth[int(margin.next_item)]),
+        "clear": float(margin.word == "clear"),
+        "tossUp": float(margin.word == "toss-up"),
+        "sure": float(margin.probability >= 0.9),
+        "covered": float(np.mean([s.theta_low <= truth[int(s.item)] <= s.theta_high for s in found.standings])),
+        "rankCovered": float(np.mean([s.rank_low <= place[int(s.item)] <= s.rank_high for s in found.standings])),
+    }
+
+
+def share(runs: Sequence[dict[str, float]], what: str, when: str) -> dict[str, Any]:
+    hits = [run[what] for run in runs if run[when]]
+    if not hits:
+        return {"share": None, "error": None, "cases": 0}
+    mean = float(np.mean(hits))
+    return {"share": round(mean, 4), "error": round((mean * (1 - mean) / len(hits)) ** 0.5, 4), "cases": len(hits)}
+
+
+def words(run: Run) -> list[Row]:
+    rows = []
+    trials = run.trials(1000)
+    for number, case in enumerate([*CASES, JURY]):
+        seeds = [SEEDS + 1_000_000 + 10_000 * number + trial for trial in range(trials)]
+        runs = [said((seed, case, "both")) for seed in seeds]
+        clear, toss, sure = share(runs, "right", "clear"), share(runs, "ahead", "tossUp"), share(runs, "ahead", "sure")
+        covered = [each["covered"] for each in runs]
+        measured = {
+            "setRightWhenClear": clear,
+            "rightWhenTossUp": toss,
+            "rightWhenP90": sure,
+            "coverage": round(float(np.mean(covered)), 4),
+            "coverageError": round(float(np.std(covered) / trials**0.5), 4),
+            "rankCoverage": round(float(np.mean([each["rankCovered"] for each in runs])), 4),
+            "trials": trials,
+        }
+        good = (clear["share"] is None or clear["share"] >= 0.89) and (toss["share"] or 0) >= 0.45
+        if case == JURY:
+            good = good and (sure["share"] or 0) >= 0.93
+        target = f"{case}, both: set right ≥ .89 when clear, toss-up right ≥ .45"
+        rows.append(Row(f"15.1 {case}", target + (", p ≥ .9 right ≥ .93" if case == JURY else ""), measured, good))
+    return rows
+
+
+def coverage(run: Run) -> list[Row]:
+    rows = []
+    trials = run.trials(600)
+    cases = ("base", "quirks sd 1", "judge right on 90 %")
+    for number, (case, kind) in enumerate((case, kind) for case in cases for kind in ("full", "both")):
+        runs = [said((SEEDS + 2_000_000 + 10_000 * number + trial, case, kind)) for trial in range(trials)]
+        covered = [each["covered"] for each in runs]
+        measured = {"coverage": round(float(np.mean(covered)), 4), "trials": trials}
+        measured["error"] = round(float(np.std(covered) / trials**0.5), 4)
+        measured["rankCoverage"] = round(float(np.mean([each["rankCovered"] for each in runs])), 4)
+        rows.append(Row(f"15.2 {kind}, {case}", "95 % intervals cover ≥ .90", measured, measured["coverage"] >= 0.90))
+    return rows
+
+
+def first_calls(results: Sequence[Result], calls: int) -> list[Result]:
+    """The results of the first questions; one order of four is one question and six results."""
+    kept: list[Result] = []
+    asked: set[Any] = set()
+    for result in results:
+        asked.add((result.group, result.judge) if result.group else result.game)
+        if len(asked) > calls:
+            return kept
+        kept.append(result)
+    return kept
+
+
+def few(seed: int, size: int, budgets: Sequence[int], model: Model) -> dict[str, Quality]:
+    """The schedule fours at several budgets, and what it is held against."""
+    world = draw_world(size, seed, model)
+    schedule = Fours(Field(world.items, max_games=max(budgets)), 3, TOP3, Tuning(sure=1.1))
+    results = play(world, schedule)
+    orders: dict[str, Ints] = {}
+    for calls in budgets:
+        table = tally(world.items, first_calls(results, calls))
+        orders[f"fours{calls}"] = np.argsort(-np.round(estimate(table).theta, 6), kind="stable")
+    if size == 25:
+        orders["against"] = elo_order(world.table([(i, j) for i in range(25) for j in range(25) if i != j]), key(seed))
+    elif size == 100:
+        orders["against"] = strength_order(world.table(list(balanced_looks(size))))
+    else:
+        orders["against"] = borda_order(world.table(list(balanced_looks(size))))
+    return {name: quality(world.truth, order) for name, order in orders.items()}
+
+
+def few_25(seed: int) -> dict[str, Quality]:
+    return few(seed, 25, (63, 183, 240), Model())
+
+
+def few_25_other(seed: int) -> dict[str, Quality]:
+    return few(seed, 25, (63, 183, 240), Model(family="probit"))
+
+
+def few_100(seed: int) -> dict[str, Quality]:
+    return few(seed, 100, (500,), Model())
+
+
+def few_300(seed: int) -> dict[str, Quality]:
+    return few(seed, 300, (1800,), Model())
+
+
+def fewer(run: Run) -> list[Row]:
+    rows = []
+    for name, work, offset in (("", few_25, 3_000_000), (", another simulator", few_25_other, 3_100_000)):
+        runs = run.over(work, run.trials(1000), offset)
+        for calls, ident in ((240, "15.4 25 items"), (183, "15.4 25 items, stretch")):
+            target = f"≤ {calls} calls: set ≥ both orders (600) − .02, misallocation ≤ + .01{name}"
+            rows.append(row(ident + name, target, runs, (f"fours{calls}", "against"), (-0.02, 0.01)))
+        measured: dict[str, Any] = paired(runs, "fours63", "against")
+        good = measured["set"] >= 0.27 and measured["misallocation"] <= 0.31
+        target = f"≤ 63 calls: set ≥ .27, misallocation ≤ .31{name}"
+        rows.append(Row(f"15.4 25 items, few{name}", target, {**measured, "trials": len(runs)}, good))
+    return rows
+
+
+def fewer_100(run: Run) -> list[Row]:
+    runs = run.over(few_100, run.trials(400), 3_200_000)
+    target = "100 items, ≤ 500 calls: set ≥ c − .02, misallocation ≤ c + .01 (c: 4950 calls)"
+    return [row("15.4 100 items", target, runs, ("fours500", "against"), (-0.02, 0.01))]
+
+
+def fewer_300(run: Run) -> list[Row]:
+    runs = run.over(few_300, run.trials(200), 3_300_000)
+    target = "300 items, ≤ 1800 calls: set ≥ c − .02, misallocation ≤ c + .01 (c: Borda, 44850 calls)"
+    return [row("15.4 300 items", target, runs, ("fours1800", "against"), (-0.02, 0.01))]
+
+
+def below(seed: int) -> dict[str, Quality]:
+    world = draw_world(25, seed)
+    table = world.table(adaptive_looks(world, 153))
+    return {
+        "elo": quality(world.truth, elo_order(table, key(seed))),
+        "published": quality(world.truth, published_order(table, key(seed))),
+    }
+
+
+def lower_places(run: Run) -> list[Row]:
+    runs = run.over(below, run.trials(400), 3_400_000)
+    tau = {name: round(float(np.mean([each[name].tau for each in runs])), 4) for name in ("elo", "published")}
+    error = float(np.std([each["published"].tau for each in runs]) / len(runs) ** 0.5)
+    measured = {**tau, "error": round(error, 4), "trials": len(runs)}
+    return [Row("15.5", "25 items, 153 calls: τ of the published order ≥ .62", measured, tau["published"] >= 0.62)]
+
+
+def tied(seed: int) -> tuple[bool, bool]:
+    world = draw_world(25, seed)
+    results = play(world, (Both if seed % 2 else Full)(Field(world.items)))
+    found = {rank(world.items, results, seed=str(k).encode(), winner_count=3, by_name=True).winners for k in range(4)}
+    beaten = [Result(item, "loser", "first") for item in world.items]
+    beaten += [Result("loser", item, "second") for item in world.items] if seed % 2 else []
+    more = rank([*world.items, "loser"], [*results, *beaten], seed=b"0", winner_count=3, by_name=True).winners
+    return len(found) > 1, more not in found
+
+
+def ties(run: Run) -> list[Row]:
+    found = np.array(run.over(tied, run.trials(300), 3_500_000))
+    measured = {"changedBySeed": float(found[:, 0].mean()), "changedByLoser": float(found[:, 1].mean())}
+    target = "equal records: 0 winner lists change with the seed, 0 with an entry that loses every game"
+    return [Row("11.3 ties", target, {**measured, "trials": len(found)}, not found.any())]
+
+
 TARGETS: dict[str, Callable[[Run], list[Row]]] = {
     "million": million,
     "1": target_1,
@@ -491,6 +687,13 @@ TARGETS: dict[str, Callable[[Run], list[Row]]] = {
     "8": target_8,
     "9": target_9,
     "public": public_set,
+    "ties": ties,
+    "words": words,
+    "coverage": coverage,
+    "fewer": fewer,
+    "fewer-100": fewer_100,
+    "fewer-300": fewer_300,
+    "below": lower_places,
 }
 
 
@@ -501,9 +704,10 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help=f"comma list of {', '.join(TARGETS)}")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the public data")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the trials; below 1 errors are larger")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    run = Run(options.quick, options.jobs, options.data)
+    run = Run(options.quick, options.jobs, options.data, options.share)
     wanted = options.only.split(",") if options.only else list(TARGETS)
     rows: list[Row] = []
     for name in wanted:
@@ -516,7 +720,13 @@ def main() -> int:
                 f"{'ok ' if one.passed else '-- ' if one.passed is None else 'NO '} {one.id}: {one.target}",
                 file=sys.stderr,
             )
-    print(json.dumps({"quick": run.quick, "rows": [one.as_json() for one in rows]}, indent=1, ensure_ascii=False))
+    print(
+        json.dumps(
+            {"quick": run.quick, "share": run.share, "rows": [one.as_json() for one in rows]},
+            indent=1,
+            ensure_ascii=False,
+        )
+    )
     return int(any(one.passed is False for one in rows) and not run.quick)
 
 

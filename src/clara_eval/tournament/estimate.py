@@ -31,7 +31,7 @@ from clara_eval.tournament.strength import (
 )
 from clara_eval.tournament.tally import Floats, Tally
 
-ROUNDS = 6
+ROUNDS, FEW_ROUNDS, MANY_CELLS = 6, 2, 100_000  # so many results tell their scale at once
 SPREAD_WEIGHT = 3.0  # items' worth of prior on the spread
 OWN_SD, EXPLAINED_SD, EXPLAINED_WEIGHT = 1.25, 0.8, 2.0  # where there are features: 1.25² + 0.8² ≈ 1.5²
 PAIR, LOOK = 0.3, 0.6  # prior of the shared variances
@@ -41,7 +41,7 @@ FEW_TIES = 0.3
 
 
 def estimate(results: Tally, features: Floats | None = None) -> Strengths:
-    """Fit, measure the scale, and fit again, six times over."""
+    """Fit, measure the scale, and fit again, a few times over."""
     with one_thread():
         return _estimate(merge(results), features)
 
@@ -54,7 +54,7 @@ def _estimate(cells: Cells, features: Floats | None) -> Strengths:
         scale = replace(scale, spread=OWN_SD, explained=EXPLAINED_SD, features=features)
     start = newton(cells, scale)
     at = np.concatenate((start.theta, start.bias)) / scale.blur
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if len(cells.games) < MANY_CELLS else FEW_ROUNDS):
         z = cells.looks(at)
         weights = cells.weights(spread_of(z, scale.tie)[1], scale)
         slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale, weights)

@@ -213,17 +213,24 @@ def shape(at: Floats, cells: Cells, precision: Floats, scale: Scale, weights: Fl
     height = float(weights @ ((cells.points - cells.games / 2) * z - cells.games * log_total) - at @ pull / 2)
     rest = weights * (cells.points - cells.games * mean)
     slope = np.bincount(a, rest, total) - np.bincount(b, rest, total) + np.bincount(g, rest, total) - pull
-    weight = weights * cells.games * variance
-    mixed: Floats = _sums(np.concatenate((a * total + b, b * total + g)), np.tile(-weight, 2), total * total)
-    mixed += _sums(a * total + g, weight, total * total)
-    curvature: Floats = mixed.reshape(total, total)
-    curvature = curvature + curvature.T + precision
-    curvature[range(total), range(total)] += np.bincount(np.concatenate((a, b, g)), np.tile(weight, 3), total)
-    return slope, curvature, height
+    return slope, _curvature(cells, weights * cells.games * variance) + precision, height
 
 
-def _sums(where: Ints, weight: Floats, size: int) -> Floats:
-    return np.bincount(where, weight, size).astype(np.float64, copy=False)
+def _curvature(cells: Cells, weight: Floats) -> Floats:
+    """Of the log likelihood, negative: each judge has one cell for an ordered pair, so cells are put, not summed."""
+    size, total = cells.size, cells.size + cells.voices
+    curvature = np.zeros((total, total))
+    for voice in range(cells.voices):
+        mine = slice(None) if cells.voices == 1 else cells.judge == voice
+        met = np.zeros((size, size))
+        met[cells.first[mine], cells.second[mine]] = weight[mine]
+        as_first, as_second = met.sum(axis=1), met.sum(axis=0)
+        curvature[:size, :size] -= met + met.T
+        curvature[range(size), range(size)] += as_first + as_second
+        curvature[:size, size + voice] = as_first - as_second
+        curvature[size + voice, :size] = as_first - as_second
+        curvature[size + voice, size + voice] = as_first.sum()
+    return curvature
 
 
 @lru_cache(maxsize=1)

@@ -75,8 +75,11 @@ def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bo
     if len(index) != len(items):
         raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
     columns = _Columns(*zip(*results, strict=True)) if results else _Columns((), (), (), (), ())
-    spoken = sorted(set(zip(columns.judge, map(bool, columns.group), strict=True)))
-    grouped = any(group for _, group in spoken)
+    grouped = any(columns.group)
+    marks = map(bool, columns.group) if grouped else repeat(False)
+    spoken = sorted(
+        set(zip(columns.judge, marks, strict=False)) if grouped else {(j, False) for j in set(columns.judge)}
+    )
     judges = tuple(f"{judge} {READ_OFF}".strip() if group else judge for judge, group in spoken)
     voices = {voice: number for number, voice in enumerate(spoken)}
     rows = _rows(index, voices, columns, grouped=grouped)
