@@ -15,11 +15,12 @@ from itertools import combinations
 from clara_eval.errors import ConfigError, Temporary
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, ModelJudge
-from clara_eval.judge.ordering import OrderDecision, OrderingJudge
+from clara_eval.judge.ordering import Ordered, OrderDecision, OrderingJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.tournament.results import Game, Group, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
+EQUAL_FACTS = "Their facts are the same."
 OUTAGE_SHARE = 0.5
 """A ranking from fewer answers than this would be one of luck; later there may be answers."""
 _WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
@@ -101,8 +102,10 @@ class _Table:
                 await judge.foresee([(self.vectors[game.first], self.vectors[game.second]) for game in games])
         for name, orderer in self.orderers.items():
             groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
-            if groups:
-                await orderer.foresee([[self.vectors[item] for item in group.items] for group in groups])
+            shown = [[self.vectors[item] for item in group.items] for group in groups]
+            asked = [vectors for vectors in shown if any(vector != vectors[0] for vector in vectors)]
+            if asked:
+                await orderer.foresee(asked)
 
     async def ask(self, question: Game | Group) -> tuple[list[Comparison], str]:
         """What came of one question, and why nobody answered if that is so."""
@@ -115,8 +118,12 @@ class _Table:
                 f"The judge {question.judge} cannot put several entries in order.",
                 remedy="Choose another schedule than fours, or let models judge.",
             )
-        ordered = await self.orderers[question.judge].order([self.vectors[item] for item in question.items])
-        return _read_off(question, ordered), ordered.reason if ordered.outage else ""
+        shown = [self.vectors[item] for item in question.items]
+        if all(vector == shown[0] for vector in shown):
+            ordered = OrderDecision(Ordered(tuple(range(len(shown))), EQUAL_FACTS), "", ())
+        else:
+            ordered = await self.orderers[question.judge].order(shown)
+        return _read_off(question, ordered, self.vectors), ordered.reason if ordered.outage else ""
 
 
 def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) -> Callable[[], None]:
@@ -149,15 +156,25 @@ async def _play(
     return [comparison for answer in answers for comparison in answer]
 
 
-def _read_off(group: Group, decision: OrderDecision) -> list[Comparison]:
-    """One comparison for each pair of the group; without an order each of them is undecided."""
+def _read_off(group: Group, decision: OrderDecision, vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
+    """One comparison for each pair of the group; without an order each is undecided, and equal facts are a tie."""
     if decision.order is None:
         return [
             Comparison(a, b, group.judge, None, None, decision.reason, decision.requests, group.items)
             for a, b in combinations(group.items, 2)
         ]
+    reason, requests = decision.order.reason, decision.requests
     return [
-        Comparison(r.first, r.second, r.judge, r.winner, None, decision.order.reason, decision.requests, group.items)
+        Comparison(
+            r.first,
+            r.second,
+            r.judge,
+            "tie" if vectors[r.first] == vectors[r.second] else r.winner,
+            None,
+            reason,
+            requests,
+            group.items,
+        )
         for r in group.read_off([group.items[place] for place in decision.order.best_first])
     ]
 

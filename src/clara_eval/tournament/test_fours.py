@@ -188,3 +188,17 @@ def test_covariates_are_ranks_and_hold_no_extreme() -> None:
     silent = covariates(ITEMS, {**VECTORS, ITEMS[3]: make_vector(SCHEMA, {})})
     assert silent is not None
     assert abs(float(silent[3, 0])) < 1e-9
+
+
+async def test_equal_facts_are_a_tie_among_four_too() -> None:
+    """Nobody is asked about four equal vectors, and an order among equals is not taken for a verdict."""
+    vectors = {item: make_vector(SCHEMA, {"level": 5 if k < 12 else 9}) for k, item in enumerate(ITEMS)}
+    asker = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
+    orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
+    choice = choose_schedule(ITEMS, ("m",), max_games=30, winner_count=3, name="fours")
+    played = await play_tournament(choice.schedule, judges, vectors, orderers=orderers)
+    equal = [c for c in played if vectors[c.first] == vectors[c.second]]
+    assert equal
+    assert {c.winner for c in equal} == {"tie"}
+    assert any(c.group and not c.requests for c in equal)
