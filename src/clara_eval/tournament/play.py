@@ -15,7 +15,7 @@ from itertools import combinations
 from clara_eval.errors import ConfigError, Temporary
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, ModelJudge
-from clara_eval.judge.ordering import Ordered, OrderDecision, OrderingJudge
+from clara_eval.judge.ordering import OrderDecision, Ordered, OrderingJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.tournament.results import Game, Group, Result, Winner
 from clara_eval.tournament.schedule import Schedule
