@@ -39,7 +39,9 @@ def quote(
     size: Annotated[int, typer.Option("--bytes", min=1, max=10_000_000, help="Typical size of a submission.")] = 4_000,
     schedule: Annotated[Looks, typer.Option(help="Which pairs are compared.")] = Looks.auto,
     judges: Judges = "",
-    batch: Annotated[bool, typer.Option("--batch", help="Claude through message batches, at half the price.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="In batches, at half the price, where a judge offers them.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say what an evaluation will cost, stage by stage, beside the specification's table."""
