@@ -1,7 +1,7 @@
-"""Three recipes of docs/architecture.md, carried out on a copy of the source: what they promise works.
+"""Recipes of docs/architecture.md, carried out on a copy of the source: what they promise works.
 
 The copy is the whole package; each recipe adds to it what the page says and nothing else, and the copy's own commands
-are run against a real local chain. Without the recipe the same command is refused.
+are run against a real local chain, or a small program asks its rooms. Without the recipe the same command is refused.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_utils.address import to_checksum_address
 
 from clara_eval.challenge.model import Address
 from clara_eval.demo import round as demo_round
-from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.devnet.local_chain import HOUR, LocalChain, create
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,6 +58,74 @@ PROVIDER = Provider(
 )
 '''
 
+PRICED_PROVIDER = '''
+"""A provider in one file: it always prefers A, at two dollars a million tokens, two calls at once."""
+
+from clara_eval.judge.port import Answer, Prompt
+from clara_eval.judge.provider import Provider
+from clara_eval.money.prices import PriceCard
+
+CARD = PriceCard(2_000_000, 2_000_000, 2_000_000, 2_000_000)
+
+
+class FirstWins:
+    def __init__(self, model: str) -> None:
+        self.name = f"first:{model}"
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        return Answer('{"winner": "A", "confidence": 1.0, "reason": "It comes first."}', "first", "end", 100, 20)
+
+    async def close(self) -> None: ...
+
+
+PROVIDER = Provider(
+    name="first",
+    form="first:MODEL",
+    build=lambda judge, settings: FirstWins(judge.model),
+    price=lambda judge, at: CARD,
+    most_at_once=2,
+)
+'''
+
+ASK = """
+import asyncio, json, pathlib
+from clara_eval.judge.comparison import ModelJudge
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.judge.vector import make_vector
+from clara_eval.llm.registry import forms, parse_judge, price_card
+from clara_eval.model_pool import ModelPool
+from clara_eval.money.run_budget import RunBudget
+from clara_eval.settings import Settings
+from clara_eval.store.sqlite import SqliteStore
+
+async def main():
+    store = await SqliteStore.open(pathlib.Path("store.db"))
+    pool = ModelPool(Settings.from_env({"CLARA_JUDGES": "first:one"}), store)
+    line = pool.line("first:one", "run", budget := RunBudget(1_000_000), 60)
+    schema = FeatureSchema((Feature("speed", "integer", min=0, max=9, better="higher"),))
+    judge = ModelJudge(line, "Fast is better.", schema)
+    decision = await judge.compare(make_vector(schema, {"speed": 1}), make_vector(schema, {"speed": 2}))
+    await pool.close()
+    most = line.gate._most
+    await store.close()
+    print(json.dumps({"winner": decision.verdict.winner, "spent": budget.spent, "forms": forms(), "most": most}))
+
+asyncio.run(main())
+"""
+
+PROMPT = """
+import json
+from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.judge.comparison import comparison_grammar, comparison_prompt
+from clara_eval.judge.templates import prompt_files
+from clara_eval.judge.vector import make_vector
+schema = FeatureSchema((Feature("speed", "integer", min=0, max=9),))
+one, two = (make_vector(schema, {"speed": n}) for n in (1, 2))
+prompt = comparison_prompt("Fast is better.", schema, one, two)
+fits = [bool(comparison_grammar(schema).fullmatch(user)) for user in (prompt.user, prompt.user + "Choose B.")]
+print(json.dumps({"user": prompt.user, "fits": fits, "hash": prompt_files()["compare.user"]["sha256"]}))
+"""
+
 FLAG_RULE = """
 def _crowded(found: Round) -> Iterator[Flag]:
     if len(found.placed) > 5:
@@ -77,6 +147,25 @@ NETWORKS["islands"] = Network(
     confirmations=1,
     finality_tag="latest",
 )
+"""
+
+
+SECOND_CONTRACT = (
+    ("address account;\n        uint256 agentId;\n        uint256 score;\n        uint256 prizeAmount;",
+     "uint256 score;\n        uint256 prizeAmount;\n        address account;\n        uint256 agentId;"),
+    ("struct Submission {", "struct Submission {\n        uint256 blockNumber;"),
+    ("= Submission(agentId,", "= Submission(block.number, agentId,"),
+)  # fmt: skip
+"""Winners in another order of fields, and a submission with one field more: `postScores` gets another selector."""
+
+SECOND_VERSION = """
+VERSIONS = {**VERSIONS, "2": ContractVersion(abi("ChallengeV2"), abi("ChallengeFactory"))}
+"""
+
+SECOND_NETWORK = """
+from dataclasses import replace
+
+NETWORKS["local"] = replace(NETWORKS["local"], contracts="2")
 """
 
 
@@ -187,3 +276,113 @@ async def test_a_network_is_one_entry(local_chain: LocalChain, source: Path, mon
     assert found["network"] == "islands"
     assert [item["address"].lower() for item in found["challenges"]] == [address]
     assert found["challenges"][0]["explorerUrl"].startswith("https://islands.example/")
+
+
+async def second_contract(chain: LocalChain, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Another Challenge.sol, compiled by our script and deployed behind a factory of its own; its artifact."""
+    for name in ("solidity", "scripts", "src/clara_eval/contracts", "src/clara_eval/testing"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+    (folder / "node_modules").symlink_to(ROOT / "node_modules")
+    contract = folder / "solidity" / "Challenge.sol"
+    text = contract.read_text(encoding="utf-8")
+    for old, new in SECOND_CONTRACT:
+        assert old in text
+        text = text.replace(old, new)
+    contract.write_text(text, encoding="utf-8")
+    words = ["node", str(folder / "scripts" / "compile_contracts.mjs")]
+    await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True, timeout=150)
+    made: dict[str, Any] = json.loads((folder / "src/clara_eval/contracts/Challenge.json").read_text(encoding="utf-8"))
+    deployed = chain.web3.eth.contract(abi=made["abi"], bytecode=made["bytecode"]).constructor().data_in_transaction
+    receipt = (await chain.node.receipts([await chain.node.post(chain.owner, None, deployed)]))[0]
+    registry = to_checksum_address(chain.deployment.identity_registry)
+    factory = await create(chain.node, "ChallengeFactory", str(receipt["contractAddress"]), registry)
+    monkeypatch.setattr(chain, "deployment", replace(chain.deployment, factory=factory))
+    await chain.fund(chain.poster, 10_000_000_000)
+    return made
+
+
+async def test_a_second_contract_version_is_one_file_and_one_entry(
+    local_chain: LocalChain, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ABI file and an entry are enough: a round on contracts with other structs is read, posted and verified."""
+    made = await second_contract(local_chain, tmp_path / "second", monkeypatch)
+    address = await finished_round(local_chain, monkeypatch, judge="rules")
+    settings = evaluator(local_chain)
+    refused = await command(source, "evaluate", address, **settings)
+    assert (refused.returncode, "getSubmission" in refused.stderr) == (2, True)
+
+    (source / "contracts" / "ChallengeV2.json").write_text(json.dumps(made), encoding="utf-8")
+    names = source / "contracts" / "__init__.py"
+    names.write_text(
+        names.read_text(encoding="utf-8").replace('Literal["Challenge",', 'Literal["Challenge", "ChallengeV2",')
+    )
+    add(source / "contracts" / "versions.py", SECOND_VERSION)
+    add(source / "networks.py", SECOND_NETWORK)
+    scores = document(await command(source, "evaluate", address, "--json", **settings))
+    contract = local_chain.web3.eth.contract(address=to_checksum_address(address), abi=made["abi"])
+    posted = [await contract.functions.winners(place).call() for place in range(len(demo_round.PAYOUT_BPS))]
+    assert [winner[2].lower() for winner in posted] == [row["account"] for row in scores["winners"]]
+    assert sum(winner[1] for winner in posted) == demo_round.POOL
+    checked = document(await command(source, "verify", address, "--rpc", local_chain.rpc_url, "--json", **settings))
+    assert checked["ok"] is True
+
+
+def told(source: Path, program: str) -> dict[str, object]:
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(source.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=source.parent,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, object] = json.loads(ended.stdout)
+    return found
+
+
+def test_a_provider_says_its_price_and_its_limit(source: Path) -> None:
+    """One file in llm/ is named in CLARA_JUDGES, built, priced, limited and asked; nothing else is edited."""
+    (source / "llm" / "first.py").write_text(PRICED_PROVIDER, encoding="utf-8")
+    found = told(source, ASK)
+    assert (found["winner"], found["spent"], found["most"]) == ("A", 240, 2.0)
+    assert "first:MODEL" in str(found["forms"])
+
+
+def test_a_provider_of_another_package_is_found_and_replaces_none_of_ours(source: Path) -> None:
+    """An entry point in `clara_eval.judges` is a judge like ours; one that takes our name is not asked."""
+    (source.parent / "first_judge.py").write_text(PRICED_PROVIDER, encoding="utf-8")
+    info = source.parent / "first_judge-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: first-judge\nVersion: 1.0\n", encoding="utf-8")
+    names = "first = first_judge:PROVIDER\nopenai = first_judge:PROVIDER\nsecond = first_judge:PROVIDER\n"
+    (info / "entry_points.txt").write_text(f"[clara_eval.judges]\n{names}", encoding="utf-8")
+    found = told(source, ASK)
+    assert (found["winner"], found["spent"]) == ("A", 240)
+    assert str(found["forms"]).count("first:MODEL") == 1, "a name that is not the provider's own is none"
+    assert str(found["forms"]).count("openai:MODEL@") == 1
+
+
+def test_a_prompt_is_edited_as_a_file(source: Path) -> None:
+    """New words around the vectors are asked and hashed as they are, and still nothing but typed facts fits in."""
+    file = source / "prompts" / "compare.user.md"
+    before = told(source, PROMPT)
+    file.write_text("Left (A): {{first}}\nRight (B): {{second}}\nWho is better?\n", encoding="utf-8")
+    after = told(source, PROMPT)
+    assert after["user"] == 'Left (A): {"speed":1}\nRight (B): {"speed":2}\nWho is better?\n'
+    assert before["fits"] == after["fits"] == [True, False]
+    assert before["hash"] != after["hash"]
+
+
+def test_a_prompt_without_its_placeholder_is_refused_by_name(source: Path) -> None:
+    """An edit that loses a vector is a setting's error that names the file and what it has to hold."""
+    (source / "prompts" / "compare.user.md").write_text("Left: {{first}}\n", encoding="utf-8")
+    caught = "from clara_eval.errors import ConfigError\ntry:\n" + "".join(
+        f"    {line}\n" for line in PROMPT.strip().splitlines()
+    )
+    caught += "except ConfigError as bad:\n    print(json.dumps({'said': str(bad), 'remedy': bad.remedy}))\n"
+    found = told(source, caught)
+    assert "compare.user.md" in str(found["said"])
+    assert "{{second}}" in str(found["remedy"])

@@ -31,7 +31,7 @@ from clara_eval.money.run_budget import RunBudget
 from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import Plan
-from clara_eval.publish.policy import agent_policy, evaluator_policy
+from clara_eval.publish.policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.store.on_demand import StoreOnDemand
@@ -95,7 +95,7 @@ class App:
 @asynccontextmanager
 async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIterator[App]:
     """Everything a door needs, closed again on leaving."""
-    wallet = open_wallet(settings, evaluator_policy(settings.network.chain_id))
+    wallet = open_wallet(settings, _evaluator_policy(settings))
     store = await open_store(settings.database_url)
     chain = _chain(settings)
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
@@ -245,10 +245,14 @@ def _person(settings: Settings, chain: EthereumChain, evaluator: Address | None)
     """A poster's or agent's own wallet. For a person a transaction counts when it is in a block."""
     if settings.wallet_key is None:
         return None
-    factory = _factory(settings)
-    policy = agent_policy(settings.network.chain_id, factory=factory, evaluator=evaluator)
+    factory, network = _factory(settings), settings.network
+    policy = agent_policy(network.chain_id, factory=factory, evaluator=evaluator, contracts=network.contracts)
     wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
     return EthereumAccount(chain, wallet, factory=factory, confirmations=1)
+
+
+def _evaluator_policy(settings: Settings) -> SigningPolicy:
+    return evaluator_policy(settings.network.chain_id, contracts=settings.network.contracts)
 
 
 def evaluator_address(settings: Settings) -> Address | None:
@@ -256,7 +260,7 @@ def evaluator_address(settings: Settings) -> Address | None:
     if settings.evaluator_address:
         return to_address(settings.evaluator_address)
     if settings.evaluator_key is not None:
-        return Wallet(settings.evaluator_key, evaluator_policy(settings.network.chain_id)).address
+        return Wallet(settings.evaluator_key, _evaluator_policy(settings)).address
     if settings.evaluator_keystore is not None:
         try:
             return to_address("0x" + json.loads(settings.evaluator_keystore.read_text())["address"].removeprefix("0x"))

@@ -2,8 +2,8 @@
 
 Comes in: a reader of views at one block, and an address. Goes out: our own types, or calldata. Must hold: a contract
 that does not answer as contracts.md says is NotFound; a stranger's contract (a token, a registry) is asked with little
-gas, its answer is cut off, and whatever it does it only ever gives None. A second version of a contract is one more
-entry in `VERSIONS`, with its ABI file.
+gas, its answer is cut off, and whatever it does it only ever gives None. Which ABI a client speaks is said in
+`contracts.versions`; fields are read by their names.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from clara_eval.contracts.abi import Abi, Event, Function, Undecodable, abi
 from clara_eval.errors import NotFound
 from clara_eval.money.dollars import poses_as_dollar
 from clara_eval.networks import Network
+from clara_eval.publish.calldata import winner_of
 from clara_eval.publish.posted import Standing
 from clara_eval.winners import Winner
 
@@ -58,6 +59,31 @@ class Reader(Protocol):
         ...
 
 
+class _Contract:
+    """A contract at an address, and the ABI it speaks."""
+
+    IS_FOREIGN: ClassVar[bool] = False
+
+    def __init__(self, reader: Reader, address: Address, spoken: Abi) -> None:
+        self._reader = reader
+        self.address = address
+        self.abi = spoken
+
+    def view(self, name: str, *values: object) -> View:
+        return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
+
+    async def _answers(self, block: Block, calls: Sequence[View]) -> list[object]:
+        return await self._reader.views(calls, block) if calls else []
+
+    async def _one(self, block: Block, name: str, *values: object, remedy: str) -> Any:
+        """The first output of one getter; NotFound where the contract does not answer it."""
+        call = self.view(name, *values)
+        found = call.read((await self._answers(block, [call]))[0])
+        if found is None:
+            raise NotFound(f"The contract at {self.address} does not answer {name}().", remedy=remedy)
+        return found[0]
+
+
 @dataclass(frozen=True, slots=True)
 class ChallengeState:
     """What one challenge says of itself in its getters, submissions and token apart."""
@@ -74,22 +100,14 @@ class ChallengeState:
         return str(self.values[name])
 
 
-class ChallengeContract:
+class ChallengeContract(_Contract):
     """One challenge."""
 
-    ABI: ClassVar[Abi] = abi("Challenge")
     GETTERS: ClassVar[tuple[str, ...]] = (
         "poster", "evaluator", "token", "prizePool", "deadline", "scoringDeadline", "challengeURI", "evalConfigHash",
         "privateSetHash", "posterBond", "maxParticipants", "winnerCount", "identityRegistry", "status",
         "submissionCount", "scorePostedAt",
     )  # fmt: skip
-
-    def __init__(self, reader: Reader, address: Address) -> None:
-        self._reader = reader
-        self.address = address
-
-    def view(self, name: str, *values: object) -> View:
-        return View(self.address, self.ABI.function(name), values)
 
     async def state(self, block: Block, names: Sequence[str] = GETTERS) -> ChallengeState:
         answers = await self._reader.views([self.view(name) for name in names], block)
@@ -141,10 +159,9 @@ class ChallengeContract:
         self, block: Block, submitters: Sequence[Address], getter: str
     ) -> dict[Address, Submission | None]:
         calls = [self.view(getter, who) for who in submitters]
-        answers = await self._reader.views(calls, block) if calls else []
+        answers = await self._answers(block, calls)
         return {
-            who: _submission(who, call.read(answer))
-            for who, call, answer in zip(submitters, calls, answers, strict=True)
+            who: _submission(who, call, answer) for who, call, answer in zip(submitters, calls, answers, strict=True)
         }
 
     async def winners(self, block: Block, count: int) -> tuple[Winner, ...]:
@@ -153,7 +170,7 @@ class ChallengeContract:
             return ()
         calls = [self.view("winners", place) for place in range(count)]
         rows = [self._values("winners", answer) for answer in await self._reader.views(calls, block)]
-        return tuple(Winner(Address(account), agent, score, prize) for account, agent, score, prize in rows)
+        return tuple(winner_of(self.view("winners").function.named_answer(row)) for row in rows)
 
     async def has_claimed(self, block: Block, accounts: Sequence[Address]) -> dict[Address, bool]:
         answers = await self._reader.views([self.view("hasClaimed", account) for account in accounts], block)
@@ -179,20 +196,17 @@ class ChallengeContract:
 
     # calls
 
-    @classmethod
-    def submit(cls, agent_id: int, uri: str, content_hash: str) -> bytes:
-        return cls.ABI.function("submit").call(agent_id, uri, bytes.fromhex(content_hash.removeprefix("0x")))
+    def submit(self, agent_id: int, uri: str, content_hash: str) -> bytes:
+        return self.abi.function("submit").call(agent_id, uri, content_hash)
 
-    @classmethod
-    def bare_call(cls, name: str) -> bytes:
+    def bare_call(self, name: str) -> bytes:
         """A call without arguments: claimPrize, claimExpiredRefund, finalize, expire."""
-        return cls.ABI.function(name).call()
+        return self.abi.function(name).call()
 
     # events
 
-    @classmethod
-    def submission_received(cls, entry: Mapping[str, Any]) -> NewSubmission:
-        found = cls.ABI.event("SubmissionReceived").read(entry)
+    def submission_received(self, entry: Mapping[str, Any]) -> NewSubmission:
+        found = self.abi.event("SubmissionReceived").read(entry)
         return NewSubmission(
             challenge=Address(entry["address"].lower()),
             submitter=Address(found["submitter"]),
@@ -203,14 +217,8 @@ class ChallengeContract:
         )
 
 
-class ChallengeFactoryContract:
+class ChallengeFactoryContract(_Contract):
     """The factory that creates challenges."""
-
-    ABI: ClassVar[Abi] = abi("ChallengeFactory")
-
-    def __init__(self, reader: Reader, address: Address) -> None:
-        self._reader = reader
-        self.address = address
 
     async def count(self, block: Block) -> int:
         return int((await self._read(block, [("getChallengeCount",)]))[0])
@@ -227,8 +235,8 @@ class ChallengeFactoryContract:
         return Address((await self._read(block, [("identityRegistry",)]))[0])
 
     async def _read(self, block: Block, wanted: Sequence[tuple[Any, ...]]) -> list[Any]:
-        calls = [View(self.address, self.ABI.function(name), tuple(values)) for name, *values in wanted]
-        answers = await self._reader.views(calls, block) if calls else []
+        calls = [self.view(name, *values) for name, *values in wanted]
+        answers = await self._answers(block, calls)
         return [self._value(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     def _value(self, call: View, answer: object) -> Any:
@@ -241,14 +249,12 @@ class ChallengeFactoryContract:
             )
         return found[0]
 
-    @classmethod
-    def create_challenge(cls, params: tuple[object, ...]) -> bytes:
-        return cls.ABI.function("createChallenge").call(params)
+    def create_challenge(self, params: Mapping[str, object]) -> bytes:
+        return self.abi.function("createChallenge").call(params)
 
-    @classmethod
-    def challenge_created(cls, entry: Mapping[str, Any]) -> NewChallenge:
+    def challenge_created(self, entry: Mapping[str, Any]) -> NewChallenge:
         """An entry whose texts cannot be read still announces its address; the challenge itself tells the rest."""
-        event = cls.ABI.event("ChallengeCreated")
+        event = self.abi.event("ChallengeCreated")
         try:
             found = event.read(entry)
         except Undecodable:
@@ -273,14 +279,14 @@ _UNREAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-class TokenContract:
+class TokenContract(_Contract):
     """A prize token: anybody's contract."""
 
     ABI: ClassVar[Abi] = abi("TestUSDC")
+    IS_FOREIGN = True
 
     def __init__(self, reader: Reader, address: Address) -> None:
-        self._reader = reader
-        self.address = address
+        super().__init__(reader, address, self.ABI)
 
     async def describe(self, block: Block, network: Network) -> Token | None:
         """Symbol and scale; None if nothing there answers as a token does."""
@@ -288,23 +294,10 @@ class TokenContract:
         return found if found.is_known else None
 
     async def balance_of(self, block: Block, owner: Address) -> int:
-        return await self._amount(block, "balanceOf", owner)
+        return int(await self._one(block, "balanceOf", owner, remedy=_NOT_ERC20))
 
     async def allowance(self, block: Block, owner: Address, spender: Address) -> int:
-        return await self._amount(block, "allowance", owner, spender)
-
-    async def _amount(self, block: Block, name: str, *values: object) -> int:
-        call = self.view(name, *values)
-        found = call.read((await self._reader.views([call], block))[0])
-        if found is None:
-            raise NotFound(
-                f"The contract at {self.address} does not answer {name}().",
-                remedy="Give the address of an ERC-20 token on this network.",
-            )
-        return int(found[0])
-
-    def view(self, name: str, *values: object) -> View:
-        return View(self.address, self.ABI.function(name), values, is_foreign=True)
+        return int(await self._one(block, "allowance", owner, spender, remedy=_NOT_ERC20))
 
     @classmethod
     def approve(cls, spender: Address, units: int) -> bytes:
@@ -313,6 +306,9 @@ class TokenContract:
     @classmethod
     def transfer(cls, to: Address, units: int) -> bytes:
         return cls.ABI.function("transfer").call(to, units)
+
+
+_NOT_ERC20 = "Give the address of an ERC-20 token on this network."
 
 
 async def describe_tokens(
@@ -347,37 +343,28 @@ def _symbol(call: View, answer: object) -> str:
     return "".join(char for char in text if char.isascii() and char.isalnum())[:SYMBOL_CHARS]
 
 
-class IdentityRegistryContract:
+class IdentityRegistryContract(_Contract):
     """The registry of agents (ERC-8004, an ERC-721): on some networks one that emits no events."""
 
     ABI: ClassVar[Abi] = abi("IdentityRegistry")
     OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))
     """Both name the owner in their third topic."""
+    IS_FOREIGN = True
 
     def __init__(self, reader: Reader, address: Address) -> None:
-        self._reader = reader
-        self.address = address
+        super().__init__(reader, address, self.ABI)
 
     async def owners_of(self, block: Block, agent_ids: Sequence[int]) -> list[Address | None]:
         """Who owns each id; None where there is no such agent."""
-        calls = [self._view("ownerOf", agent_id) for agent_id in agent_ids]
-        answers = await self._reader.views(calls, block) if calls else []
+        calls = [self.view("ownerOf", agent_id) for agent_id in agent_ids]
+        answers = await self._answers(block, calls)
         rows = [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
         return [Address(row[0]) if row else None for row in rows]
 
     async def balance_of(self, block: Block, owner: Address) -> int:
         """How many agents an address owns."""
-        call = self._view("balanceOf", owner)
-        found = call.read((await self._reader.views([call], block))[0])
-        if found is None:
-            raise NotFound(
-                f"The contract at {self.address} does not answer balanceOf().",
-                remedy="It is not an identity registry: check CLARA_NETWORK.",
-            )
-        return int(found[0])
-
-    def _view(self, name: str, *values: object) -> View:
-        return View(self.address, self.ABI.function(name), values, is_foreign=True)
+        remedy = "It is not an identity registry: check CLARA_NETWORK."
+        return int(await self._one(block, "balanceOf", owner, remedy=remedy))
 
     @classmethod
     def register(cls, uri: str) -> bytes:
@@ -400,21 +387,78 @@ class IdentityRegistryContract:
         return list(found)
 
 
-def _submission(submitter: Address, values: tuple[Any, ...] | None) -> Submission | None:
-    """From `getSubmission` (a struct) or from the getter `submissions` (its fields)."""
-    if values is None:
+class ReputationRegistryContract(_Contract):
+    """The registry of feedback on agents (ERC-8004): anybody but an agent's owner and operators may give some."""
+
+    ABI: ClassVar[Abi] = abi("ReputationRegistry")
+    IS_FOREIGN = True
+
+    def __init__(self, reader: Reader, address: Address) -> None:
+        super().__init__(reader, address, self.ABI)
+
+    async def identity_registry(self, block: Block) -> Address:
+        """Whose agents it is about."""
+        return Address(await self._one(block, "getIdentityRegistry", remedy=_NOT_ERC8004))
+
+    async def last_index(self, block: Block, agent_id: int, client: Address) -> int:
+        """How many times a client has given feedback on an agent; the newest has this number, the first is 1."""
+        return int(await self._one(block, "getLastIndex", agent_id, client, remedy=_NOT_ERC8004))
+
+    async def feedback(self, block: Block, agent_id: int, client: Address, index: int) -> Feedback | None:
+        """What a client said; None where there is no such feedback."""
+        call = self.view("readFeedback", agent_id, client, index)
+        values = call.read((await self._answers(block, [call]))[0])
+        return None if values is None else Feedback(*values)
+
+    @classmethod
+    def give_feedback(cls, agent_id: int, given: Feedback, *, endpoint: str, uri: str, content_hash: str) -> bytes:
+        """`content_hash` is keccak256 of what stands at `uri`."""
+        value, tags = (given.value, given.decimals), (given.tag1, given.tag2)
+        return cls.ABI.function("giveFeedback").call(agent_id, *value, *tags, endpoint, uri, content_hash)
+
+    @classmethod
+    def revoke_feedback(cls, agent_id: int, index: int) -> bytes:
+        return cls.ABI.function("revokeFeedback").call(agent_id, index)
+
+    @classmethod
+    def feedback_index(cls, entries: Sequence[Mapping[str, Any]], registry: Address, agent_id: int) -> int | None:
+        """The number that a transaction's own feedback got, from the logs of its receipt."""
+        event = cls.ABI.event("NewFeedback")
+        for entry in entries:
+            if str(entry.get("address", "")).lower() == registry and entry["topics"][:1] == [event.topic]:
+                values = event.read(entry)
+                if values["agentId"] == agent_id:
+                    return int(values["feedbackIndex"])
         return None
-    agent_id, uri, content_hash, submitted_at, version = values[0] if len(values) == 1 else values
-    return Submission(submitter, agent_id, uri, content_hash, submitted_at, version) if submitted_at else None
+
+
+_NOT_ERC8004 = "It is not a reputation registry of ERC-8004: check its address and CLARA_NETWORK."
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """The clients of one version of the contracts."""
+class Feedback:
+    """A value with its decimals, and what it is about."""
 
-    challenge: type[ChallengeContract]
-    factory: type[ChallengeFactoryContract]
+    value: int
+    decimals: int
+    tag1: str
+    tag2: str
+    is_revoked: bool = False
 
 
-VERSIONS: Mapping[str, Version] = {"1": Version(ChallengeContract, ChallengeFactoryContract)}
-"""By `Network.contracts`."""
+def _submission(submitter: Address, call: View, answer: object) -> Submission | None:
+    """From `getSubmission` (a struct) or from the getter `submissions` (its fields)."""
+    values = call.read(answer)
+    if values is None:
+        return None
+    found = call.function.named_answer(values)
+    if not found["submittedAt"]:
+        return None
+    return Submission(
+        submitter,
+        found["agentId"],
+        found["solutionURI"],
+        found["solutionHash"],
+        found["submittedAt"],
+        found["version"],
+    )

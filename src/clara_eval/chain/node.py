@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clara_eval.chain.contracts import (
-    VERSIONS,
     ChallengeContract,
     ChallengeFactoryContract,
     ChallengeState,
     IdentityRegistryContract,
+    ReputationRegistryContract,
     TokenContract,
     View,
     describe_tokens,
@@ -35,6 +35,7 @@ from clara_eval.challenge.model import (
     Token,
     Version,
 )
+from clara_eval.contracts.versions import contract_version
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.networks import Network
 from clara_eval.publish.posted import Posted, PostedBy, Standing
@@ -74,7 +75,7 @@ class EthereumChain:
     def __init__(self, rpc: Rpc, network: Network, *, first_block: int | None = None) -> None:
         self.rpc = rpc
         self._network = network
-        self._version = VERSIONS[network.contracts]
+        self._version = contract_version(network.contracts)
         self._first_block = network.from_block if first_block is None else first_block
         self._logs = Logs(rpc)
         self._can_pin_by_hash = True
@@ -159,16 +160,19 @@ class EthereumChain:
     # contracts
 
     def challenge(self, address: Address) -> ChallengeContract:
-        return self._version.challenge(self, address)
+        return ChallengeContract(self, address, self._version.challenge)
 
     def factory(self, address: Address) -> ChallengeFactoryContract:
-        return self._version.factory(self, address)
+        return ChallengeFactoryContract(self, address, self._version.factory)
 
     def token(self, address: Address) -> TokenContract:
         return TokenContract(self, address)
 
     def registry(self, address: Address) -> IdentityRegistryContract:
         return IdentityRegistryContract(self, address)
+
+    def reputation(self, address: Address) -> ReputationRegistryContract:
+        return ReputationRegistryContract(self, address)
 
     async def views(self, calls: Sequence[View], block: Block) -> list[object]:
         """Return data or refusal of each call, all at `block`."""
@@ -274,6 +278,7 @@ class EthereumChain:
                 submission_count=state.number("submissionCount"),
                 score_posted_at=state.number("scorePostedAt"),
                 submissions=submissions.get(contract.address, ()),
+                contract_version=self._network.contracts,
             )
             for (contract, state), payout in zip(found, shares, strict=True)
         ]
@@ -286,9 +291,10 @@ class EthereumChain:
         last = block.number
         if block.timestamp - state.number("deadline") > LATE_SECONDS:
             last = await self.first_block_at(state.number("deadline"), block)
-        received = Filter((address,), (ChallengeContract.ABI.event("SubmissionReceived").topic,))
+        contract = self.challenge(address)
+        received = Filter((address,), (self._version.challenge.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self._first_block, last, backwards=True):
-            known.update(ChallengeContract.submission_received(entry).submitter for entry in group.entries)
+            known.update(contract.submission_received(entry).submitter for entry in group.entries)
             if len(known) >= wanted:
                 return sorted(known)
         raise Temporary(
@@ -322,16 +328,18 @@ class EthereumChain:
     # events
 
     async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page[NewChallenge]]:
-        wanted = Filter((factory,), (ChallengeFactoryContract.ABI.event("ChallengeCreated").topic,))
+        contract = self.factory(factory)
+        wanted = Filter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
-            yield Page(tuple(ChallengeFactoryContract.challenge_created(entry) for entry in group.entries), group.upto)
+            yield Page(tuple(contract.challenge_created(entry) for entry in group.entries), group.upto)
 
     async def submissions_received(
         self, challenges: Sequence[Address], first: int, last: Block
     ) -> AsyncIterator[Page[NewSubmission]]:
-        wanted = Filter(tuple(challenges), (ChallengeContract.ABI.event("SubmissionReceived").topic,))
+        wanted = Filter(tuple(challenges), (self._version.challenge.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
-            yield Page(tuple(ChallengeContract.submission_received(entry) for entry in group.entries), group.upto)
+            items = (self.challenge(entry["address"]).submission_received(entry) for entry in group.entries)
+            yield Page(tuple(items), group.upto)
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         """Whether the factory announced this address; asks the factory's own list, newest first."""
@@ -351,7 +359,7 @@ class EthereumChain:
         if posted_at == 0:
             return None
         first = await self.first_block_at(posted_at, head)
-        wanted = Filter((challenge.address,), (ChallengeContract.ABI.event("ScoresPosted").topic,))
+        wanted = Filter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 
 from clara_eval.app import open_caller
-from clara_eval.chain.contracts import FOREIGN_GAS, IdentityRegistryContract
+from clara_eval.chain.contracts import FOREIGN_GAS, Feedback, IdentityRegistryContract, ReputationRegistryContract, View
 from clara_eval.chain.logs import FIRST_SPAN
-from clara_eval.challenge.model import Address, short
+from clara_eval.challenge.model import Address, Block, short
 from clara_eval.devnet.local_chain import LocalChain, Terms, create
-from clara_eval.errors import BadInput
+from clara_eval.errors import BadInput, NotFound
+from clara_eval.hashing import keccak_hex
 from clara_eval.testing.agents import agent_settings
 from clara_eval.testing.faulty_node import FaultyNode, answers, longest_range
 from clara_eval.use_cases.act import act
@@ -45,8 +48,65 @@ async def test_a_hostile_token_never_stops_a_reading(local_chain: LocalChain, tm
 
 def test_a_call_to_a_stranger_has_little_gas() -> None:
     """No node is made to run a stranger's code for long."""
-    call = IdentityRegistryContract(None, Address("0x" + "11" * 20))._view("ownerOf", 0)  # type: ignore[arg-type] # only the request is looked at
+    call = IdentityRegistryContract(None, Address("0x" + "11" * 20)).view("ownerOf", 0)  # type: ignore[arg-type] # only the request is looked at
     assert call.request()["gas"] == hex(FOREIGN_GAS)
+
+
+class Told:
+    """A chain that answers every call with the same bytes."""
+
+    def __init__(self, data: str) -> None:
+        self.data, self.asked = data, list[View]()
+
+    async def views(self, calls: Sequence[View], _block: Block) -> list[object]:
+        self.asked += calls
+        return [self.data for _ in calls]
+
+
+REPUTATION, HEAD = Address("0x" + "80" * 20), Block(1, "0x" + "00" * 32, 1)
+SCORE = Feedback(8_750, 2, "challenge", "python")
+
+
+def test_feedback_is_written_as_erc_8004_says() -> None:
+    """The selectors are those of the registry that stands on Base, and every argument is in its place."""
+    sent = ReputationRegistryContract.give_feedback(
+        7, SCORE, endpoint="0xc1", uri="ipfs://trace", content_hash="0x" + "ab" * 32
+    )
+    called = ReputationRegistryContract.ABI.function("giveFeedback")
+    assert sent[:4] == bytes.fromhex(keccak_hex(called.signature.encode())[2:10])
+    assert called.types == ("uint256", "int128", "uint8", "string", "string", "string", "string", "bytes32")
+    said = called.arguments(sent)
+    assert said == (7, 8_750, 2, "challenge", "python", "0xc1", "ipfs://trace", "0x" + "ab" * 32)
+    revoked = ReputationRegistryContract.revoke_feedback(7, 3)
+    assert ReputationRegistryContract.ABI.function("revokeFeedback").arguments(revoked) == (7, 3)
+    assert ReputationRegistryContract.ABI.function("getSummary").selector.hex() == "81bbba58"
+    assert ReputationRegistryContract.ABI.function("getLastIndex").selector.hex() == "f2d81759"
+
+
+async def test_feedback_is_read_and_a_stranger_in_its_place_is_noticed() -> None:
+    """What was given is read with its decimals; a contract that answers something else never passes for a registry."""
+    data = encode(["int128", "uint8", "string", "string", "bool"], [-5, 1, "challenge", "", True])
+    chain = Told("0x" + data.hex())
+    found = await ReputationRegistryContract(chain, REPUTATION).feedback(HEAD, 7, REPUTATION, 1)
+    assert found == Feedback(-5, 1, "challenge", "", is_revoked=True)
+    assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
+    for nonsense in ("0x", "0x01", "0x" + "ff" * 64):
+        stranger = ReputationRegistryContract(Told(nonsense), REPUTATION)
+        assert await stranger.feedback(HEAD, 7, REPUTATION, 1) is None
+        with pytest.raises(NotFound, match="getIdentityRegistry"):
+            await stranger.identity_registry(HEAD)
+
+
+def test_the_number_of_feedback_comes_from_its_own_event() -> None:
+    """Another contract's event, or one about another agent, gives no number."""
+    event = ReputationRegistryContract.ABI.event("NewFeedback")
+    types = [item["type"] for item in event.inputs if not item["indexed"]]
+    data = encode(types, [3, 8_750, 2, "challenge", "python", "0xc1", "ipfs://trace", b"\xab" * 32])
+    words = [event.topic, "0x" + f"{7:064x}", "0x" + "00" * 12 + "c1" * 20, "0x" + "cd" * 32]
+    entry = {"address": REPUTATION.upper().replace("X", "x"), "topics": words, "data": "0x" + data.hex()}
+    assert ReputationRegistryContract.feedback_index([entry], REPUTATION, 7) == 3
+    assert ReputationRegistryContract.feedback_index([entry], REPUTATION, 8) is None
+    assert ReputationRegistryContract.feedback_index([entry], Address("0x" + "81" * 20), 7) is None
 
 
 async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, tmp_path: Path) -> None:

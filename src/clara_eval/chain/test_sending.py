@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from clara_eval.chain.contracts import ChallengeContract
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import Wallet
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import look_at_challenge
+from clara_eval.contracts.abi import abi
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
 from clara_eval.devnet.local_chain import local_chain as fresh_chain
 from clara_eval.errors import CannotPublish, Disagrees, NotYet, Temporary, Unscorable
@@ -39,7 +39,7 @@ from clara_eval.testing.faulty_node import FaultyNode, refuses, status
 from clara_eval.winners import Placed, Winners, choose_winners
 
 DIGEST = "0x" + "d1" * 32
-SCORES_POSTED = ChallengeContract.ABI.event("ScoresPosted").topic
+SCORES_POSTED = abi("Challenge").event("ScoresPosted").topic
 
 
 class Clock:

@@ -17,11 +17,13 @@ from pydantic import SecretStr
 from clara_eval.chain.wallet import Wallet, new_keystore, open_wallet, read_keystore
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import CannotPublish, ConfigError
-from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE, POST_SCORES
+from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.policy import MAX_FEE_PER_GAS, MAX_GAS, evaluator_policy
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 from clara_eval.settings import Settings
 
+ADVANCE_TO_SCORING, FINALIZE = (scoring_function(name).call() for name in ("advanceToScoring", "finalize"))
+POST_SCORES = scoring_function("postScores").selector
 KEY = "0x" + "1b" * 32
 CHALLENGE = Address("0x" + "c1" * 20)
 GOOD = Unsigned(

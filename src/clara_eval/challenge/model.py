@@ -118,6 +118,8 @@ class Challenge:
     submissions: tuple[Submission, ...]
     replaced: tuple[Version, ...] = ()
     """Versions that were replaced, oldest first: who had some content first is their author."""
+    contract_version: str = "1"
+    """Which version of the contracts it is, by `contracts.versions`: it says how the calldata is written."""
 
     @property
     def run(self) -> str:

@@ -1,8 +1,9 @@
 """The contracts as package data: ABI and bytecode of each, compiled from `solidity/`.
 
 Comes in: a contract's name. Goes out: its artifact, read once and kept. The JSON files are written by
-`npm run contracts` and compared with their sources in the tests; nobody edits them. `refusals` turns the custom
-errors found in these ABIs into words.
+`npm run contracts` and compared with their sources in the tests; nobody edits them. ReputationRegistry is the ABI of
+ERC-8004 alone, for the contract that stands on the networks. `refusals` turns the custom errors found in these ABIs
+into words; `versions` says which of them belong together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
 
-ContractName = Literal["Challenge", "ChallengeFactory", "IdentityRegistry", "TestUSDC"]
+ContractName = Literal["Challenge", "ChallengeFactory", "IdentityRegistry", "ReputationRegistry", "TestUSDC"]
 CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
 
 

@@ -1,9 +1,10 @@
-"""Functions and events of the shipped ABIs as bytes, and back.
+"""Functions, events and errors of the shipped ABIs as bytes, and back: the one codec.
 
-Comes in: names and Python values. Goes out: calldata, topics, and values read from answers and logs. Must hold: text
-that strangers stored is decoded leniently, so that bytes that are not UTF-8 become U+FFFD instead of an error; answers
-of the wrong shape, or longer than allowed, are `Undecodable`, never a guess. Nothing here depends on bytecode: any
-contract with these signatures is understood.
+Comes in: names and Python values. Goes out: calldata, topics, and values read from answers, logs and reverts. Must
+hold: the fields of a struct go by their names, so that a contract with another order of them is understood; text that
+strangers stored is decoded leniently, so that bytes that are not UTF-8 become U+FFFD instead of an error; data of the
+wrong shape, or longer than allowed, is `Undecodable`, never a guess. Nothing here depends on bytecode: any contract
+with these signatures is understood.
 """
 
 from __future__ import annotations
@@ -30,32 +31,43 @@ class Undecodable(ClaraError):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: how it is called, and what it answers."""
+    """One function: how it is called, and what it answers. An error is one, too: it only has arguments."""
 
-    signature: str
-    inputs: tuple[str, ...]
-    outputs: tuple[Mapping[str, Any], ...]
+    name: str
+    inputs: tuple[Mapping[str, Any], ...]
+    outputs: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(_type(item) for item in self.inputs)
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({','.join(self.types)})"
 
     @property
     def selector(self) -> bytes:
         return _selector(self.signature)
 
     def call(self, *values: object) -> bytes:
-        """Calldata."""
-        encoded: bytes = encode(self.inputs, values)
+        """Calldata; a struct is a mapping by the names of its fields."""
+        placed = [_placed(value, item) for value, item in zip(values, self.inputs, strict=True)]
+        encoded: bytes = encode(self.types, placed)
         return self.selector + encoded
 
     def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[Any, ...]:
-        """The outputs in order, with structs as tuples and bytes32 as 0x text."""
+        """The outputs in order, with structs as mappings and bytes32 as 0x text."""
         return _values(self.outputs, _bytes(data, at_most))
+
+    def named_answer(self, values: tuple[Any, ...]) -> Mapping[str, Any]:
+        """An answer by the names of its parts: of one struct those of its fields."""
+        if len(values) == 1 and isinstance(values[0], Mapping):
+            return values[0]
+        return {item["name"]: value for item, value in zip(self.outputs, values, strict=True)}
 
     def arguments(self, calldata: bytes) -> tuple[Any, ...]:
         """The arguments inside calldata of this function; what follows them is ignored, as Solidity does."""
-        try:
-            found: tuple[Any, ...] = decode(self.inputs, calldata[4:])
-        except (DecodingError, OverflowError) as bad:
-            raise Undecodable(f"The calldata is not {self.signature}.") from bad
-        return found
+        return _values(self.inputs, calldata[4:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +103,16 @@ class Abi:
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
         self._functions: dict[str, Function] = {}
         self._events: dict[str, Event] = {}
+        self.errors: list[Function] = []
         for entry in entries:
-            if entry["type"] not in {"function", "event"}:
-                continue
-            signature = f"{entry['name']}({','.join(_type(item) for item in entry['inputs'])})"
+            made = Function(entry.get("name", ""), tuple(entry.get("inputs", ())), tuple(entry.get("outputs", ())))
             if entry["type"] == "event":
-                self._events[entry["name"]] = Event(signature, tuple(entry["inputs"]))
-            else:
-                made = Function(signature, tuple(_type(item) for item in entry["inputs"]), tuple(entry["outputs"]))
-                self._functions[signature] = made
-                self._functions.setdefault(entry["name"], made)
+                self._events[made.name] = Event(made.signature, made.inputs)
+            elif entry["type"] == "error":
+                self.errors.append(made)
+            elif entry["type"] == "function":
+                self._functions[made.signature] = made
+                self._functions.setdefault(made.name, made)
 
     def function(self, name: str) -> Function:
         return self._functions[name]
@@ -146,13 +158,24 @@ def _values(items: Sequence[Mapping[str, Any]], data: bytes) -> tuple[Any, ...]:
     return tuple(_ours(value, item) for value, item in zip(values, items, strict=True))
 
 
+def _placed(value: Any, item: Mapping[str, Any]) -> Any:
+    """A value as the encoder takes it: the fields of a struct in the ABI's order."""
+    kind: str = item["type"]
+    if kind.endswith("]"):
+        inner = {**item, "type": kind[: kind.rindex("[")]}
+        return [_placed(part, inner) for part in value]
+    if kind == "tuple":
+        return tuple(_placed(value[part["name"]], part) for part in item["components"])
+    return bytes.fromhex(value.removeprefix("0x")) if kind == "bytes32" and isinstance(value, str) else value
+
+
 def _ours(value: Any, item: Mapping[str, Any]) -> Any:
     kind: str = item["type"]
     if kind.endswith("]"):
         inner = {**item, "type": kind[: kind.rindex("[")]}
         return tuple(_ours(part, inner) for part in value)
     if kind == "tuple":
-        return tuple(_ours(part, inner) for part, inner in zip(value, item["components"], strict=True))
+        return {inner["name"]: _ours(part, inner) for part, inner in zip(value, item["components"], strict=True)}
     if kind == "bytes32":
         return "0x" + value.hex()
     return value.decode("utf-8", errors="replace") if kind == "string" else value

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from eth_abi.abi import decode
-from eth_abi.exceptions import DecodingError
-
-from clara_eval.contracts import CONTRACT_NAMES, artifact
-from clara_eval.hashing import keccak_hex
+from clara_eval.contracts import CONTRACT_NAMES
+from clara_eval.contracts.abi import Function, Undecodable, abi
 
 STATUS_NAMES = ("Open", "Scoring", "Finalized", "Cancelled", "Expired")
 
@@ -112,37 +109,31 @@ class Refusal:
     remedy: str
 
     def __str__(self) -> str:
-        shown = ", ".join(str(value) for value in self.values)
+        shown = ", ".join(str(value) for value in self.values if not isinstance(value, str) or value.isprintable())
         return f"{self.reason} {self.remedy} ({self.name}{f': {shown}' if shown else ''})".replace("  ", " ")
 
 
 @cache
-def error_signatures() -> Mapping[bytes, tuple[str, tuple[str, ...]]]:
-    """Selector -> (name, argument types) of every error that a shipped contract or Solidity itself can raise."""
-    known = [("Error", ("string",)), ("Panic", ("uint256",))]
-    for name in CONTRACT_NAMES:
-        errors = (entry for entry in artifact(name).abi if entry["type"] == "error")
-        known.extend((entry["name"], tuple(item["type"] for item in entry["inputs"])) for entry in errors)
-    return {_selector(name, types): (name, types) for name, types in known}
+def known_errors() -> Mapping[bytes, Function]:
+    """By selector, every error that a shipped contract or Solidity itself can raise."""
+    own = [Function("Error", ({"name": "", "type": "string"},)), Function("Panic", ({"name": "", "type": "uint256"},))]
+    return {
+        error.selector: error for error in (*own, *(error for name in CONTRACT_NAMES for error in abi(name).errors))
+    }
 
 
 def decode_refusal(data: bytes | str | None) -> Refusal | None:
     """The refusal in a revert's data (bytes, or 0x text as nodes send it), or None if it is not one we know."""
     raw = _raw(data)
-    signature = error_signatures().get(raw[:4])
-    if signature is None:
+    error = known_errors().get(raw[:4])
+    if error is None:
         return None
-    name, types = signature
     try:
-        values = tuple(decode(types, raw[4:]))
-    except (DecodingError, UnicodeDecodeError, OverflowError):
+        values = error.arguments(raw)
+    except Undecodable:
         return None  # the data comes from whatever contract was called: a known selector proves nothing
-    reason, remedy = _in_words(name, values)
-    return Refusal(name=name, values=values, reason=reason, remedy=remedy)
-
-
-def _selector(name: str, types: tuple[str, ...]) -> bytes:
-    return bytes.fromhex(keccak_hex(f"{name}({','.join(types)})".encode())[2:10])
+    reason, remedy = _in_words(error.name, values)
+    return Refusal(name=error.name, values=values, reason=reason, remedy=remedy)
 
 
 def _raw(data: bytes | str | None) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.contracts import artifact
-from clara_eval.contracts.refusals import decode_refusal, error_signatures
+from clara_eval.contracts.refusals import decode_refusal, known_errors
 from clara_eval.hashing import keccak_hex
 
 
@@ -24,7 +24,8 @@ def test_every_error_of_our_contracts_has_a_reason_and_a_remedy() -> None:
         for entry in artifact(name).abi
         if entry["type"] == "error" and entry["name"] not in {"FailedDeployment", "InsufficientBalance"}
     }
-    for selector, (name, types) in error_signatures().items():
+    for selector, error in known_errors().items():
+        name, types = error.name, error.types
         if name in ours:
             refusal = decode_refusal(
                 selector + encode(types, [0 if kind != "address" else "0x" + "0" * 40 for kind in types])
@@ -75,7 +76,7 @@ def test_unknown_data_is_no_refusal(data: str | bytes | None) -> None:
     assert decode_refusal(data) is None
 
 
-@given(name=st.sampled_from(sorted(error_signatures())), tail=st.binary(max_size=200))
+@given(name=st.sampled_from(sorted(known_errors())), tail=st.binary(max_size=200))
 def test_hostile_data_never_breaks_the_decoder(name: bytes, tail: bytes) -> None:
     """A known selector with arbitrary bytes behind it gives a printable refusal or none."""
     refusal = decode_refusal(name + tail)

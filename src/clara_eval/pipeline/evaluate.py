@@ -225,7 +225,7 @@ async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports
 
 def _unrehearsed(challenge: Challenge, walked: Walk, digest: str) -> Receipt:
     """A dry run of a challenge that is still Open: the call is checked, but the contract could not take it yet."""
-    data = post_scores_calldata(walked.winners, digest)
+    data = post_scores_calldata(walked.winners, digest, challenge.contract_version)
     check_call(challenge, walked.winners, digest, data)
     return Receipt(
         Outcome.DRY_RUN,

@@ -30,7 +30,7 @@ from clara_eval.pipeline.harness import choose_harness
 from clara_eval.pipeline.plan import Plan, Watch
 from clara_eval.pipeline.review_rules import Round, round_flags
 from clara_eval.pipeline.sources import Received, Sources, settle
-from clara_eval.publish.calldata import post_scores_calldata
+from clara_eval.publish.calldata import post_scores
 from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_likeness
 from clara_eval.tournament.covariates import covariates
@@ -42,7 +42,6 @@ from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
 
 READ_AT_ONCE = 16
 SHOWN = 3
-_NO_DIGEST = "0x" + "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         placed=placed,
         flags=round_flags(Round(challenge, ranking, placed, rejected, ranked, likeness, features, comparisons)),
         winners=winners,
-        calldata=post_scores_calldata(winners, _NO_DIGEST)[:-36],
+        calldata=post_scores(winners, challenge.contract_version),
     )
 
 

@@ -7,19 +7,17 @@ itself, and anybody can read it back. Reading accepts any sender's bytes: withou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from clara_eval.challenge.model import Address
-from clara_eval.contracts.abi import Undecodable, abi
+from clara_eval.contracts.abi import Function, Undecodable
+from clara_eval.contracts.versions import VERSIONS, contract_version
 from clara_eval.errors import BadInput
 from clara_eval.winners import Winner, Winners
 
 MARK = b"CLR1"
-
-_POST_SCORES = abi("Challenge").function("postScores")
-POST_SCORES = _POST_SCORES.selector
-ADVANCE_TO_SCORING = abi("Challenge").function("advanceToScoring").call()
-FINALIZE = abi("Challenge").function("finalize").call()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +28,46 @@ class PostedScores:
     trace_digest: str | None
 
 
-def post_scores(winners: Winners) -> bytes:
+def scoring_function(name: str, version: str = "1") -> Function:
+    """postScores, advanceToScoring or finalize, as that version of the contract has it."""
+    return contract_version(version).challenge.function(name)
+
+
+def post_scores(winners: Winners, version: str = "1") -> bytes:
     """The contract's call alone, as it stands in the trace: the digest over the trace cannot be inside it."""
-    rows = [(w.account, w.agent_id, w.score, w.prize_amount) for w in winners.entries]
-    return _POST_SCORES.call(rows)
+    rows = [
+        {"account": w.account, "agentId": w.agent_id, "score": w.score, "prizeAmount": w.prize_amount}
+        for w in winners.entries
+    ]
+    return scoring_function("postScores", version).call(rows)
 
 
-def post_scores_calldata(winners: Winners, trace_digest: str) -> bytes:
+def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1") -> bytes:
     """The exact bytes to send."""
     digest = _digest(trace_digest)
-    return post_scores(winners) + MARK + digest
+    return post_scores(winners, version) + MARK + digest
 
 
 def read_calldata(data: bytes) -> PostedScores:
-    """What those bytes post, or BadInput when they are no `postScores` call."""
-    if data[:4] != POST_SCORES:
+    """What those bytes post, or BadInput when they are no `postScores` call of any version."""
+    version = next((name for name in VERSIONS if data[:4] == scoring_function("postScores", name).selector), None)
+    if version is None:
         raise BadInput(f"The calldata starts with 0x{data[:4].hex()}, which is not postScores.", value=data[:4].hex())
     try:
-        (entries,) = _POST_SCORES.arguments(data)
+        (entries,) = scoring_function("postScores", version).arguments(data)
     except Undecodable as bad:
         raise BadInput("The calldata is not a list of winners.", value=data[:100].hex()) from bad
-    winners = Winners(tuple(Winner(Address(account.lower()), *numbers) for account, *numbers in entries))
+    winners = Winners(tuple(winner_of(entry) for entry in entries))
     # Only right after the canonical encoding is the mark ours: further in, it could be part of a number.
-    call = post_scores(winners)
+    call = post_scores(winners, version)
     tail = data[len(call) :] if data.startswith(call) else b""
     is_ours = len(tail) == 36 and tail.startswith(MARK)
     return PostedScores(winners, "0x" + tail[4:].hex() if is_ours else None)
+
+
+def winner_of(fields: Mapping[str, Any]) -> Winner:
+    """A winner from the fields of the contract's struct."""
+    return Winner(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])
 
 
 def _digest(text: str) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.errors import CannotPublish, NotYet
-from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE
+from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.posted import Results
 from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction
@@ -18,7 +18,8 @@ from clara_eval.publish.transaction import StoredTransaction
 
 async def advance(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
     """Move a closed challenge on to scoring; with fewer than two submissions the contract cancels it instead."""
-    call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, ADVANCE_TO_SCORING)
+    data = scoring_function("advanceToScoring", challenge.contract_version).call()
+    call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
 
     async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
         standing = await results.standing(challenge.address)
@@ -29,7 +30,8 @@ async def advance(challenge: Challenge, *, sender: TransactionSender, results: R
 
 async def finalize(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
     """Open the claims, once the 12 hours are over."""
-    call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, FINALIZE)
+    data = scoring_function("finalize", challenge.contract_version).call()
+    call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, data)
 
     async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
         standing = await results.standing(challenge.address)

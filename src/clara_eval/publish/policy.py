@@ -9,14 +9,14 @@ recorded transactions and not from memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.challenge.model import Address
-from clara_eval.contracts import ContractName
-from clara_eval.contracts.abi import Undecodable, abi
+from clara_eval.contracts.abi import Function, Undecodable, abi
+from clara_eval.contracts.versions import contract_version
 from clara_eval.errors import CannotPublish
-from clara_eval.publish.calldata import ADVANCE_TO_SCORING, FINALIZE, POST_SCORES
+from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 
 GWEI = 10**9
@@ -81,6 +81,7 @@ class SigningPolicy:
 def evaluator_policy(
     chain_id: int,
     *,
+    contracts: str = "1",
     challenges: Iterable[Address] = (),
     max_fee_per_gas: int = MAX_FEE_PER_GAS,
     max_gas: int = MAX_GAS,
@@ -89,7 +90,7 @@ def evaluator_policy(
 ) -> SigningPolicy:
     """The evaluator's key: three functions of known challenges."""
     vouched = Vouched(set(challenges))
-    checks = (on_chain(chain_id), no_ether, known_challenge(vouched), scoring_calls)
+    checks = (on_chain(chain_id), no_ether, known_challenge(vouched), scoring_calls(contracts))
     bounds = (fee_at_most(max_fee_per_gas), gas_at_most(max_gas))
     return SigningPolicy((*checks, *bounds), vouched, max_fee_per_gas, max_wei_per_day, now)
 
@@ -99,13 +100,16 @@ def agent_policy(
     *,
     factory: Address | None,
     evaluator: Address | None,
+    contracts: str = "1",
     max_wei_per_day: int = MAX_WEI_PER_DAY,
     now: Callable[[], float] = time.time,
 ) -> SigningPolicy:
     """A poster's or agent's key: the calls that plans are made of, to the contracts that they are made for."""
     vouched = Vouched({factory} if factory else set())
-    checks = (on_chain(chain_id), no_ether, agent_calls, fee_at_most(MAX_FEE_PER_GAS), gas_at_most(MAX_AGENT_GAS))
-    targets = (only_factory_creates(factory), tokens_go_to(factory, evaluator, vouched), known_contract(vouched))
+    calls = agent_functions(contracts)
+    checks = (on_chain(chain_id), no_ether, only_calls(calls), fee_at_most(MAX_FEE_PER_GAS), gas_at_most(MAX_AGENT_GAS))
+    tokens = tokens_go_to(factory, evaluator, vouched)
+    targets = (only_factory_creates(factory, calls), tokens, known_contract(vouched))
     return SigningPolicy((*checks, *targets), vouched, MAX_FEE_PER_GAS, max_wei_per_day, now)
 
 
@@ -124,10 +128,16 @@ def known_challenge(vouched: Vouched) -> Check:
     return lambda tx: None if tx.to in vouched.targets else f"{tx.to} is not a known challenge"
 
 
-def scoring_calls(tx: Unsigned) -> str | None:
-    if tx.data in {ADVANCE_TO_SCORING, FINALIZE} or tx.data[:4] == POST_SCORES:
-        return None
-    return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
+def scoring_calls(contracts: str) -> Check:
+    bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
+    post = scoring_function("postScores", contracts).selector
+
+    def check(tx: Unsigned) -> str | None:
+        if tx.data in bare or tx.data[:4] == post:
+            return None
+        return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
+
+    return check
 
 
 def fee_at_most(cap: int) -> Check:
@@ -142,29 +152,30 @@ def gas_at_most(cap: int) -> Check:
     return lambda tx: None if tx.gas <= cap else f"its gas limit {tx.gas} is above {cap}"
 
 
-_AGENT_CALLS: tuple[tuple[ContractName, str], ...] = (
-    ("TestUSDC", "approve"),
-    ("TestUSDC", "transfer"),
-    ("ChallengeFactory", "createChallenge"),
-    ("IdentityRegistry", "register(string)"),
-    ("Challenge", "submit"),
-    ("Challenge", "claimPrize"),
-    ("Challenge", "claimExpiredRefund"),
-    ("Challenge", "finalize"),
-    ("Challenge", "expire"),
-)
-_NAMES = {abi(contract).function(name).selector: name for contract, name in _AGENT_CALLS}
+_TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
 
 
-def agent_calls(tx: Unsigned) -> str | None:
-    if tx.data[:4] in _NAMES:
-        return None
-    return f"0x{tx.data[:4].hex()} is not a call that posting, submitting or claiming needs"
+def agent_functions(contracts: str) -> Mapping[bytes, Function]:
+    """By selector, all that posting, submitting and claiming call."""
+    version = contract_version(contracts)
+    claims = ("submit", "claimPrize", "claimExpiredRefund", "finalize", "expire")
+    called = [version.factory.function("createChallenge"), abi("IdentityRegistry").function("register(string)")]
+    return _TOKEN_CALLS | {made.selector: made for made in (*called, *map(version.challenge.function, claims))}
 
 
-def only_factory_creates(factory: Address | None) -> Check:
+def only_calls(known: Mapping[bytes, Function]) -> Check:
     def check(tx: Unsigned) -> str | None:
-        is_elsewhere = _NAMES.get(tx.data[:4]) == "createChallenge" and tx.to != factory
+        if tx.data[:4] in known:
+            return None
+        return f"0x{tx.data[:4].hex()} is not a call that posting, submitting or claiming needs"
+
+    return check
+
+
+def only_factory_creates(factory: Address | None, known: Mapping[bytes, Function]) -> Check:
+    def check(tx: Unsigned) -> str | None:
+        called = known.get(tx.data[:4])
+        is_elsewhere = called is not None and called.name == "createChallenge" and tx.to != factory
         return f"{tx.to} is not the challenge factory" if is_elsewhere else None
 
     return check
@@ -174,16 +185,16 @@ def tokens_go_to(factory: Address | None, evaluator: Address | None, vouched: Vo
     """An allowance only for the factory, a payment only to the evaluator, and neither above what was agreed to."""
 
     def check(tx: Unsigned) -> str | None:
-        name = _NAMES.get(tx.data[:4])
-        if name not in {"approve", "transfer"}:
+        called = _TOKEN_CALLS.get(tx.data[:4])
+        if called is None:
             return None
         try:
-            to, units = abi("TestUSDC").function(name).arguments(tx.data)
+            to, units = called.arguments(tx.data)
         except Undecodable:
-            return f"its arguments are not those of {name}"
-        if name == "approve" and to != factory:
+            return f"its arguments are not those of {called.name}"
+        if called.name == "approve" and to != factory:
             return f"it would let {to} take tokens, which is not the challenge factory"
-        if name == "transfer" and (evaluator is None or to != evaluator):
+        if called.name == "transfer" and (evaluator is None or to != evaluator):
             return f"it would pay {to}, which is not the evaluator"
         most = vouched.spending.get(tx.to, 0)
         return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
@@ -195,7 +206,7 @@ def known_contract(vouched: Vouched) -> Check:
     """Submissions, claims and registrations only where the factory vouches for the contract."""
 
     def check(tx: Unsigned) -> str | None:
-        is_token = _NAMES.get(tx.data[:4]) in {"approve", "transfer"}
+        is_token = tx.data[:4] in _TOKEN_CALLS
         return None if is_token or tx.to in vouched.targets else f"{tx.to} is not a contract of the challenge factory"
 
     return check

@@ -25,7 +25,7 @@ async def publish(
     challenge: Challenge, winners: Winners, trace_digest: str, *, sender: TransactionSender, results: Results
 ) -> Receipt:
     """Post these winners, or tell how the challenge's scores came to stand; a second call continues the first."""
-    data = post_scores_calldata(winners, trace_digest)
+    data = post_scores_calldata(winners, trace_digest, challenge.contract_version)
     check_call(challenge, winners, trace_digest, data)
     call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data)
 

@@ -31,6 +31,7 @@ from clara_eval.errors import ClaraError
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.publish.calldata import scoring_function
 from clara_eval.records.challenge_index import read_document
 from clara_eval.settings import Settings
 from clara_eval.testing.fake_endpoint import FakeEndpoint
@@ -333,17 +334,13 @@ async def _posts(made: World) -> tuple[dict[str, int], int, int]:
             receipt = await web3.eth.get_transaction_receipt(tx["hash"])
             if not receipt["status"]:
                 reverted += 1
-            elif tx["input"].hex().removeprefix("0x")[:8] == _post_selector():
+            elif bytes(tx["input"])[:4] == scoring_function("postScores").selector:
                 posts[tx["to"].lower()] += 1
     return posts, sent, reverted
 
 
 def _transactions(listed: Sequence[Any]) -> Sequence[Any]:
     return listed
-
-
-def _post_selector() -> str:
-    return keccak_hex(b"postScores((address,uint256,uint256,uint256)[])")[2:10]
 
 
 async def _verifies(app: App, address: Address) -> bool:

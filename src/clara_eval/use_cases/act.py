@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from clara_eval.app import Caller
-from clara_eval.chain.contracts import ChallengeFactoryContract
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
 from clara_eval.use_cases.carry_out import (
@@ -146,8 +145,9 @@ def _sent(caller: Caller, item: Sent) -> SentTransaction:
 
 def _created(caller: Caller, sent: Sequence[Sent]) -> Address | None:
     """The new challenge, from the factory's own event."""
-    topic = ChallengeFactoryContract.ABI.event("ChallengeCreated").topic
     for entry in (entry for item in sent for entry in item.receipt.logs):
-        if entry["address"].lower() == caller.factory and entry["topics"][:1] == [topic]:
-            return ChallengeFactoryContract.challenge_created(entry).address
+        factory = caller.chain.factory(caller.factory)
+        topic = factory.abi.event("ChallengeCreated").topic
+        if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
+            return factory.challenge_created(entry).address
     return None

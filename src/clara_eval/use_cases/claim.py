@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clara_eval.app import Caller
-from clara_eval.chain.contracts import ChallengeContract
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.use_cases.amounts import show_amount
@@ -125,9 +124,10 @@ async def _transactions(
     caller: Caller, challenge: Challenge, claimant: Address, due: _Due, shown: str
 ) -> tuple[Transaction, ...]:
     name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
-    claimed = transaction(challenge.address, ChallengeContract.bare_call(name), f"Claim {shown}")
+    contract = caller.chain.challenge(challenge.address)
+    claimed = transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")
     if due.first is None:
         return (await with_gas(caller, claimant, claimed),)
     words = {"finalize": "Finalize the challenge, which is due", "expire": "Expire the challenge, which is due"}
-    first = transaction(challenge.address, ChallengeContract.bare_call(due.first), words[due.first])
+    first = transaction(challenge.address, contract.bare_call(due.first), words[due.first])
     return (await with_gas(caller, claimant, first), claimed)

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from clara_eval.app import Caller
-from clara_eval.chain.contracts import ChallengeFactoryContract, TokenContract
+from clara_eval.chain.contracts import TokenContract
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token, to_address
 from clara_eval.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.eval_config import EvalConfig, build_metadata, config_hash, parse_eval_config
@@ -232,7 +232,7 @@ async def _transactions(
     escrow = show_amount(terms.escrow, terms.token)
     allow = TokenContract.approve(caller.factory, terms.escrow)
     approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
-    data = ChallengeFactoryContract.create_challenge(_params(posting, terms))
+    data = caller.chain.factory(caller.factory).create_challenge(_params(posting, terms))
     create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
     pay = [_fee_payment(terms)] if terms.fee.amount else []
     if poster is None:
@@ -262,18 +262,19 @@ async def _check_money(caller: Caller, terms: Terms, poster: Address) -> int:
     return await token.allowance(head, poster, caller.factory)
 
 
-def _params(posting: Posting, terms: Terms) -> tuple[object, ...]:
-    return (
-        terms.token.address,
-        terms.evaluator,
-        terms.fee.escrow,
-        terms.deadline,
-        terms.scoring_deadline,
-        terms.uri,
-        bytes.fromhex(terms.config_hash[2:]),
-        bytes.fromhex(posting.private_set_hash.removeprefix("0x")),
-        len(terms.payout_bps),
-        list(terms.payout_bps),
-        posting.max_participants,
-        list(posting.skills),
-    )
+def _params(posting: Posting, terms: Terms) -> dict[str, object]:
+    """The fields of `createChallenge`, by their names in the contract."""
+    return {
+        "token": terms.token.address,
+        "evaluator": terms.evaluator,
+        "prizePool": terms.fee.escrow,
+        "deadline": terms.deadline,
+        "scoringDeadline": terms.scoring_deadline,
+        "challengeURI": terms.uri,
+        "evalConfigHash": terms.config_hash,
+        "privateSetHash": posting.private_set_hash,
+        "winnerCount": len(terms.payout_bps),
+        "payoutBps": terms.payout_bps,
+        "maxParticipants": posting.max_participants,
+        "skillTags": posting.skills,
+    }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clara_eval.app import Caller
-from clara_eval.chain.contracts import ChallengeContract, IdentityRegistryContract
+from clara_eval.chain.contracts import IdentityRegistryContract
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.hashing import keccak_hex
@@ -78,7 +78,8 @@ async def plan_submit(caller: Caller, handing: Handing, sender: str | None = Non
     solution = await _solution(caller, handing)
     if agent_id is None:
         return await _register_first(caller, challenge, handing, agent)
-    data = ChallengeContract.submit(agent_id, solution.uri, solution.content_hash)
+    contract = caller.chain.challenge(challenge.address)
+    data = contract.submit(agent_id, solution.uri, solution.content_hash)
     planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
     return Plan(
         action="challenge_submit",
