@@ -346,6 +346,7 @@ function checkWinners(bodies, challenge) {
   const prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
   hold(winners.length === count && winners.every((w, i) => w.account === placed[i].account && w.agentId === agents.get(w.account) && +w.score === +placed[i].score && w.prizeAmount === String(prizes[i])), "winners", "they are not the first of placed with the contract's prizes");
+  hold(challenge.contractVersion === "1", "challenge", "its contracts are of a version that this program does not know");
   const word = (value) => BigInt(value).toString(16).padStart(64, "0");
   const call = keccak("postScores((address,uint256,uint256,uint256)[])").slice(0, 10) + word(32) + word(winners.length) + winners.map((w) => word(w.account) + word(w.agentId) + word(w.score.text) + word(w.prizeAmount)).join("");
   hold(bodies.get("calldata") === call, "calldata", "it is not the call that posts these winners");

@@ -128,10 +128,6 @@ class Settings(BaseModel):
         return tuple(url.strip() for url in self.rpc_url.split(",") if url.strip())
 
     @property
-    def judge_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.judges.split(",") if name.strip())
-
-    @property
     def keys_by_endpoint(self) -> dict[str, SecretStr]:
         text = self.endpoint_keys.get_secret_value() if self.endpoint_keys else ""
         pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]

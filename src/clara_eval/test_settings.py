@@ -18,7 +18,7 @@ def test_the_defaults_need_nothing() -> None:
     settings = Settings.from_env({})
     assert settings.network_name == "local"
     assert settings.database_url.startswith("sqlite:")
-    assert settings.judge_names == ("rules",)
+    assert settings.judges == "rules"
     assert settings.evaluator_key is None
 
 

@@ -25,7 +25,7 @@ from clara_eval.chain.contracts import (
 from clara_eval.chain.logs import Filter, Logs
 from clara_eval.chain.rpc import Call, Node, NodeRefusal, Rpc, quantity
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.challenge.discover import NewChallenge, NewSubmission, Page
+from clara_eval.challenge.discover import NewSubmission, Page
 from clara_eval.challenge.model import (
     Address,
     Block,
@@ -309,9 +309,10 @@ class EthereumChain:
         found: list[NewSubmission] = []
         if missing <= 0:
             return ()
-        received = Filter((challenge.address,), (ChallengeContract.ABI.event("SubmissionReceived").topic,))
+        contract = self.challenge(challenge.address)
+        received = Filter((challenge.address,), (contract.abi.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self._first_block, challenge.block.number, backwards=True):
-            read = [ChallengeContract.submission_received(entry) for entry in group.entries]
+            read = [contract.submission_received(entry) for entry in group.entries]
             found += [one for one in read if one.version < current.get(one.submitter, 0)]
             if len(found) >= missing:
                 break
@@ -327,19 +328,11 @@ class EthereumChain:
 
     # events
 
-    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page[NewChallenge]]:
+    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]:
         contract = self.factory(factory)
         wanted = Filter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
             yield Page(tuple(contract.challenge_created(entry) for entry in group.entries), group.upto)
-
-    async def submissions_received(
-        self, challenges: Sequence[Address], first: int, last: Block
-    ) -> AsyncIterator[Page[NewSubmission]]:
-        wanted = Filter(tuple(challenges), (self._version.challenge.event("SubmissionReceived").topic,))
-        async for group in self._logs.groups(wanted, first, last.number):
-            items = (self.challenge(entry["address"]).submission_received(entry) for entry in group.entries)
-            yield Page(tuple(items), group.upto)
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         """Whether the factory announced this address; asks the factory's own list, newest first."""

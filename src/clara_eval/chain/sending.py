@@ -7,6 +7,7 @@ first signature for a challenge the factory is asked whether it knows it; the wa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from clara_eval.chain.node import EthereumChain, TransactionReceipt
@@ -114,16 +115,8 @@ class EthereumAccount:
         if raised is None:
             return None
         await self._make_known(signed.to, wallet)
-        dearer = Unsigned(
-            chain_id=signed.chain_id,
-            nonce=signed.nonce,
-            to=signed.to,
-            data=signed.data,
-            value=0,
-            gas=signed.gas,
-            max_fee_per_gas=raised.max_fee_per_gas,
-            max_priority_fee_per_gas=raised.max_priority_fee_per_gas,
-        )
+        fee, tip = raised.max_fee_per_gas, raised.max_priority_fee_per_gas
+        dearer = replace(signed, value=0, max_fee_per_gas=fee, max_priority_fee_per_gas=tip)
         return _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
 
     async def broadcast(self, tx: StoredTransaction) -> Sent:

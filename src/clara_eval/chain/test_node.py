@@ -12,7 +12,7 @@ import pytest
 
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.challenge.discover import NewChallenge, NewSubmission, find_challenges, find_submissions
+from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint
 from clara_eval.challenge.read import look_at_challenge, read_challenge
 from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
@@ -444,22 +444,6 @@ async def test_a_reorg_at_the_checkpoint_steps_back(local_chain: LocalChain) -> 
         assert (await chain.head()).number > read_upto
         await find_challenges(chain, places, factory, 0, keep)
     assert found == [address]
-
-
-async def test_submissions_are_found_as_they_come(local_chain: LocalChain) -> None:
-    """Each submission event of a challenge is handed over once, in order."""
-    address = await posted_round(local_chain, 3)
-    places, found = MemoryCheckpoints(), list[NewSubmission]()
-
-    async def keep(new: NewSubmission) -> None:
-        found.append(new)
-
-    async with reader([local_chain.rpc_url]) as chain:
-        assert await find_submissions(chain, places, address, 0, keep) == 3
-        await local_chain.submit(local_chain.agents[3], address, "data:,x")
-        assert await find_submissions(chain, places, address, 0, keep) == 1
-    assert [new.submitter for new in found] == [agent.address for agent in local_chain.agents[:4]]
-    assert all(new.challenge == address and new.version == 1 for new in found)
 
 
 async def read_now(chain: EthereumChain, address: Address) -> Challenge:

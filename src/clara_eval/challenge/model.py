@@ -122,6 +122,10 @@ class Challenge:
     """Which version of the contracts it is, by `contracts.versions`: it says how the calldata is written."""
 
     @property
+    def is_scored_by_poster(self) -> bool:
+        return self.evaluator in {ZERO_ADDRESS, self.poster}
+
+    @property
     def run(self) -> str:
         """The id of its evaluation: the same challenge on another chain is another run."""
         return f"{self.chain_id}:{self.address}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.challenge.discover import STEP_BACK_BLOCKS, NewChallenge, NewSubmission, Page, find_challenges
+from clara_eval.challenge.discover import STEP_BACK_BLOCKS, NewChallenge, Page, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint, Token, short, to_address
 from clara_eval.challenge.read import look_at_challenge, pinned_block, read_challenge
 from clara_eval.errors import BadInput, NotYet, Temporary
@@ -57,16 +57,10 @@ class ScriptedChain:
     async def is_canonical(self, block: Block | Checkpoint) -> bool:
         return (block.hash if isinstance(block, Block) else block.block_hash) not in self.forked
 
-    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page[NewChallenge]]:
+    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]:
         for number in range(first, last.number + 1):
             found = tuple(announced(number, place) for place in range(self.created.get(number, 0)))
             yield Page(found, Checkpoint(number, block(number).hash))
-
-    async def submissions_received(
-        self, challenges: Sequence[Address], first: int, last: Block
-    ) -> AsyncIterator[Page[NewSubmission]]:
-        for number in range(first, last.number + 1):
-            yield Page((), Checkpoint(number, block(number).hash))
 
 
 @dataclass

@@ -10,8 +10,8 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval.app import open_app
 from clara_eval.chain.contracts import ChallengeFactoryContract
-from clara_eval.challenge.model import Address
-from clara_eval.contracts.abi import MOST_BYTES
+from clara_eval.challenge.model import ZERO_ADDRESS, Address
+from clara_eval.contracts.abi import MOST_BYTES, abi
 from clara_eval.devnet.local_chain import LocalChain, Terms, create
 from clara_eval.engine.test_engine import due_round, settings_of, turning
 from clara_eval.engine.tick import read_report
@@ -129,9 +129,10 @@ async def test_discovery_that_fails_keeps_no_known_challenge_waiting(local_chain
 
 def test_an_announcement_whose_texts_cannot_be_read_still_names_its_challenge() -> None:
     """More text than anybody reads, or garbled: the address stands in a topic, and that is enough."""
-    topic = ChallengeFactoryContract.ABI.event("ChallengeCreated").topic
+    factory = ChallengeFactoryContract(None, ZERO_ADDRESS, abi("ChallengeFactory"))  # type: ignore[arg-type] # no chain is asked
+    topic = factory.abi.event("ChallengeCreated").topic
     words = ["0x" + "00" * 12 + "aa" * 20, "0x" + "00" * 12 + "bb" * 20]
     for data in ("0x" + "ff" * 64, "0x" + "00" * (MOST_BYTES + 1), "nonsense"):
         entry = {"topics": [topic, *words], "data": data, "blockNumber": "0x7"}
-        found = ChallengeFactoryContract.challenge_created(entry)
+        found = factory.challenge_created(entry)
         assert (found.address, found.poster, found.block_number) == ("0x" + "aa" * 20, "0x" + "bb" * 20, 7)

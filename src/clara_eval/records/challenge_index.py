@@ -7,18 +7,17 @@ cut, and whoever shows it escapes it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from typing import Any, Protocol
-from urllib.parse import unquote_to_bytes
 
 from clara_eval.challenge.model import Address, Challenge
+from clara_eval.errors import BadSubmission
+from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.store_keys import INDEX, index_key
 
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
-_MOST_URI = 400_000
+METADATA_BYTES = 1_048_576
 
 
 class Keys(Protocol):
@@ -79,23 +78,27 @@ async def summaries(keys: Keys, chain_id: int) -> dict[Address, dict[str, Any]]:
 
 def _words(challenge_uri: str) -> tuple[str, str]:
     """Title and problem of metadata that stands in the URI itself; nothing is fetched for a list."""
-    try:
-        document = json.loads(_inline(challenge_uri))
-    except (ValueError, RecursionError):
-        return "", ""
-    if not isinstance(document, dict):
-        return "", ""
+    document = inline_metadata(challenge_uri)
     return _text(document.get("title"), _MOST_TITLE), _text(document.get("problemStatement"), _MOST_STATEMENT)
 
 
-def _inline(challenge_uri: str) -> bytes:
-    head, comma, body = challenge_uri.partition(",")
-    if not comma or not head.lower().startswith("data:") or len(body) > _MOST_URI:
-        return b"{}"
+def inline_metadata(challenge_uri: str) -> dict[str, Any]:
+    """What a `data:` URI holds; empty for every other URI and for what is not a JSON object."""
+    if not is_data_uri(challenge_uri):
+        return {}
     try:
-        return base64.b64decode(body) if head.lower().endswith(";base64") else unquote_to_bytes(body)
-    except (binascii.Error, ValueError):
-        return b"{}"
+        return json_object(read_data_uri(challenge_uri, METADATA_BYTES).content)
+    except BadSubmission:
+        return {}
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The JSON object that these bytes are; empty for anything else."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _text(value: object, limit: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -214,18 +214,7 @@ class SqlStore:
         await self.driver.fetch(
             "INSERT INTO transactions (run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, "
             "max_priority_fee_per_gas, signed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (
-                tx.run,
-                tx.intention,
-                tx.attempt,
-                tx.sender,
-                tx.nonce,
-                tx.tx_hash,
-                tx.raw,
-                tx.max_fee_per_gas,
-                tx.max_priority_fee_per_gas,
-                tx.signed_at,
-            ),
+            astuple(tx),
         )
 
     # event reading

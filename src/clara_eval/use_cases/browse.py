@@ -7,18 +7,16 @@ not inside the URI itself is fetched only for one challenge, never for a list.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import unquote_to_bytes
 
 from clara_eval.app import Caller
-from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, Token
 from clara_eval.errors import BadInput, ClaraError
 from clara_eval.eval_config import BadEvalConfig, read_metadata
+from clara_eval.records.challenge_index import inline_metadata, json_object
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
@@ -39,7 +37,6 @@ MAX_PAGE = 50
 PAGES_SCANNED = 4
 """A filter looks through at most this many pages of the newest challenges in one call."""
 MAX_SKILLS = 10
-METADATA_BYTES = 1_048_576
 KEPT_SECONDS = 10.0
 MOST_KEPT = 2000
 
@@ -117,7 +114,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     """Everything about one challenge, and what the caller has submitted to it."""
     challenge = await challenge_at(caller, address)
     content, problem = await _metadata_bytes(caller, challenge)
-    words = _json_object(content)
+    words = json_object(content)
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
@@ -203,7 +200,7 @@ def token_document(token: Token) -> TokenDocument:
 
 
 def evaluator_kind(caller: Caller, challenge: Challenge) -> Literal["clara", "self", "other"]:
-    if challenge.evaluator in {ZERO_ADDRESS, challenge.poster}:
+    if challenge.is_scored_by_poster:
         return "self"
     return "clara" if challenge.evaluator == caller.evaluator else "other"
 
@@ -211,26 +208,6 @@ def evaluator_kind(caller: Caller, challenge: Challenge) -> Literal["clara", "se
 def skills_in(words: dict[str, Any]) -> list[str]:
     listed = words.get("skills")
     return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
-
-
-def inline_metadata(uri: str) -> dict[str, Any]:
-    """What a `data:` URI holds; empty for every other URI and for what is not a JSON object."""
-    head, comma, body = uri.partition(",")
-    if not comma or not head.lower().startswith("data:") or len(body) > 2 * METADATA_BYTES:
-        return {}
-    try:
-        content = base64.b64decode(body, validate=True) if head.lower().endswith(";base64") else unquote_to_bytes(body)
-    except (binascii.Error, ValueError):
-        return {}
-    return _json_object(content)
-
-
-def _json_object(content: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _text(words: dict[str, Any], key: str) -> str:
@@ -250,7 +227,7 @@ async def _metadata_bytes(caller: Caller, challenge: Challenge) -> tuple[bytes, 
 
 def _config_problem(challenge: Challenge, content: bytes) -> str | None:
     """The reason in our own words: an error's text may quote the poster."""
-    if evaluator_is_poster(challenge) and not _json_object(content).get("evalConfig"):
+    if challenge.is_scored_by_poster and not json_object(content).get("evalConfig"):
         return None
     try:
         read_metadata(content, challenge.eval_config_hash)
@@ -259,7 +236,3 @@ def _config_problem(challenge: Challenge, content: bytes) -> str | None:
     except BadInput:
         return "There is no eval config that the chain committed to; it will not be evaluated."
     return None
-
-
-def evaluator_is_poster(challenge: Challenge) -> bool:
-    return challenge.evaluator in {ZERO_ADDRESS, challenge.poster}
