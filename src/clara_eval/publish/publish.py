@@ -30,13 +30,13 @@ async def publish(
     call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data)
 
     async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        standing = await results.standing(challenge.address)
-        if standing.score_posted_at:
+        state = await results.scoring_state(challenge.address)
+        if state.score_posted_at:
             return await _posted(call, challenge, results, attempts)
-        if standing.status is ChallengeStatus.OPEN:
+        if state.status is ChallengeStatus.OPEN:
             raise NotYet("The challenge is still Open.", remedy="Call advanceToScoring after the deadline first.")
-        if standing.status is not ChallengeStatus.SCORING:
-            name = standing.status.name.capitalize()
+        if state.status is not ChallengeStatus.SCORING:
+            name = state.status.name.capitalize()
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
         return None
 
