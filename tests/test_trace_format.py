@@ -14,7 +14,7 @@ import pytest
 
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
-from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.eval_config import config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.pipeline.test_evaluate import opened
@@ -101,8 +101,9 @@ def _is(value: Any, kind: str) -> bool:
 
 async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
     """A round of models with everything odd in it: a jury, lost answers, copied text, words to the judge."""
-    text = json.dumps(CONFIG)
-    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=text)
+    text = json.dumps(CONFIG | {"rubric": "told and ignored"})
+    content = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
+    metadata = data_uri(content.encode(), "application/json")
     terms = Terms(
         challenge_uri=metadata,
         eval_config_hash=config_hash(text.encode()),

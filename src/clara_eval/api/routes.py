@@ -29,6 +29,7 @@ from clara_eval.api.schemas import (
     ReviewRequest,
 )
 from clara_eval.challenge.model import to_address
+from clara_eval.llm.registry import models_of, parse_jury
 from clara_eval.pipeline.status import FINAL_STATES
 from clara_eval.records.documents import EvalStatus, Scores, State
 from clara_eval.trace.archive import stream_trace
@@ -236,5 +237,6 @@ def health(request: Request) -> JSONResponse:
     """Alive, by the loop's own heartbeat."""
     from clara_eval import __version__
 
-    pulse = _context(request).pulse
-    return JSONResponse(pulse.report(__version__), 503 if pulse.is_stale else 200)
+    pulse, settings = _context(request).pulse, _context(request).settings
+    has_model = bool(models_of(parse_jury(settings.judges)))
+    return JSONResponse({**pulse.report(__version__), "hasModel": has_model}, 503 if pulse.is_stale else 200)

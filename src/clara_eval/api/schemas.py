@@ -126,6 +126,7 @@ class Health(BaseModel):
                     "beatAgeSeconds": 0.4,
                     "tickAgeSeconds": 121.3,
                     "problems": [],
+                    "hasModel": True,
                 }
             ]
         }
@@ -138,3 +139,5 @@ class Health(BaseModel):
     beatAgeSeconds: float  # noqa: N815
     tickAgeSeconds: float | None  # noqa: N815
     problems: list[str]
+    hasModel: bool  # noqa: N815
+    """Whether submissions can be read by a language model here; without one only measured features are judged."""

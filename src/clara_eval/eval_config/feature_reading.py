@@ -26,7 +26,19 @@ MAX_DESCRIPTION = 300
 MAX_ANCHOR = 200
 TYPES = get_args(FeatureType)
 FEATURE_KEYS = ("name", "type", "min", "max", "values", "better", "weight", "source", "description", "anchors")
-_RESERVED_FIELDS = ("winner", "loser", "tie", "confidence", "reason", "check", "canary", "decoy", "nonce", "evidence")
+_RESERVED_FIELDS = (
+    "winner",
+    "loser",
+    "tie",
+    "confidence",
+    "reason",
+    "check",
+    "check_lines",
+    "canary",
+    "decoy",
+    "nonce",
+    "evidence",
+)
 _RESERVED_RESULTS = ("verdict", "flags", "score", "scores", "rank", "elo")
 # Who and when, which no prompt may hold.
 _RESERVED_IDENTITY = ("submission", "submitter", "author", "address", "agent_id", "submitted_at")

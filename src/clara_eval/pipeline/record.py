@@ -92,6 +92,7 @@ def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
         "evalConfigHash": challenge.eval_config_hash,
         "hashKind": walk.metadata.hash_kind,
         "title": walk.metadata.title,
+        "adapted": to_camel_json(walk.metadata.adapted),
     }
 
 
