@@ -142,8 +142,10 @@ function checkRejected(bodies, submissions) {
   for (const { submitter } of submissions) {
     const body = bodies.get(`solution/${submitter}`), row = named.get(submitter);
     if (!body.accepted) hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
-    else if (row) hold(row.code === "copy", "rejected", `${submitter} was accepted: only a copy may stand here`);
-    hold(bodies.has(`features/${submitter}`) === !row, "rejected", `${submitter} is either ranked or rejected`);
+    else if (row) hold(["copy", "unevaluable"].includes(row.code), "rejected", `${submitter} was accepted: only a copy or an unevaluable one may stand here`);
+    const facts = bodies.get(`features/${submitter}`), isUnknown = facts && Object.values(facts.features).every((value) => value === null);
+    hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
+    if (facts) hold(isUnknown === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
   }
   hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit");
 }
@@ -212,6 +214,8 @@ function readVerdict(answer) { // null where it cannot be used
   } catch { return null; }
 }
 function checkModelVerdict(key, bodies, config, schema, comparison) {
+  const [a, b] = [comparison.first, comparison.second].map((who) => plain(bodies.get(`features/${who}`).features));
+  if (a === b) return hold(comparison.winner === "tie" && +comparison.confidence === 1 && comparison.requests.length === 0, key, "equal facts are a tie that nobody is asked about");
   comparison.requests.forEach((request, attempt) => {
     const answer = bodies.get(`answer/${request}`);
     hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
@@ -379,11 +383,12 @@ async function main(path, url) {
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
   checkRejected(bodies, challenge.submissions);
-  const ranked = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`));
-  for (const who of ranked) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
+  const read = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`)), out = new Set(bodies.get("rejected").map((row) => row.account)), ranked = read.filter((who) => !out.has(who));
+  for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
   const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
   const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
-  const judges = config.judge === "rules" ? ["rules"] : bodies.get("plan").judges;
+  const isByRules = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge");
+  const judges = isByRules ? ["rules"] : bodies.get("plan").judges;
   const comparisons = checkComparisons(bodies, items, judges, config, schema);
   checkRanking(bodies, items, judges, comparisons, challenge);
   checkWinners(bodies, challenge);
