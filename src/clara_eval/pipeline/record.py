@@ -15,6 +15,7 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.rulings import RULINGS
 from clara_eval.pipeline.sources import ANSWER, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
@@ -40,6 +41,7 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     )
     yield "challenge", CHALLENGE.body(challenge)
     yield "plan", PLAN.body(plan)
+    yield "rulings", RULINGS.body(walk.rulings)
     yield "metadata", _metadata(challenge, walk)
     yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
     yield "prompts", walk.prompts
