@@ -141,8 +141,9 @@ function checkRejected(bodies, submissions) {
   const named = new Map(rejected.map((row) => [row.account, row]));
   for (const { submitter } of submissions) {
     const body = bodies.get(`solution/${submitter}`), row = named.get(submitter);
-    if (!body.accepted) hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
-    else if (row) hold(["copy", "unevaluable"].includes(row.code), "rejected", `${submitter} was accepted: only a copy or an unevaluable one may stand here`);
+    if (!body.accepted && row?.code !== "excluded") hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
+    else if (row) hold(["copy", "unevaluable", "excluded"].includes(row.code), "rejected", `${submitter} was accepted: only a copy, an unevaluable or an excluded one may stand here`);
+    hold((row?.code === "excluded") === bodies.get("rulings").some((ruling) => ruling.kind === "exclude" && ruling.account === submitter), "rejected", `${submitter} is excluded exactly where a ruling says so`);
     const facts = bodies.get(`features/${submitter}`), isUnknown = facts && Object.values(facts.features).every((value) => value === null);
     hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
     if (facts) hold(isUnknown === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
@@ -376,7 +377,7 @@ async function checkChain(url, bodies, challenge, digest) {
 
 async function main(path, url) {
   const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
-  for (const key of ["header", "challenge", "plan", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
+  for (const key of ["header", "challenge", "plan", "rulings", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
   if (+header.rules !== RULES) throw new Unreadable(`rules ${header.rules?.text}: this program knows rules ${RULES}`);
   hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
   const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text");

@@ -1,8 +1,9 @@
 """A person's word about a result: what waits, why, and the decision with what follows from it.
 
 The reasons are the operator's: they name who stands near the money. An approval lets the next attempt publish exactly
-the approved result. A ruling has the round walked again with the ruling in its evidence. A rejection ends the evaluation as `failed` with the note; the poster may still post. Where
-somebody has posted already, that stands, and only the word is recorded.
+the approved result. A ruling has the round walked again with the ruling in its evidence. A rejection ends the
+evaluation as `failed` with the note; the poster may still post. Where somebody has posted already, that stands, and
+only the word is recorded.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from clara_eval.trace.store_keys import scores_key
 __all__ = ["Decree", "approve", "known_review", "list_reviews", "reject", "rule"]
 
 
-async def approve(store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None) -> Review:
+async def approve(store: Store, chain_id: int, address: Address, *, note: str, digest: str | None) -> Review:
     """Let exactly this result be posted; BadInput or NotFound where nothing waits, or another result does."""
+    _require(digest)
     review = await decide(store, chain_id, address, "approved", note=note, now=int(time.time()), digest=digest)
     attempts = await read_attempts(store, chain_id, address)
     await save_attempts(store, chain_id, address, attempts.at_once())
@@ -43,6 +45,16 @@ async def reject(store: Store, chain_id: int, address: Address, *, note: str, di
     return review
 
 
+def _require(digest: str | None) -> str:
+    if not digest:
+        raise BadInput(
+            "The digest of the result that you looked at is missing.",
+            path="traceDigest",
+            remedy="`clara-eval review show ADDRESS` shows it; name it with --digest.",
+        )
+    return digest
+
+
 @dataclass(frozen=True, slots=True)
 class Decree:
     """What a person rules: whom it is about, or who is asked for which stage, and why."""
@@ -54,10 +66,10 @@ class Decree:
     note: str = ""
 
 
-async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str) -> Review:
+async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
     """Have the round walked again under a ruling; BadInput or NotFound where nothing waits, or another result does."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
-        review = check_waiting(await known_review(store, chain_id, address), digest)
+        review = check_waiting(await known_review(store, chain_id, address), _require(digest))
         scores = await read(store, chain_id, Scores, scores_key(address))
         if scores is not None and scores.is_posted:
             raise BadInput(f"Scores of {address} are posted: nothing can be ruled any more.", path="address")
