@@ -206,6 +206,9 @@ def _anchors(report: Report, path: str, item: Mapping[str, Any]) -> tuple[str, .
     if not good or not all(isinstance(one, str) and 0 < len(one) <= MAX_ANCHOR for one in value):  # type: ignore[union-attr]  # `good` has checked the type
         report.error(at(path, "anchors"), value, "Anchors are 2 to 12 sentences of up to 200 characters.", "Mend them.")
         return None
+    if any(len(one.splitlines()) > 1 for one in value):  # type: ignore[union-attr]  # as above
+        report.error(at(path, "anchors"), value, "An anchor has more than one line.", "Write one sentence each.")
+        return None
     return tuple(value)  # type: ignore[arg-type]  # checked above
 
 
