@@ -14,9 +14,10 @@ import pytest
 
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
-from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.eval_config import config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.port import Answer, Llm, Prompt
+from clara_eval.pipeline.rulings import RULINGS, Ruling
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_execution import public_round
 from clara_eval.pipeline.test_models import Dropping, judged, script
@@ -101,8 +102,9 @@ def _is(value: Any, kind: str) -> bool:
 
 async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
     """A round of models with everything odd in it: a jury, lost answers, copied text, words to the judge."""
-    text = json.dumps(CONFIG)
-    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=text)
+    text = json.dumps(CONFIG | {"rubric": "told and ignored"})
+    content = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
+    metadata = data_uri(content.encode(), "application/json")
     terms = Terms(
         challenge_uri=metadata,
         eval_config_hash=config_hash(text.encode()),
@@ -120,6 +122,10 @@ async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
     await chain.move_time(2 * HOUR)
     async with opened(chain, place) as app:
         voices: dict[str, Llm] = {"scripted:model": Dropping(), "scripted:other": Contrary()}
+        out = Ruling(
+            "exclude", "0x" + "ab" * 32, 1, account=chain.agents[len(texts) - 1].address, note="a single letter"
+        )
+        await app.store.add_entry(f"31337:{address}", "rulings", RULINGS.text((out,)))
         await judged(app, address, voices)
         whole = "".join([part async for part in stream_trace(app.store, 31337, address)])
     return {line["entry"]["key"]: line["entry"]["body"] for line in json.loads(whole)["entries"]}

@@ -141,9 +141,12 @@ function checkRejected(bodies, submissions) {
   const named = new Map(rejected.map((row) => [row.account, row]));
   for (const { submitter } of submissions) {
     const body = bodies.get(`solution/${submitter}`), row = named.get(submitter);
-    if (!body.accepted) hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
-    else if (row) hold(row.code === "copy", "rejected", `${submitter} was accepted: only a copy may stand here`);
-    hold(bodies.has(`features/${submitter}`) === !row, "rejected", `${submitter} is either ranked or rejected`);
+    if (!body.accepted && row?.code !== "excluded") hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
+    else if (row) hold(["copy", "unevaluable", "excluded"].includes(row.code), "rejected", `${submitter} was accepted: only a copy, an unevaluable or an excluded one may stand here`);
+    hold((row?.code === "excluded") === bodies.get("rulings").some((ruling) => ruling.kind === "exclude" && ruling.account === submitter), "rejected", `${submitter} is excluded exactly where a ruling says so`);
+    const facts = bodies.get(`features/${submitter}`), isUnknown = facts && Object.values(facts.features).every((value) => value === null);
+    hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
+    if (facts) hold(isUnknown === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
   }
   hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit");
 }
@@ -212,6 +215,8 @@ function readVerdict(answer) { // null where it cannot be used
   } catch { return null; }
 }
 function checkModelVerdict(key, bodies, config, schema, comparison) {
+  const [a, b] = [comparison.first, comparison.second].map((who) => plain(bodies.get(`features/${who}`).features));
+  if (a === b) return hold(comparison.winner === "tie" && +comparison.confidence === 1 && comparison.requests.length === 0, key, "equal facts are a tie that nobody is asked about");
   comparison.requests.forEach((request, attempt) => {
     const answer = bodies.get(`answer/${request}`);
     hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
@@ -373,18 +378,19 @@ async function checkChain(url, bodies, challenge, digest) {
 
 async function main(path, url) {
   const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
-  for (const key of ["header", "challenge", "plan", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
+  for (const key of ["header", "challenge", "plan", "rulings", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
   if (+header.rules !== RULES) throw new Unreadable(`rules ${header.rules?.text}: this program knows rules ${RULES}`);
   hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
   const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text");
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
   checkRejected(bodies, challenge.submissions);
-  const ranked = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`));
-  for (const who of ranked) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
+  const read = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`)), out = new Set(bodies.get("rejected").map((row) => row.account)), ranked = read.filter((who) => !out.has(who));
+  for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
   const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
   const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
-  const judges = config.judge === "rules" ? ["rules"] : bodies.get("plan").judges;
+  const isByRules = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge");
+  const judges = isByRules ? ["rules"] : bodies.get("plan").judges;
   const comparisons = checkComparisons(bodies, items, judges, config, schema);
   checkRanking(bodies, items, judges, comparisons, challenge);
   checkWinners(bodies, challenge);

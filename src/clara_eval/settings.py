@@ -60,7 +60,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore")
 
     network_name: Annotated[str, AfterValidator(_known_network)] = Field("local", alias="CLARA_NETWORK")
-    rpc_url: str = Field("http://127.0.0.1:8545", alias="CLARA_RPC_URL")
+    rpc_url: str = Field("http://127.0.0.1:8545", alias="CLARA_RPC_URL", repr=False)
     challenge_factory: OptionalAddress = Field(None, alias="CLARA_CHALLENGE_FACTORY")
     from_block: int | None = Field(None, alias="CLARA_FROM_BLOCK", ge=0)
 
@@ -77,7 +77,7 @@ class Settings(BaseModel):
     usdc_address: OptionalAddress = Field(None, alias="CLARA_USDC")
     """The dollar token that prizes are paid in, where the network has no fixed one."""
 
-    database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL")
+    database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL", repr=False)
 
     judges: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
@@ -102,7 +102,7 @@ class Settings(BaseModel):
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
     cors_origins: str = Field("", alias="CLARA_CORS_ORIGINS")
     traces_public: Literal["after_post", "never"] = Field("after_post", alias="CLARA_TRACES_PUBLIC")
-    webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL")
+    webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL", repr=False)
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 
     ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")

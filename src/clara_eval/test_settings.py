@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clara_eval.errors import ConfigError
+from clara_eval.observe.logs import Redaction
 from clara_eval.settings import SECRETS, Settings
 
 EXAMPLE = Path(__file__).parents[2] / ".env.example"
@@ -119,3 +120,19 @@ def test_a_settings_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     place.write_bytes(b"CLARA_PORT=\xff")
     with pytest.raises(ConfigError, match=r"\.env cannot be read"):
         Settings.from_env(env_file=place)
+
+
+@pytest.mark.parametrize("password", ["p%40ss%2Fw", "p@ss/w%rd", "plain-password", "a@b@c"])
+def test_a_password_in_a_url_is_never_shown(password: str) -> None:
+    """Secrets in the URLs of database, node and webhook stand in no repr of the settings and in no log line."""
+    urls = {
+        "CLARA_DATABASE_URL": f"postgresql://clara:{password}@db.example/clara",
+        "CLARA_RPC_URL": f"https://user:{password}@node.example/v2/{password}",
+        "CLARA_WEBHOOK_URL": f"https://hooks.example/{password}?token={password}",
+    }
+    settings = Settings.from_env(urls)
+    assert password not in repr(settings) + str(settings)
+    for url in urls.values():
+        line = Redaction().text(f"cannot reach {url} now")
+        assert password not in line
+        assert ".example" in line

@@ -10,6 +10,7 @@ from clara_eval.engine.health import Pulse
 from clara_eval.observe.metrics import Metrics
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
+from clara_eval.use_cases.review import Decree
 
 Decision = Literal["approve", "reject"]
 
@@ -27,6 +28,10 @@ class EngineDoor(Protocol):
 
     async def reveal(self, address: Address, document: str, signature: str) -> str:
         """Keep a hidden harness that its poster reveals; BadInput or NotYet where it is not to be taken."""
+        ...
+
+    async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
+        """Have a round that waits walked again under a person's ruling; BadInput where none, or another, waits."""
         ...
 
 

@@ -29,10 +29,14 @@ from clara_eval.api.schemas import (
     ReviewRequest,
 )
 from clara_eval.challenge.model import to_address
+from clara_eval.errors import BadInput
+from clara_eval.llm.registry import models_of, parse_jury
 from clara_eval.pipeline.status import FINAL_STATES
 from clara_eval.records.documents import EvalStatus, Scores, State
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import FORMAT
+from clara_eval.use_cases.review import Decree
+from clara_eval.use_cases.review_sheet import ReviewSheet, review_sheet
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 MOST_STREAMS = 256
@@ -198,11 +202,14 @@ class _CountedStream(EventSourceResponse):
     response_model=ReviewRecord,
     dependencies=[Depends(require_admin)],
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
-    summary="Approve or reject an evaluation that waits for a person",
+    summary="Approve, reject or rule about an evaluation that waits for a person",
 )
 async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, Any]:
     known = to_address(address)
-    await context.engine.decide(known, body.decision, body.reason, body.traceDigest)
+    if body.decision == "rule":
+        await context.engine.rule(known, _decree(body), body.traceDigest)
+    else:
+        await context.engine.decide(known, body.decision, body.reason, body.traceDigest)
     return {"challengeAddress": known, "decision": body.decision, "reason": body.reason}
 
 
@@ -216,6 +223,25 @@ async def reveal(address: AddressPath, body: RevealRequest, context: Context) ->
     known = to_address(address)
     revealed = await context.engine.reveal(known, body.document, body.signature)
     return {"challengeAddress": known, "privateSetHash": revealed}
+
+
+def _decree(body: ReviewRequest) -> Decree:
+    asked = body.ruling
+    if asked is None:
+        raise BadInput("The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled.")
+    account = to_address(asked.account) if asked.account else None
+    return Decree(asked.kind, account, asked.judge, asked.stage, body.reason)
+
+
+@router.get(
+    "/challenges/{address}/review",
+    response_model=ReviewSheet,
+    dependencies=[Depends(require_admin)],
+    responses=documented(400, 401, 403, 404, *_ALWAYS),
+    summary="Everything needed to decide about a result that waits for a person",
+)
+async def show_review(address: AddressPath, context: Context) -> ReviewSheet:
+    return await review_sheet(context.store, context.chain_id, to_address(address))
 
 
 def _tagged(request: Request, body: bytes) -> Response:
@@ -236,5 +262,6 @@ def health(request: Request) -> JSONResponse:
     """Alive, by the loop's own heartbeat."""
     from clara_eval import __version__
 
-    pulse = _context(request).pulse
-    return JSONResponse(pulse.report(__version__), 503 if pulse.is_stale else 200)
+    pulse, settings = _context(request).pulse, _context(request).settings
+    has_model = bool(models_of(parse_jury(settings.judges)))
+    return JSONResponse({**pulse.report(__version__), "hasModel": has_model}, 503 if pulse.is_stale else 200)

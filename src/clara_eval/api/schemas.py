@@ -11,6 +11,7 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from clara_eval.pipeline.review import ReviewState
+from clara_eval.pipeline.rulings import RuledStage, RulingKind
 from clara_eval.records.documents import EvalStatus, Scores, Summary
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
@@ -81,18 +82,29 @@ class ChallengeDetail(ChallengeSummary):
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
+class RulingRequest(_Request):
+    """Exclude an entry, say who is the original of a copied work, or have another judge asked for a stage."""
+
+    kind: RulingKind
+    account: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{40}$")] | None = None
+    judge: Annotated[str, StringConstraints(max_length=300)] | None = None
+    stage: RuledStage | None = None
+
+
 class ReviewRequest(_Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "approve", "reason": "Flags looked at."}]})
 
-    decision: Literal["approve", "reject"]
+    decision: Literal["approve", "reject", "rule"]
     reason: Annotated[str, StringConstraints(max_length=500)] = ""
+    ruling: RulingRequest | None = None
+    """With the decision `rule`: what is ruled."""
     traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None  # noqa: N815
-    """The result that was looked at; another one is then not decided about."""
+    """The result that was looked at, required to approve and to rule; another one is then not decided about."""
 
 
 class ReviewRecord(BaseModel):
     challengeAddress: str  # noqa: N815
-    decision: Literal["approve", "reject"]
+    decision: Literal["approve", "reject", "rule"]
     reason: str
 
 
@@ -126,6 +138,7 @@ class Health(BaseModel):
                     "beatAgeSeconds": 0.4,
                     "tickAgeSeconds": 121.3,
                     "problems": [],
+                    "hasModel": True,
                 }
             ]
         }
@@ -138,3 +151,5 @@ class Health(BaseModel):
     beatAgeSeconds: float  # noqa: N815
     tickAgeSeconds: float | None  # noqa: N815
     problems: list[str]
+    hasModel: bool  # noqa: N815
+    """Whether submissions can be read by a language model here; without one only measured features are judged."""

@@ -21,6 +21,7 @@ from clara_eval.pipeline.status import MEANINGS, StatusWriter
 from clara_eval.settings import Settings
 from clara_eval.testing.api_service import (
     ADMIN,
+    CHAIN,
     POSTED,
     QUIET,
     REVIEWED,
@@ -138,6 +139,24 @@ async def test_review_needs_the_key_and_a_waiting_challenge(service: Service) ->
     assert (code, service.engine.decided) == (200, [(REVIEWED, "approve", "looked")])
     problem(await service.post(f"{BASE}/{POSTED}/review", body, **BEARER), 422)
     problem(await service.post(path, {"decision": "maybe"}, **BEARER), 422)
+
+
+async def test_a_ruling_reaches_the_engine_and_the_sheet_the_administrator(service: Service) -> None:
+    """A ruling needs the key, its content and the digest; the sheet needs the key and a review."""
+    path, digest = f"{BASE}/{REVIEWED}/review", "0x" + "ab" * 32
+    ruling = {"kind": "exclude", "account": "0x" + "a1" * 20}
+    body = {"decision": "rule", "reason": "a sock puppet", "ruling": ruling, "traceDigest": digest}
+    problem(await service.post(path, body), 401)
+    problem(await service.post(path, {**body, "ruling": None}, **BEARER), 422)
+    assert (await service.post(path, body, **BEARER))[0] == 200
+    assert [(d.kind, d.account, d.note) for d in service.engine.ruled] == [
+        ("exclude", "0x" + "a1" * 20, "a sock puppet")
+    ]
+    problem(await service.get(path), 401)
+    problem(await service.get(path, **BEARER), 404)
+    await request_review(service.store, CHAIN, REVIEWED, digest, ["why"], 1)
+    sheet = json.loads((await service.get(path, **BEARER))[2])
+    assert (sheet["traceDigest"], sheet["title"], sheet["reasons"]) == (digest, "Waits", ["why"])
 
 
 async def test_ranking_and_trace_are_public_after_the_post_only(service: Service) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clara_eval.cli.config_file import print_problems, read_bytes, usable_config
+from clara_eval.cli.config_file import print_problems, print_warning, read_bytes, usable_config
 from clara_eval.cli.options import ConfigFile, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
@@ -26,6 +26,9 @@ from clara_eval.eval_config import (
     parse_eval_config,
 )
 from clara_eval.eval_config.templates import template_text
+from clara_eval.judge.expected_calls import needs_model
+from clara_eval.settings import Settings
+from clara_eval.use_cases.model_needed import missing_model
 
 
 class Template(StrEnum):
@@ -95,6 +98,8 @@ def _summary(content: bytes) -> dict[str, Any]:
         "canonicalHash": config_hash(canonical_config(config)),
         "features": [{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
         "untyped": list(untyped),
+        "needsModel": needs_model(config),
+        "warnings": [said] if (said := missing_model(config, Settings.from_env().judges)) else [],
     }
 
 
@@ -111,6 +116,8 @@ def _print_summary(file: Path, problems: list[Problem], summary: dict[str, Any])
     for feature in summary["features"]:
         out.print(f"  {feature['name']:28} {_describe(feature, summary['untyped'])}", soft_wrap=True, markup=False)
     out.print(f"evalConfigHash {summary['hash']}", soft_wrap=True)
+    for sentence in summary["warnings"]:
+        print_warning(sentence)
 
 
 def _describe(feature: dict[str, Any], untyped: list[str]) -> str:

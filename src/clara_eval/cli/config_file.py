@@ -43,6 +43,12 @@ def read_bytes(file: Path) -> bytes:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
 
 
+def print_warning(sentence: str | None) -> None:
+    """One warning in the colour of warnings; None prints nothing."""
+    if sentence:
+        console(stderr=False).print(f"[yellow]warning[/] {safe(sentence, 800)}", soft_wrap=True)
+
+
 def print_problems(problems: Sequence[Problem]) -> None:
     out = console(stderr=False)
     for problem in problems:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from clara_eval.cli.config_file import read_config
+from clara_eval.cli.config_file import print_warning, read_config
 from clara_eval.cli.options import ConfigFile, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
@@ -20,6 +20,7 @@ from clara_eval.llm.registry import parse_jury
 from clara_eval.money.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
 from clara_eval.settings import Settings
 from clara_eval.tournament.schedule import JURY_NOTE
+from clara_eval.use_cases.model_needed import missing_model
 from clara_eval.use_cases.quote import quote_schedule
 
 Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
@@ -51,12 +52,15 @@ def quote(
     asked = Size(submissions, 0, size, batch)
     chosen, found = quote_schedule(config, asked, jury, settings, schedule.value)
     notes = [JURY_NOTE] if len(jury) > 1 else []
+    lacking = missing_model(config, judges or settings.judges)
     if as_json:
-        emit_json({"file": str(file), "schedule": chosen, **to_json(found), "notes": notes})
+        warnings = [lacking] if lacking else []
+        emit_json({"file": str(file), "schedule": chosen, **to_json(found), "notes": notes, "warnings": warnings})
         return
     _print_quote(found, chosen)
     for note in notes:
         console(stderr=False).print(note, soft_wrap=True)
+    print_warning(lacking)
 
 
 def _print_quote(found: Quote, schedule: str) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from clara_eval.app import open_reader
 from clara_eval.challenge.model import Address, Submission
-from clara_eval.cli.config_file import read_config
+from clara_eval.cli.config_file import print_warning, read_config
 from clara_eval.cli.options import ConfigFile, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.quote import Judges
@@ -31,6 +31,7 @@ from clara_eval.judge.port import Asker
 from clara_eval.judge.typing import type_names
 from clara_eval.settings import Settings
 from clara_eval.solutions.model import Solution
+from clara_eval.use_cases.model_needed import missing_model
 
 
 def rehearse(
@@ -45,14 +46,17 @@ def rehearse(
     if write is not None and write.exists():
         raise _exists(write)  # before a model is paid for nothing
     schema, by_model, readings = asyncio.run(_rehearse(config, sample or [], judges))
+    lacking = missing_model(config, judges or Settings.from_env().judges)
     frozen = frozen_config(config, schema)
     if write is not None:
         _write_new(write, frozen)
     if as_json:
         document: dict[str, Any] = {"file": str(file), **schema.to_json(), "typedBy": by_model, "readings": readings}
-        emit_json({**document, "written": None if write is None else str(write)})
+        warnings = [lacking] if lacking else []
+        emit_json({**document, "written": None if write is None else str(write), "warnings": warnings})
         return
     _print_schema(schema, by_model, readings)
+    print_warning(lacking)
     if write is not None:
         console(stderr=False).print(f"Wrote {safe(str(write))}.", soft_wrap=True)
 

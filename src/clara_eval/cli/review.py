@@ -1,26 +1,37 @@
-"""`review list|show|approve|reject`: a person's word before money moves."""
+"""`review list|show|approve|reject|rule`: a person's word before money moves."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from enum import StrEnum
+from typing import Annotated, TypeVar, cast
 
 import typer
 
 from clara_eval.challenge.model import to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
+from clara_eval.cli.review_sheet import print_sheet
 from clara_eval.cli.screen import console, safe
+from clara_eval.errors import BadInput
 from clara_eval.pipeline.review import Review
+from clara_eval.pipeline.rulings import RulingKind
 from clara_eval.settings import Settings
 from clara_eval.store.open import opened_store
 from clara_eval.trace.store import Store
 from clara_eval.use_cases import review as use_case
+from clara_eval.use_cases.review import Decree
+from clara_eval.use_cases.review_sheet import review_sheet
 
 Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 T = TypeVar("T")
+
+
+class Stage(StrEnum):
+    reading = "reading"
+    comparing = "comparing"
 
 
 def list_waiting(*, json: JsonFlag = False) -> None:
@@ -36,13 +47,13 @@ def list_waiting(*, json: JsonFlag = False) -> None:
 
 
 def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
-    """One review: its state, the trace that was judged, and every reason."""
+    """One result that waits: the money, the time, the ranking, what is doubtful, facts and games at the pay line."""
     target = to_address(address)
-    review = asyncio.run(_with_store(lambda store, chain_id: use_case.known_review(store, chain_id, target)))
+    sheet = asyncio.run(_with_store(lambda store, chain_id: review_sheet(store, chain_id, target)))
     if json:
-        emit_json(review.to_json())
+        emit_json(sheet.model_dump(mode="json"))
     else:
-        _print(review)
+        print_sheet(sheet)
 
 
 def approve(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
@@ -61,6 +72,32 @@ def reject(address: AddressArgument, *, note: Note = "", digest: Digest = None, 
     _decided(
         lambda store, chain_id: use_case.reject(store, chain_id, target, note=note, digest=digest),
         "Nothing is posted.",
+        json=json,
+    )
+
+
+def rule(
+    address: AddressArgument,
+    *,
+    digest: Annotated[str, typer.Option(help="The digest of the result that you looked at, as `review show` says.")],
+    exclude: Annotated[str | None, typer.Option(help="The address of an entry that is not to be ranked.")] = None,
+    original: Annotated[str | None, typer.Option(help="The address that is the original of a copied work.")] = None,
+    judge: Annotated[str | None, typer.Option(help="A judge, as in CLARA_JUDGES, to be asked instead.")] = None,
+    stage: Annotated[Stage, typer.Option(help="What the judge is asked for.")] = Stage.comparing,
+    note: Note = "",
+    json: JsonFlag = False,
+) -> None:
+    """Exclude an entry, say who is the original, or ask another judge; the round is then walked again."""
+    given = [kind for kind, value in (("exclude", exclude), ("original", original), ("judge", judge)) if value]
+    if len(given) != 1:
+        raise BadInput("A ruling is exactly one of --exclude, --original and --judge.", path="ruling")
+    account = exclude or original
+    kind = cast("RulingKind", given[0])
+    decree = Decree(kind, to_address(account) if account else None, judge, stage.value if judge else None, note)
+    target = to_address(address)
+    _decided(
+        lambda store, chain_id: use_case.rule(store, chain_id, target, decree, digest=digest),
+        "It is walked again under the ruling, and the result waits for you again.",
         json=json,
     )
 

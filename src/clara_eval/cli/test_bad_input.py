@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from clara_eval import __version__
 from clara_eval.cli import app
-from clara_eval.errors import ClaraError
+from clara_eval.errors import ClaraError, ConfigError
 from clara_eval.pipeline.record import RULES
 from clara_eval.store.open import open_store
 from clara_eval.trace.archive import save_trace
@@ -194,7 +194,12 @@ def test_a_trace_is_printed_as_it_is_on_every_terminal(place: Path) -> None:
 def test_a_new_key_is_told_wherever_it_is(place: Path) -> None:
     """A folder whose name looks like markup is shown as it is, on one line."""
     folder = place / "[/x]" / ("long " * 20)
-    done = CliRunner().invoke(app, ["keys", "new", str(folder / "key.json")], env={"CLARA_EVALUATOR_PASSWORD": "x"})
+    command_line = ["keys", "new", str(folder / "key.json")]
+    for weak in ("x", "a" * 40, "abababababab"):
+        refused = CliRunner().invoke(app, command_line, env={"CLARA_EVALUATOR_PASSWORD": weak})
+        assert isinstance(refused.exception, ConfigError)
+        assert not (folder / "key.json").exists()
+    done = CliRunner().invoke(app, command_line, env={"CLARA_EVALUATOR_PASSWORD": "correct horse battery"})
     assert done.exit_code == 0, repr(done.exception)
     assert f"CLARA_EVALUATOR_KEYSTORE={folder}/key.json and" in done.stdout
 

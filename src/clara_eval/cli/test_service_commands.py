@@ -93,5 +93,6 @@ def test_an_evaluation_that_did_not_post_is_no_success(outcome: Outcome) -> None
 def test_an_approval_says_what_follows(call: Any) -> None:
     """The person is told who posts, and nothing else happens here."""
     in_store(lambda store: request_review(store, 31337, ADDRESS, "0xdigest", ["why"], 5))
-    assert "posts it" in call("review", "approve", ADDRESS).stdout
+    assert isinstance(call("review", "approve", ADDRESS).exception, BadInput)
+    assert "posts it" in call("review", "approve", ADDRESS, "--digest", "0xdigest").stdout
     assert "Nothing is waiting" not in call("review", "list").stdout

@@ -11,7 +11,7 @@ from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadTrace
-from clara_eval.pipeline.replay import NOT_PROVEN, Checked
+from clara_eval.pipeline.replay import COMPARED, Checked, not_proven
 from clara_eval.settings import Settings
 from clara_eval.use_cases.verify import verify_trace
 
@@ -34,11 +34,11 @@ def verify(
             )
         raise typer.Exit(1) from None
     document = _document(checked)
-    not_proven = (*checked.unchecked, *NOT_PROVEN)
+    open_points = not_proven(checked)
     if json:
-        emit_json({**document, "notProven": list(not_proven)})
+        emit_json({**document, "notProven": list(open_points)})
     else:
-        _tell(document, not_proven)
+        _tell(document, open_points)
 
 
 def _document(checked: Checked) -> dict[str, Any]:
@@ -53,6 +53,7 @@ def _document(checked: Checked) -> dict[str, Any]:
         "comparisons": len(walk.comparisons),
         "executed": len(walk.execution.executed) if walk.execution else 0,
         "notChecked": list(checked.unchecked),
+        "comparedWithChain": list(COMPARED) if posted else [],
         "winners": [
             {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
         ],
@@ -62,15 +63,17 @@ def _document(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _tell(document: dict[str, Any], not_proven: tuple[str, ...]) -> None:
+def _tell(document: dict[str, Any], open_points: tuple[str, ...]) -> None:
     screen = console(stderr=False)
     held = f"{document['entries']} entries of {document['challenge']} hold; digest {document['digest']}"
     screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
     counts = f"{document['submissions']} submissions, {document['comparisons']} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
+    for point in document["comparedWithChain"]:
+        screen.print(f"compared with the chain: {point}", soft_wrap=True)
     if document["onChain"]:
         posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
         screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
-    for point in not_proven:
+    for point in open_points:
         screen.print(f"  - {point}", soft_wrap=True)

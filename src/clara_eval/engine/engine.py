@@ -43,7 +43,7 @@ from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.trace.store_keys import status_key
 from clara_eval.use_cases.evaluate import check_known
 from clara_eval.use_cases.reveal import reveal_harness
-from clara_eval.use_cases.review import approve, reject
+from clara_eval.use_cases.review import Decree, approve, reject, rule
 
 _log = structlog.get_logger(__name__)
 Mode = Literal["all", "worker-only", "api-only"]
@@ -150,6 +150,11 @@ class Engine:
         """Take a hidden harness that its poster reveals; the hash it was committed by."""
         await check_known(self.app, address)
         return await reveal_harness(self.app.ports, address, document, signature)
+
+    async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
+        """Walk the round again under a person's ruling, at once."""
+        await rule(self.app.store, self.app.chain_id, address, decree, digest=digest)
+        await self._enqueue(await look_at_challenge(self.app.chain, address))
 
     async def tick_now(self) -> None:
         """Queue a tick beside the regular ones."""

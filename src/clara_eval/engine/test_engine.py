@@ -28,6 +28,7 @@ from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import attempts_key
 from clara_eval.pipeline.leases import Busy, held
+from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.send import Pace
 from clara_eval.records.challenge_index import read_document, summaries
@@ -236,7 +237,10 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
         await world.until(address, "review")
         await world.engine.tick()
         assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
-        await world.engine.decide(address, "approve", "looked at it")
+        with pytest.raises(BadInput, match="digest"):
+            await world.engine.decide(address, "approve", "looked at nothing")
+        looked_at = (await known_review(world.app.store, world.app.chain_id, address)).digest
+        await world.engine.decide(address, "approve", "looked at it", looked_at)
         assert (await world.until(address, "complete"))["postedBy"] == "evaluator"
         with pytest.raises(BadInput, match="already approved"):
             await world.engine.decide(address, "reject", "")

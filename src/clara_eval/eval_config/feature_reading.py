@@ -26,7 +26,19 @@ MAX_DESCRIPTION = 300
 MAX_ANCHOR = 200
 TYPES = get_args(FeatureType)
 FEATURE_KEYS = ("name", "type", "min", "max", "values", "better", "weight", "source", "description", "anchors")
-_RESERVED_FIELDS = ("winner", "loser", "tie", "confidence", "reason", "check", "canary", "decoy", "nonce", "evidence")
+_RESERVED_FIELDS = (
+    "winner",
+    "loser",
+    "tie",
+    "confidence",
+    "reason",
+    "check",
+    "check_lines",
+    "canary",
+    "decoy",
+    "nonce",
+    "evidence",
+)
 _RESERVED_RESULTS = ("verdict", "flags", "score", "scores", "rank", "elo")
 # Who and when, which no prompt may hold.
 _RESERVED_IDENTITY = ("submission", "submitter", "author", "address", "agent_id", "submitted_at")
@@ -193,6 +205,9 @@ def _anchors(report: Report, path: str, item: Mapping[str, Any]) -> tuple[str, .
     good = isinstance(value, list) and MIN_VALUES <= len(value) <= MAX_VALUES
     if not good or not all(isinstance(one, str) and 0 < len(one) <= MAX_ANCHOR for one in value):  # type: ignore[union-attr]  # `good` has checked the type
         report.error(at(path, "anchors"), value, "Anchors are 2 to 12 sentences of up to 200 characters.", "Mend them.")
+        return None
+    if any(len(one.splitlines()) > 1 for one in value):  # type: ignore[union-attr]  # as above
+        report.error(at(path, "anchors"), value, "An anchor has more than one line.", "Write one sentence each.")
         return None
     return tuple(value)  # type: ignore[arg-type]  # checked above
 

@@ -81,11 +81,11 @@ def lint_text(report: Report, path: str, text: str) -> None:
     hidden = sorted({c for c in text if c not in "\n\r\t" and unicodedata.category(c) in {"Cc", "Cf", "Co", "Cn"}})
     if hidden:
         names = ", ".join(f"U+{ord(c):04X}" for c in hidden[:5])
-        report.error(path, ascii(text[:80]), f"The text holds invisible characters ({names}).", "Remove them.")
+        report.forbid(path, ascii(text[:80]), f"The text holds invisible characters ({names}).", "Remove them.")
     for pattern, what, remedy in _FORBIDDEN:
         found = re.search(pattern, text)
         if found:
-            report.error(path, found.group(), f"The text holds {what}.", remedy[0].upper() + remedy[1:] + ".")
+            report.forbid(path, found.group(), f"The text holds {what}.", remedy[0].upper() + remedy[1:] + ".")
     _lint_phrases(report, path, text)
     found = _WHO_OR_WHEN.search(text)
     if found:
@@ -112,7 +112,7 @@ def _lint_phrases(report: Report, path: str, text: str) -> None:
 def _lint_name(report: Report, path: str, name: str) -> None:
     orders = _ORDERS.findall(name)
     if len(orders) >= 2:
-        report.error(path, name, "The name is a command, not a property.", "Name what is observed, such as novelty.")
+        report.forbid(path, name, "The name is a command, not a property.", "Name what is observed, such as novelty.")
     elif orders:
         report.warn(path, name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
 

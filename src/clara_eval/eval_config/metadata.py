@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config.model import EvalConfig, Metadata
-from clara_eval.eval_config.reading import parse_eval_config
+from clara_eval.eval_config.reading import parse_eval_config, take_eval_config
 from clara_eval.eval_config.strict_json import JsonLimits, read_strict_json
 from clara_eval.hashing import canonical_json, keccak_hex
 
@@ -49,13 +49,15 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
             value=computed,
             remedy="It is not evaluated: the poster has to serve the config that was committed.",
         )
+    config, adapted = take_eval_config(config_bytes)
     return Metadata(
         title=_text(document.get("title")),
         problem_statement=_text(document.get("problemStatement")),
         skills=_texts(document.get("skills")),
         config_bytes=config_bytes,
-        config=parse_eval_config(config_bytes),
+        config=config,
         hash_kind=kind,
+        adapted=adapted,
     )
 
 

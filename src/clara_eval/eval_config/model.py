@@ -147,6 +147,18 @@ class EvalConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Adaptation:
+    """One thing in a config that counts in another form than it was written, or not at all."""
+
+    path: str
+    written: str
+    """As the poster wrote it, cut where it is long."""
+    taken: str
+    """As it counts; empty where it was left out."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Metadata:
     """What `challengeURI` holds, with the config that the chain committed to."""
 
@@ -157,3 +169,5 @@ class Metadata:
     """The exact bytes whose keccak is `evalConfigHash`."""
     config: EvalConfig
     hash_kind: Literal["string", "canonical"]
+    adapted: tuple[Adaptation, ...] = ()
+    """What of the config counts in another form than it was written."""

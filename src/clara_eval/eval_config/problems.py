@@ -59,12 +59,19 @@ class BadEvalConfig(BadInput):
 @dataclass(slots=True)
 class Report:
     problems: list[Problem] = field(default_factory=list)
+    is_lenient: bool = False
+    """The money is escrowed already: what only offends our taste stops nothing; it stands in `waived`."""
+    waived: list[Problem] = field(default_factory=list)
 
     def error(self, path: str, value: Any, reason: str, remedy: str) -> None:
         self.problems.append(Problem(path, shown(value), reason, remedy))
 
     def warn(self, path: str, value: Any, reason: str, remedy: str) -> None:
         self.problems.append(Problem(path, shown(value), reason, remedy, "warning"))
+
+    def forbid(self, path: str, value: Any, reason: str, remedy: str) -> None:
+        """What a poster must mend before posting, and what an evaluation takes as it is."""
+        (self.waived if self.is_lenient else self.problems).append(Problem(path, shown(value), reason, remedy))
 
     @property
     def failed(self) -> bool:

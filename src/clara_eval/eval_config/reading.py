@@ -2,20 +2,23 @@
 
 Text comes in, strictly read; `collect_problems` gives all errors and warnings with JSON path, value, reason and
 remedy; `parse_eval_config` gives the config or raises with the same list. An unknown key is an error with a
-suggestion: a misspelt `weigth` must not silently count as 1.
+suggestion: a misspelt `weigth` must not silently count as 1. `take_eval_config` is for what is escrowed already: there
+our taste stops nothing, and everything that was taken otherwise than written is told.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config.feature_reading import read_feature
 from clara_eval.eval_config.harness_reading import check_functions, read_harness
+from clara_eval.eval_config.lenient import adapt
 from clara_eval.eval_config.lint import lint_criteria, lint_feature, lint_judge
-from clara_eval.eval_config.model import BareName, EvalConfig, Feature, HarnessLanguage
+from clara_eval.eval_config.model import Adaptation, BareName, EvalConfig, Feature, HarnessLanguage
 from clara_eval.eval_config.problems import BadEvalConfig, Problem, Report, at, suggestion
 from clara_eval.eval_config.strict_json import read_strict_json
 from clara_eval.hashing import canonical_json
@@ -23,6 +26,8 @@ from clara_eval.hashing import canonical_json
 VERSION = 1
 MAX_FEATURES = 20
 MAX_CRITERIA = 4_000
+MOST_FEATURES, MOST_CRITERIA = 100, 32_000
+"""What is evaluated at all, however it was posted."""
 FORMATS = ("code", "text", "url", "json")
 LANGUAGE = r"^[A-Za-z0-9][A-Za-z0-9+#. _-]{0,39}$"
 KEYS = ("version", "features", "criteria", "submissionFormat", "language", "judge", "harness")
@@ -37,6 +42,18 @@ def parse_eval_config(text: str | bytes) -> EvalConfig:
     return config
 
 
+def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
+    """The config of a challenge that is posted already, as far as the specification's schema allows it."""
+    report = Report(is_lenient=True)
+    document = _document(text, report)
+    adapted, told = adapt(document, KEYS, {"submissionFormat": FORMATS, "judge": ("rules",)}, LANGUAGE)
+    config = _read_document(adapted, report) if not report.failed else None
+    if config is None or report.failed:
+        raise BadEvalConfig(report.problems)
+    told += tuple(Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
+    return replace(config, canonical=canonical_json(document)), told
+
+
 def collect_problems(text: str | bytes) -> list[Problem]:
     """All problems, errors first; an empty list means there is nothing to mend."""
     report = Report()
@@ -45,15 +62,21 @@ def collect_problems(text: str | bytes) -> list[Problem]:
 
 
 def _read(text: str | bytes, report: Report) -> EvalConfig | None:
+    document = _document(text, report)
+    return _read_document(document, report) if not report.failed else None
+
+
+def _document(text: str | bytes, report: Report) -> dict[str, Any]:
+    """The object in the text; an empty one with an error in the report where there is none."""
     try:
         document = read_strict_json(text, what="The eval config")
     except BadInput as bad:
         report.error(bad.path or "$", bad.value, bad.message, bad.remedy)
-        return None
+        return {}
     if not isinstance(document, dict):
         report.error("$", document, "The eval config is not a JSON object.", "Write { … } with version and features.")
-        return None
-    return _read_document(document, report)
+        return {}
+    return document
 
 
 def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | None:
@@ -101,9 +124,10 @@ def _read_features(value: Any, report: Report, harness: HarnessLanguage | None) 
         report.error("$.features", value, "The features are not a list.", "Write [ … ] with 1 to 20 items.")
         return ()
     if not 1 <= len(value) <= MAX_FEATURES:
-        report.error("$.features", len(value), f"There are {len(value)} features.", f"Give 1 to {MAX_FEATURES}.")
+        judge = report.forbid if 1 <= len(value) <= MOST_FEATURES else report.error
+        judge("$.features", len(value), f"There are {len(value)} features.", f"Give 1 to {MAX_FEATURES}.")
     found: list[Feature | BareName] = []
-    for number, item in enumerate(value[: MAX_FEATURES * 5]):
+    for number, item in enumerate(value[:MOST_FEATURES]):
         path = at("$.features", number)
         feature = read_feature(report, path, item, harness)
         if feature is None:
@@ -124,12 +148,16 @@ def _read_features(value: Any, report: Report, harness: HarnessLanguage | None) 
 
 
 def _read_criteria(value: Any, report: Report) -> str:
+    if report.is_lenient and isinstance(value, str) and not value.strip():
+        report.forbid("$.criteria", value, "The criteria are empty: the features alone decide.", "")
+        return ""
     if not isinstance(value, str) or not value.strip():
         reason = "The criteria are missing." if value is None else "The criteria are not a text."
         report.error("$.criteria", value, reason, "Say in words what makes one solution better than another.")
         return ""
     if len(value) > MAX_CRITERIA:
-        report.error("$.criteria", len(value), f"The criteria have {len(value):,} characters.", "At most 4,000.")
+        judge = report.forbid if len(value) <= MOST_CRITERIA else report.error
+        judge("$.criteria", len(value), f"The criteria have {len(value):,} characters.", "At most 4,000.")
     lint_criteria(report, value[:MAX_CRITERIA])
     return value
 

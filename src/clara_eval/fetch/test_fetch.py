@@ -19,7 +19,7 @@ from clara_eval.testing.hostile_web import GOOD, NAME, HostileWeb, ScriptedResol
 
 SSRF = [
     payload["text"]
-    for line in (files("clara_eval.testing") / "data" / "own.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in (files("clara_eval") / "redteam" / "data" / "own.jsonl").read_text(encoding="utf-8").splitlines()
     if (payload := json.loads(line))["class"] == "url_ssrf"
 ]
 NO_RETRY = Limits(retry_after_seconds=(), max_bytes=20_000)

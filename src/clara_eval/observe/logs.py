@@ -39,7 +39,7 @@ _TELLING = frozenset(
 )
 _SHORTEST_SECRET = 6
 _URL_PARTS = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^/\s@\"']+@)?(?P<host>[^/\s?#\"']+)[^\s\"']*", re.IGNORECASE
+    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s\"']*@)?(?P<host>[^/\s?#\"']+)[^\s\"']*", re.IGNORECASE
 )
 _KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
 

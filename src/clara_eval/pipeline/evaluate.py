@@ -27,6 +27,7 @@ from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.public_documents import is_posted, plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
+from clara_eval.pipeline.rulings import read_rulings, ruled_plan
 from clara_eval.pipeline.sources import Askers, LiveSources, close_unanswered, journal_metadata, left_unanswered
 from clara_eval.pipeline.status import MEANINGS, StatusWriter
 from clara_eval.pipeline.walk import Walk, walk
@@ -127,12 +128,14 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     plan = await journal.once(
         "plan", PLAN, _affordable(options.plan, ports.models.most_games(challenge, config, options.plan))
     )
+    rulings = await read_rulings(ports.store, journal.run)
+    plan = ruled_plan(plan, rulings)
     async with ports.models.open_run(challenge, config, plan, options.seconds) as models:
         status.meter = models.meter
         unanswered = await left_unanswered(ports.store, journal.run)
         retries = options.retry_after_seconds
         sources = LiveSources(
-            journal, ports.fetch, models, retries, unanswered, options.gives_up, reveal, ports.machine
+            journal, ports.fetch, models, retries, unanswered, options.gives_up, rulings, reveal, ports.machine
         )
         walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)

@@ -19,10 +19,19 @@ class EvaluationPlan:
     schedule: str = "auto"
     max_games: int | None = None
     """What money and time allow; None is no limit."""
+    reader: str | None = None
+    """Who reads the submissions, where a person ruled so; None is the models of the jury."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        return tuple(name for name in self.judges if name != "rules")
+        """Everybody who is asked: the jury's models and who reads."""
+        jury = tuple(name for name in self.judges if name != "rules")
+        return jury if self.reader is None or self.reader in jury else (*jury, self.reader)
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Who reads the submissions: the first of these, the next where it cannot answer."""
+        return self.models if self.reader is None else (self.reader,)
 
 
 class ProgressListener(Protocol):

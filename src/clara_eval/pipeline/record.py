@@ -15,6 +15,7 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import EvaluationPlan
+from clara_eval.pipeline.rulings import RULINGS
 from clara_eval.pipeline.sources import ANSWER, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
@@ -40,6 +41,7 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
     )
     yield "challenge", CHALLENGE.body(challenge)
     yield "plan", PLAN.body(plan)
+    yield "rulings", RULINGS.body(walk.rulings)
     yield "metadata", _metadata(challenge, walk)
     yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
     yield "prompts", walk.prompts
@@ -92,6 +94,7 @@ def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
         "evalConfigHash": challenge.eval_config_hash,
         "hashKind": walk.metadata.hash_kind,
         "title": walk.metadata.title,
+        "adapted": to_camel_json(walk.metadata.adapted),
     }
 
 

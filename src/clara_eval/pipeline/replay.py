@@ -34,6 +34,11 @@ NOT_PROVEN = (
     "that a hidden harness recorded as not revealed was not handed in",
     "that the criteria are good: they are the poster's",
 )
+OFFLINE = "that the chain holds this challenge, these submissions and this result: nothing was compared with a chain"
+COMPARED = (
+    "the block and the challenge with its submissions at that block",
+    "the posted transaction: its winners, and that it commits to this trace",
+)
 TOLERANCE = 0.02
 """For intervals and chances only: they come from matrix work whose last digits differ between processors."""
 _MISSHAPEN = (
@@ -57,6 +62,16 @@ class Checked:
     posted: Posted | None
     unchecked: tuple[str, ...] = ()
     """What was taken as recorded, because it could not be run again here."""
+
+
+def not_proven(checked: Checked) -> tuple[str, ...]:
+    """What this check leaves open, the most particular first."""
+    found = [OFFLINE] if checked.posted is None else []
+    if checked.plan.max_games is not None:
+        found.append(f"that money and time allowed only {checked.plan.max_games} games, as the plan says")
+    if silent := len(checked.walk.unanswered):
+        found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
+    return (*found, *checked.unchecked, *NOT_PROVEN)
 
 
 async def check_trace(

@@ -79,9 +79,16 @@ async def decide(
     keys: PublicKeys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int, digest: str | None = None
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
-    review = await known_review(keys, chain_id, address)
+    review = check_waiting(await known_review(keys, chain_id, address), digest)
+    decided = replace(review, state=state, note=note, decided_at=now)
+    await _write(keys, chain_id, decided)
+    return decided
+
+
+def check_waiting(review: Review, digest: str | None) -> Review:
+    """The review, if it waits and this is the result that was looked at."""
     if review.state != "waiting":
-        raise BadInput(f"The review of {address} is already {review.state}.", value=review.state)
+        raise BadInput(f"The review of {review.address} is already {review.state}.", value=review.state)
     if digest is not None and digest.lower() != review.digest:
         raise BadInput(
             f"The result that waits is {review.digest}, not {digest[:80]}.",
@@ -89,9 +96,7 @@ async def decide(
             value=digest,
             remedy="It changed since you looked: look at the trace again.",
         )
-    decided = replace(review, state=state, note=note, decided_at=now)
-    await _write(keys, chain_id, decided)
-    return decided
+    return review
 
 
 async def _write(keys: PublicKeys, chain_id: int, review: Review) -> None:

@@ -18,6 +18,7 @@ from clara_eval.execution import Submission as Program
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
 from clara_eval.pipeline.execution import run_here
 from clara_eval.pipeline.harness import REVEAL, Reveal
+from clara_eval.pipeline.rulings import RULINGS, Ruling
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.form import Form
@@ -65,6 +66,10 @@ class Sources(Protocol):
     @property
     def gives_up(self) -> bool:
         """No time is left to wait for: what an outage withheld until now is gone without."""
+        ...
+
+    async def rulings(self) -> tuple[Ruling, ...]:
+        """What a person ruled about an earlier result of this run."""
         ...
 
     async def metadata(self, challenge: Challenge) -> bytes: ...
@@ -143,8 +148,12 @@ class LiveSources:
     retry_after_seconds: tuple[float, ...]
     unanswered: Mapping[str, str]
     gives_up: bool
+    ruled: tuple[Ruling, ...]
     revealed: Reveal | None
     machine: Machine
+
+    async def rulings(self) -> tuple[Ruling, ...]:
+        return self.ruled
 
     async def metadata(self, challenge: Challenge) -> bytes:
         return await journal_metadata(self.journal, self.fetch, challenge)
@@ -212,6 +221,9 @@ class TraceSources:
         if not isinstance(found, dict) or not all(isinstance(reason, str) for reason in found.values()):
             raise BadTrace("The entry unanswered does not hold reasons by request.", entry="unanswered")
         return found
+
+    async def rulings(self) -> tuple[Ruling, ...]:
+        return RULINGS.read(tuple(self._body("rulings")))
 
     async def metadata(self, challenge: Challenge) -> bytes:
         content = base64.b64decode(self._body("metadata")["content"])

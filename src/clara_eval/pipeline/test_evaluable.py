@@ -133,3 +133,24 @@ async def test_equal_facts_are_a_tie_that_nobody_is_asked_about(local_chain: Loc
     assert {(c.winner, c.requests) for c in done.walk.comparisons} == {("tie", ())}
     in_time = sorted(done.challenge.submissions, key=lambda s: (s.submitted_at, s.submitter))
     assert [p.account for p in done.walk.placed] == [s.submitter for s in in_time]
+
+
+async def test_what_only_offends_our_taste_is_evaluated(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A posted config that our linter would have refused is judged to its end, and the trace tells what was changed."""
+    odd = {
+        "version": 1,
+        "features": ["gasUsage", "Code quality", "可读性"],
+        "criteria": "As https://example.com says, for 0x" + "ab" * 20,
+        "language": "",
+        "rubric": {"anything": 1},
+    }
+    done, _, _ = await judged_by(local_chain, tmp_path, odd, words)
+    assert done.walk.schema.names == ("gas_usage", "code_quality", "feature_3")
+    told = {(one.path, one.taken) for one in done.walk.metadata.adapted}
+    assert {
+        ("$.features[0]", "gas_usage"),
+        ("$.features[2]", "feature_3"),
+        ("$.language", ""),
+        ("$.rubric", ""),
+    } <= told
+    assert done.walk.ranking is not None

@@ -19,7 +19,7 @@ from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.errors import BadTrace, Temporary
-from clara_eval.eval_config import EvalConfig, build_metadata, config_hash
+from clara_eval.eval_config import EvalConfig, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
@@ -46,7 +46,8 @@ NAMES = ("deque_window", "ring_buffer", "sliding_log", "token_bucket", "list_fil
 async def model_round(chain: LocalChain, config: dict[str, Any] | None = None) -> Address:
     """A closed round whose config needs a model: bare names, one of them in no catalogue."""
     text = json.dumps(config or CONFIG)
-    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=text)
+    described = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
+    metadata = data_uri(described.encode(), "application/json")
     terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), open_seconds=HOUR)
     address = await chain.post_challenge(replace(terms, prize_pool=500_000_000))
     handed = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.errors import BadTrace
 from clara_eval.pipeline.plan import no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
-from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.replay import OFFLINE, check_trace, not_proven
 from clara_eval.pipeline.sources import RECEIVED, Received, TraceSources
 from clara_eval.pipeline.test_evaluate import closed_round, opened, run
 from clara_eval.pipeline.walk import walk
@@ -240,3 +241,17 @@ async def test_what_a_data_uri_holds_cannot_be_replaced(
     with pytest.raises(BadTrace) as caught:
         await check_trace(await rewalked(lines, change))
     assert entry_name in caught.value.entry
+
+
+async def test_a_check_says_what_it_leaves_open(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Offline nothing is compared with the chain, and that is said; a plan with fewer games is not proven needed."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        await run(app, address, plan=replace(app.plan(), max_games=30))
+        lines = (await write_trace(app, address)).read_text().splitlines(keepends=True)
+        offline = not_proven(await check_trace(lines))
+        online = not_proven(await check_trace(lines, app.chain))
+    assert offline[0] == OFFLINE
+    assert OFFLINE not in online
+    for points in (offline, online):
+        assert any("only 30 games" in point for point in points)

@@ -29,6 +29,7 @@ from clara_eval.pipeline.execution import Execution, run_all
 from clara_eval.pipeline.harness import choose_harness
 from clara_eval.pipeline.plan import EvaluationPlan, ProgressListener
 from clara_eval.pipeline.review_rules import Round, round_flags
+from clara_eval.pipeline.rulings import Ruling, excluded, with_originals
 from clara_eval.pipeline.sources import Received, Sources, judge_received
 from clara_eval.publish.calldata import post_scores
 from clara_eval.ranking.rank import Ranking, rank
@@ -60,6 +61,7 @@ class Walk:
     schema: FeatureSchema
     typed_by_model: tuple[str, ...]
     prompts: dict[str, Any]
+    rulings: tuple[Ruling, ...]
     pieces: tuple[Piece, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
@@ -86,10 +88,13 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     metadata_bytes = await sources.metadata(challenge)
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
     keeping = AnswerRecorder(sources.unanswered)
-    reader = keeping.over(sources.reader(plan.models)) if plan.models else None
+    reader = keeping.over(sources.reader(plan.readers)) if plan.readers else None
     schema, typed_by_model = await _schema(metadata, reader)
     pieces = await _collect(challenge, metadata, sources, listener)
-    accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
+    rulings = await sources.rulings()
+    out = excluded(rulings, challenge.submissions)
+    barred = {r.submission.submitter for r in out}
+    accepted = [p.verdict for p in pieces if isinstance(p.verdict, Solution) and p.submission.submitter not in barred]
     likeness = await asyncio.to_thread(
         find_likeness,
         accepted,
@@ -97,7 +102,8 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         versions=challenge.replaced,
         key=challenge.block.hash.encode(),
     )
-    rejected = _rejected(pieces, likeness.clusters)
+    likeness = with_originals(likeness, rulings)
+    rejected = _in_order([*out, *_rejected(pieces, likeness.clusters, barred)])
     ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
     execution = await run_all(sources, chosen, metadata.config, schema, ranked)
@@ -138,6 +144,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         schema=schema,
         typed_by_model=typed_by_model,
         prompts=prompt_files(),
+        rulings=rulings,
         pieces=pieces,
         likeness=likeness,
         rejected=rejected,
@@ -244,12 +251,15 @@ def _orderers(
 ) -> dict[str, OrderingJudge]:
     """The models of the jury once more, for questions about several at once."""
     return {
-        name: OrderingJudge(keeping.over(sources.asker(name)), metadata.config.criteria, schema) for name in plan.models
+        name: OrderingJudge(keeping.over(sources.asker(name)), metadata.config.criteria, schema)
+        for name in plan.judges
+        if name != "rules"
     }
 
 
-def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster]) -> tuple[Rejected, ...]:
-    refused = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected)]
+def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster], barred: set[Address]) -> tuple[Rejected, ...]:
+    found = [piece.verdict for piece in pieces if piece.submission.submitter not in barred]
+    refused = [verdict for verdict in found if isinstance(verdict, Rejected)]
     copies = [copy for cluster in clusters for copy in cluster.rejected()]
     return _in_order([*refused, *copies])
 

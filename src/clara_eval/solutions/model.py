@@ -28,6 +28,7 @@ REJECTIONS = {
     "empty": "there is nothing, or nearly nothing, in it",
     "not_utf8": "the content is not UTF-8 text",
     "binary": "the content is not text",
+    "excluded": "a person excluded it in review",
     "unevaluable": "no model could tell anything about it, and nothing about it is measured",
     "copy": "an earlier submission has the same content",
 }

@@ -60,6 +60,10 @@ class StoreRecords:
     def trace_place(self, address: Address) -> str:
         return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
 
+    async def has_model(self) -> bool | None:
+        """A store says nothing about models."""
+        return None
+
     async def _document(self, kind: type[D], key: str) -> D | None:
         store = await self._store.existing()
         return await read(store, self._chain_id, kind, key) if store else None
@@ -94,6 +98,15 @@ class ApiRecords:
     def trace_place(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
+    async def has_model(self) -> bool | None:
+        """Whether the service can have submissions read by a language model; None where it does not say."""
+        content = await self._read(f"{self._url}/healthz", 65_536)
+        try:
+            told = json.loads(content or b"{}").get("hasModel")
+        except (ValueError, AttributeError, RecursionError) as bad:
+            raise self._garbled() from bad
+        return told if isinstance(told, bool) else None
+
     async def _document(self, kind: type[D], address: Address, name: str) -> D | None:
         content = await self._get(address, name)
         try:
@@ -120,8 +133,10 @@ class ApiRecords:
         )
 
     async def _get(self, address: Address, name: str, at_most: int = MAX_TRACE_BYTES) -> bytes | None:
+        return await self._read(f"{self._url}/api/v1/challenges/{address}/{name}", at_most)
+
+    async def _read(self, url: str, at_most: int) -> bytes | None:
         """The body; None where the service has nothing to show, Temporary where it does not answer."""
-        url = f"{self._url}/api/v1/challenges/{address}/{name}"
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,

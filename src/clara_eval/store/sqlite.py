@@ -72,7 +72,7 @@ class SqliteStore:
         """Open or create the file; the folder is made."""
         place = Path(path)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(place)
             connection = _connect(str(place))
             connection.execute("PRAGMA journal_mode=WAL")
         except (OSError, sqlite3.Error) as bad:
@@ -97,6 +97,12 @@ def _refusal(bad: sqlite3.DatabaseError) -> Exception:
         f"The SQLite store refuses: {bad}.",
         remedy="Is the disk full, the file damaged, or does another program hold it?",
     )
+
+
+def _make_private(place: Path) -> None:
+    """The folder, and the file for its owner alone where it is new; SQLite gives its journal the same mode."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.touch(mode=0o600)
 
 
 def _connect(path: str) -> sqlite3.Connection:

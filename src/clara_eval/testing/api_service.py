@@ -33,6 +33,7 @@ from clara_eval.tournament.results import Result
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key, status_key
+from clara_eval.use_cases.review import Decree
 
 ADMIN = "admin-key-0123456789abcdef"
 CHAIN = 31337
@@ -49,6 +50,7 @@ class ScriptedEngine:
 
     asked: list[Address] = field(default_factory=list)
     decided: list[tuple[Address, Decision, str]] = field(default_factory=list)
+    ruled: list[Decree] = field(default_factory=list)
 
     async def request(self, address: Address) -> str:
         if address not in (POSTED, REVIEWED, QUIET):
@@ -67,6 +69,11 @@ class ScriptedEngine:
         if address != REVIEWED or not signature.startswith("0x"):
             raise BadInput(f"Challenge {address} has no hidden harness.")
         return keccak_hex(document.encode())
+
+    async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
+        if address != REVIEWED or digest is None:
+            raise BadInput(f"Challenge {address} does not wait for a review of this result.")
+        self.ruled.append(decree)
 
 
 @dataclass

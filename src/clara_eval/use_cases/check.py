@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import ZERO_ADDRESS, to_address
 from clara_eval.errors import ClaraError
-from clara_eval.llm.registry import parse_jury
+from clara_eval.llm.registry import models_of, parse_jury
 from clara_eval.settings import Settings
 
 LOW_BALANCE_WEI = 10**15
@@ -82,4 +82,6 @@ async def _store(app: App) -> str:
 
 async def _judges(app: App) -> str:
     app.build_models()
-    return ", ".join(judge.text for judge in parse_jury(app.settings.judges))
+    jury = parse_jury(app.settings.judges)
+    note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
+    return ", ".join(judge.text for judge in jury) + note

@@ -20,6 +20,7 @@ from clara_eval.money.fees import Fee, fee
 from clara_eval.use_cases import terms_words as words
 from clara_eval.use_cases.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
 from clara_eval.use_cases.challenges import addresses, challenges_at
+from clara_eval.use_cases.model_needed import missing_model_of
 from clara_eval.use_cases.plan import (
     Action,
     Plan,
@@ -61,10 +62,18 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         question=words.question(caller, posting, terms),
         summary=words.summary(posting, terms),
         spends=Spending(terms.token, terms.total),
-        warnings=words.warnings(caller, posting, config, terms),
+        warnings=(*await _no_model(caller, posting, config), *words.warnings(caller, posting, config, terms)),
         next="Agents can submit until the deadline; follow it with challenge_eval_status.",
         details=words.details(posting, terms),
     )
+
+
+async def _no_model(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
+    """The first thing to read: without a model nobody could evaluate this, and the prize would be split."""
+    if config is None or posting.evaluator != "clara":
+        return ()
+    said = await missing_model_of(caller.records, caller.settings, config)
+    return (said,) if said else ()
 
 
 def _check_words(posting: Posting) -> None:

@@ -14,6 +14,7 @@ from clara_eval.challenge.model import Address
 from clara_eval.devnet.local_chain import DAY, USDC, LocalChain, Terms, create
 from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
+from clara_eval.testing.api_service import running_service
 from clara_eval.use_cases.browse import detail
 from clara_eval.use_cases.claim import plan_claim
 from clara_eval.use_cases.post import plan_post
@@ -25,6 +26,9 @@ POSTING = Posting(
     title="Sort", problem_statement="Sort numbers.", prize="100", deadline="1 day", eval_config=RULES_CONFIG,
     payout=(7000, 3000),
 )  # fmt: skip
+NEEDS_MODEL = (
+    '{"version": 1, "features": ["novelty"], "criteria": "The best solution is new, correct and simple to read."}'
+)
 
 
 async def other_token(chain: LocalChain) -> Address:
@@ -68,6 +72,27 @@ async def test_a_repeated_post_is_found_behind_others(local_chain: LocalChain, t
             await local_chain.post_challenge(terms)
         with pytest.raises(CannotAct, match="already posted"):
             await plan_post(caller, POSTING, local_chain.poster.address)
+
+
+@pytest.mark.parametrize(("judges", "is_warned"), [("rules", True), ("openai:m@http://127.0.0.1:9/v1", False)])
+async def test_a_missing_model_is_said_before_escrow(
+    local_chain: LocalChain, tmp_path: Path, judges: str, *, is_warned: bool
+) -> None:
+    """Whoever posts a config that a model has to read hears first of all where there is none: here, or at the service."""
+    needy = dataclasses.replace(POSTING, eval_config=NEEDS_MODEL)
+    settings = agent_settings(local_chain, None, tmp_path / "none.db").model_copy(update={"judges": judges})
+    async with open_caller(settings) as caller:
+        here = await plan_post(caller, needy, local_chain.poster.address)
+        by_rules = await plan_post(caller, POSTING, local_chain.poster.address)
+    elsewhere = settings.model_copy(update={"judges": "rules"})
+    async with (
+        running_service(tmp_path, CLARA_JUDGES=judges) as service,
+        open_caller(elsewhere.model_copy(update={"api_url": service.url})) as caller,
+    ):
+        there = await plan_post(caller, needy, local_chain.poster.address)
+    for plan, lack in ((here, "CLARA_JUDGES names none"), (there, f"the service at {service.url} has none")):
+        assert any("needs a language model" in said and lack in said for said in plan.warnings) is is_warned
+    assert not any("language model" in said for said in by_rules.warnings)
 
 
 @pytest.mark.parametrize("mode", ["prize_pool", "poster"])

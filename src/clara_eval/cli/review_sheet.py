@@ -1,0 +1,67 @@
+"""A review on the screen: what the money is about, what is doubtful, and the facts and games at the pay line.
+
+A `ReviewSheet` comes in; lines for a person go out. Everything that a model or a stranger wrote is shown as plain text.
+"""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from clara_eval.cli.screen import console, safe
+from clara_eval.use_cases.review_sheet import ReviewSheet
+
+
+def print_sheet(sheet: ReviewSheet) -> None:
+    screen = console(stderr=False)
+    screen.print(f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}", soft_wrap=True)
+    screen.print(f"digest    {sheet.traceDigest}", soft_wrap=True)
+    screen.print(f"money     {_money(sheet)}; {_time(sheet)}", soft_wrap=True)
+    for reason in sheet.reasons:
+        screen.print(f"waits     {safe(reason, 600)}", soft_wrap=True)
+    for flag in sheet.doubts:
+        screen.print(f"{flag.severity:<9} {safe(flag.code)}: {safe(flag.sentence, 600)}", soft_wrap=True)
+    for ruling in sheet.rulings:
+        about = ruling["account"] or f"{ruling['judge']} for {ruling['stage']}"
+        screen.print(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}", soft_wrap=True)
+    if sheet.note:
+        screen.print(f"note      {safe(sheet.note)}", soft_wrap=True)
+    screen.print(_ranking(sheet))
+    screen.print(_facts(sheet))
+    for game in sheet.games:
+        said = f"{game.winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
+        screen.print(f"game      {game.first} against {game.second}: {said}", soft_wrap=True)
+
+
+def _money(sheet: ReviewSheet) -> str:
+    if sheet.prizePool is None or sheet.token is None:
+        return "not known"
+    amount = int(sheet.prizePool) / 10 ** int(sheet.token["decimals"])
+    return f"{amount:,.2f} {safe(sheet.token['symbol'])} for {sheet.winnerCount} places"
+
+
+def _time(sheet: ReviewSheet) -> str:
+    if sheet.secondsLeft is None:
+        return "the time left is not known here"
+    return f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min until the scoring deadline"
+
+
+def _ranking(sheet: ReviewSheet) -> Table:
+    table = Table(title="ranking")
+    for name in ("place", "account", "score", "prize", ""):
+        table.add_column(name)
+    for row in sheet.ranking:
+        why = "" if row.status == "ranked" else f"{row.code}: {row.reason}"
+        cells = (str(row.rank), row.address, str(row.score), row.prizeAmount or "", why)
+        table.add_row(*(safe(cell, 200) for cell in cells))
+    return table
+
+
+def _facts(sheet: ReviewSheet) -> Table:
+    accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
+    table = Table(title="facts near the pay line")
+    table.add_column("feature")
+    for account in accounts:
+        table.add_column(f"{account[:6]}…{account[-4:]}")
+    for name, values in sheet.facts.items():
+        table.add_row(safe(name), *(safe(str(values.get(account))) for account in accounts))
+    return table

@@ -1,0 +1,101 @@
+"""What a person ruled about a result that waited: part of the evidence of the walk that follows, and of its trace.
+
+A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage. In: the
+rulings of a run, oldest first. Out: the same solutions, likeness and plan with the rulings applied; pure, so that a
+trace with its rulings is walked again to the same bytes. Of two rulings about the same thing the later one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from clara_eval.challenge.model import Address, Submission
+from clara_eval.pipeline.plan import Plan
+from clara_eval.solutions import Cluster, Copy, Likeness, Rejected
+from clara_eval.trace.form import Form
+from clara_eval.trace.journal import Entries
+
+RulingKind = Literal["exclude", "original", "judge"]
+RuledStage = Literal["reading", "comparing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    kind: RulingKind
+    of: str
+    """The digest of the result that the person looked at."""
+    at: int
+    account: Address | None = None
+    """Who is excluded, or who is the original."""
+    judge: str | None = None
+    """Who is asked instead, as in CLARA_JUDGES."""
+    stage: RuledStage | None = None
+    note: str = ""
+
+
+RULINGS = Form(tuple[Ruling, ...])
+_KEY = "rulings"
+
+
+async def read_rulings(entries: Entries, run: str) -> tuple[Ruling, ...]:
+    """Everything that was ruled about this run, oldest first."""
+    saved = await entries.entry(run, _KEY)
+    return RULINGS.read_text(saved) if saved else ()
+
+
+def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
+    """A rejection for each entry that a person excluded."""
+    words = {r.account: r.note for r in rulings if r.kind == "exclude"}
+    return tuple(
+        Rejected(s, "excluded", f"A person excluded it in review: {words[s.submitter] or 'no reason given'}.")
+        for s in submissions
+        if s.submitter in words
+    )
+
+
+def with_originals(likeness: Likeness, rulings: Sequence[Ruling]) -> Likeness:
+    """The clusters with the originals that a person named; nobody is contested where somebody has decided."""
+    for ruling in rulings:
+        if ruling.kind == "original" and ruling.account is not None:
+            likeness = _with_original(likeness, ruling.account)
+    return likeness
+
+
+def _with_original(likeness: Likeness, account: Address) -> Likeness:
+    clusters = tuple(_headed_by(cluster, account) for cluster in likeness.clusters)
+    heads = {
+        before.original.submission.submitter: after.original.submission.submitter
+        for before, after in zip(likeness.clusters, clusters, strict=True)
+    }
+    families = {heads.get(member, member): heads.get(head, head) for member, head in likeness.families.items()}
+    return replace(likeness, clusters=clusters, families=families)
+
+
+def _headed_by(cluster: Cluster, account: Address) -> Cluster:
+    members = {copy.solution.submission.submitter: copy for copy in cluster.copies}
+    settled = tuple(replace(copy, may_be_first=False) for copy in cluster.copies)
+    if account == cluster.original.submission.submitter:
+        return replace(cluster, copies=settled)
+    chosen = members.get(account)
+    if chosen is None:
+        return cluster
+    head = chosen.solution
+    others = tuple(replace(copy, like=head) for copy in settled if copy.solution is not head)
+    return Cluster(head, (Copy(cluster.original, chosen.kind, chosen.similarity, head), *others))
+
+
+def ruled_plan(plan: Plan, rulings: Sequence[Ruling]) -> Plan:
+    """The plan with the judges that a person asked for."""
+    for ruling in rulings:
+        if ruling.kind == "judge" and ruling.judge is not None:
+            changes = {"reader": ruling.judge} if ruling.stage == "reading" else {"judges": (ruling.judge,)}
+            plan = _keeping_reader(plan, **changes)
+    return plan
+
+
+def _keeping_reader(plan: Plan, reader: str | None = None, judges: tuple[str, ...] | None = None) -> Plan:
+    """Another judge for the games does not read the submissions as well."""
+    first = next(iter(plan.readers), None)
+    return replace(plan, reader=reader or first, judges=judges or plan.judges)

@@ -1,0 +1,116 @@
+"""Everything a person needs to decide about one result that waits, on one sheet.
+
+In: the store. Out: a `ReviewSheet`: what the money is about and how long there is, the ranking, what is doubtful and
+why, the facts of those near the pay line side by side, and the games between them. For the operator only: it names who
+stands near the money. What models and submitters wrote is data; whoever shows it escapes it.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import permutations
+from typing import Any
+
+from pydantic import BaseModel
+
+from clara_eval.challenge.model import Address
+from clara_eval.flags import Flag
+from clara_eval.pipeline.review import known_review
+from clara_eval.pipeline.rulings import RULINGS, read_rulings
+from clara_eval.pipeline.status import read_status
+from clara_eval.records.documents import Features, Pairwise, Ranked, Scores, Summary, Value, read
+from clara_eval.trace.store import Store
+from clara_eval.trace.store_keys import features_key, index_key, pairwise_key, scores_key
+
+NEAR = 2
+"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
+
+
+class ShownGame(BaseModel):
+    """One look at two entries near the pay line; `winner` is an address, `tie`, or null without a verdict."""
+
+    first: str
+    second: str
+    winner: str | None
+    confidence: float | None
+    reason: str
+
+
+class ReviewSheet(BaseModel):
+    address: str
+    traceDigest: str  # noqa: N815 - the casing of the documents
+    """What an approval or a ruling has to name."""
+    state: str
+    reasons: list[str]
+    note: str
+    status: str | None
+    title: str | None
+    prizePool: str | None  # noqa: N815
+    """Base units of the token."""
+    token: dict[str, Any] | None
+    winnerCount: int  # noqa: N815
+    scoringDeadline: int | None  # noqa: N815
+    secondsLeft: int | None  # noqa: N815
+    ranking: list[Ranked]
+    doubts: list[Flag]
+    """The flags that hold the post, and those that only warn."""
+    facts: dict[str, dict[str, Value]]
+    """By feature: the value of each entry near the pay line."""
+    games: list[ShownGame]
+    rulings: list[dict[str, Any]]
+    """What was ruled before; the result shown was walked with it."""
+
+
+async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
+    """The sheet of one challenge; NotFound where no review is known."""
+    review = await known_review(store, chain_id, address)
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    summary = await read(store, chain_id, Summary, index_key(address))
+    status = await read_status(store, chain_id, address) or {}
+    rows = scores.rankings if scores else []
+    near = _near(rows)
+    rulings = await read_rulings(store, f"{chain_id}:{address}")
+    return ReviewSheet(
+        address=address,
+        traceDigest=review.digest,
+        state=review.state,
+        reasons=list(review.reasons),
+        note=review.note,
+        status=status.get("status"),
+        title=summary.title if summary else None,
+        prizePool=scores.prizePool if scores else None,
+        token=scores.token.model_dump() if scores and scores.token else None,
+        winnerCount=sum(row.prizeAmount is not None for row in rows),
+        scoringDeadline=summary.scoringDeadline if summary else None,
+        secondsLeft=max(0, summary.scoringDeadline - int(time.time())) if summary else None,
+        ranking=rows,
+        doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
+        facts=await _facts(store, chain_id, address, near),
+        games=await _games(store, chain_id, address, near),
+        rulings=RULINGS.body(rulings),
+    )
+
+
+def _near(rows: list[Ranked]) -> list[str]:
+    """The paid, and those just below the pay line."""
+    paid = sum(row.prizeAmount is not None for row in rows)
+    return [row.address for row in rows[: paid + NEAR]]
+
+
+async def _facts(store: Store, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
+    facts: dict[str, dict[str, Value]] = {}
+    for account in near:
+        found = await read(store, chain_id, Features, features_key(address, account))
+        for name, value in found.features.items() if found else ():
+            facts.setdefault(name, {})[account] = value
+    return facts
+
+
+async def _games(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownGame]:
+    """The looks at two of those next to the pay line, in both orders."""
+    games: list[ShownGame] = []
+    for first, second in permutations(near[-2 * NEAR :], 2):
+        found = await read(store, chain_id, Pairwise, pairwise_key(address, first, second))
+        if found is not None:
+            games.append(ShownGame(first=first, second=second, **found.model_dump(exclude={"votes"})))
+    return games

@@ -1,0 +1,109 @@
+"""A review that a person can do: everything on one sheet, the digest named, and rulings that the round is walked by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clara_eval.app import App, open_app
+from clara_eval.challenge.model import Address
+from clara_eval.demo.lifecycle import local_settings, write_trace
+from clara_eval.demo.round import post_round, submit_round
+from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
+from clara_eval.errors import BadInput, BadTrace, ConfigError
+from clara_eval.pipeline.evaluate import Evaluation
+from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.rulings import Ruling, ruled_plan
+from clara_eval.pipeline.status import read_status
+from clara_eval.publish.send import Outcome, Pace
+from clara_eval.testing.forged_trace import forged
+from clara_eval.use_cases.evaluate import evaluate
+from clara_eval.use_cases.review import Decree, approve, rule
+from clara_eval.use_cases.review_sheet import review_sheet
+
+
+async def waiting_round(chain: LocalChain) -> Address:
+    address = await post_round(chain, pool=1000 * USDC)
+    await submit_round(chain, address)
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+async def traced(app: App, address: Address) -> list[str]:
+    return (await write_trace(app, address)).read_text().splitlines(keepends=True)
+
+
+async def ruled(app: App, done: Evaluation, decree: Decree) -> Evaluation:
+    """The result after a ruling about this one; its trace holds."""
+    await rule(app.store, app.chain_id, done.challenge.address, decree, digest=done.digest)
+    status = await read_status(app.store, app.chain_id, done.challenge.address) or {}
+    assert status["status"] == "pending"
+    again = await evaluate(app, done.challenge.address)
+    assert (await check_trace(await traced(app, done.challenge.address))).digest == again.digest
+    return again
+
+
+async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The excluded entry is out and a copy made original is in; both rulings stand in the trace, and the new result
+    waits for its own approval, by its own digest.
+    """
+    address = await waiting_round(local_chain)
+    async with open_app(local_settings(local_chain, tmp_path / "s.db", tmp_path), pace=Pace(poll_seconds=0.02)) as app:
+        first = await evaluate(app, address)
+        assert first.receipt is None
+        best = first.walk.placed[0].account
+        copy = next(r.submission.submitter for r in first.walk.rejected if r.code == "copy")
+        second = await ruled(app, first, Decree("original", copy, note="shown to be older"))
+        assert copy in {place.account for place in second.walk.placed[:1]}
+        assert best in {r.submission.submitter for r in second.walk.rejected if r.code == "copy"}
+        third = await ruled(app, second, Decree("exclude", copy, note="written by the poster"))
+        assert (copy, "excluded") in {(r.submission.submitter, r.code) for r in third.walk.rejected}
+        assert copy not in {winner.account for winner in third.walk.winners.entries}
+        assert [(r.kind, r.of) for r in third.walk.rulings] == [("original", first.digest), ("exclude", second.digest)]
+        for old in (first.digest, second.digest):
+            with pytest.raises(BadInput, match="changed since you looked"):
+                await approve(app.store, app.chain_id, address, note="", digest=old)
+        lines = await traced(app, address)
+        with pytest.raises(BadTrace):
+            await check_trace(forged(lines, lambda bodies: bodies["rulings"].pop()))
+        await approve(app.store, app.chain_id, address, note="looked", digest=third.digest)
+        done = await evaluate(app, address)
+        assert done.receipt is not None
+        assert (done.receipt.outcome, done.digest) == (Outcome.CONFIRMED, third.digest)
+        with pytest.raises(BadInput):
+            await rule(app.store, app.chain_id, address, Decree("exclude", best), digest=done.digest)
+
+
+async def test_the_sheet_holds_what_a_decision_needs(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The ranking with everybody, the doubts, the facts side by side and the games at the pay line, and the digest."""
+    address = await waiting_round(local_chain)
+    async with open_app(local_settings(local_chain, tmp_path / "s.db", tmp_path), pace=Pace(poll_seconds=0.02)) as app:
+        waiting = await evaluate(app, address)
+        sheet = await review_sheet(app.store, app.chain_id, address)
+        for digest in (None, ""):
+            with pytest.raises(BadInput, match="digest"):
+                await approve(app.store, app.chain_id, address, note="", digest=digest)
+        for decree in (Decree("exclude", app.evaluator), Decree("exclude"), Decree("judge", judge="rules")):
+            with pytest.raises(BadInput):
+                await rule(app.store, app.chain_id, address, decree, digest=waiting.digest)
+        nobody = Decree("judge", judge="nobody:knows", stage="comparing")
+        with pytest.raises(ConfigError):
+            await rule(app.store, app.chain_id, address, nobody, digest=waiting.digest)
+    assert (sheet.traceDigest, sheet.state) == (waiting.digest, "waiting")
+    assert [row.address for row in sheet.ranking] == [place.account for place in waiting.walk.placed]
+    assert (sheet.winnerCount, sheet.prizePool) == (3, str(1000 * USDC))
+    assert "1,000.00" in sheet.reasons[0]
+    near = [place.account for place in waiting.walk.placed[:5]]
+    assert all(list(values) == near for values in sheet.facts.values())
+    assert {(game.first, game.second) for game in sheet.games} >= {(near[2], near[3]), (near[3], near[2])}
+
+
+def test_another_judge_for_one_stage_leaves_the_other() -> None:
+    """A judge asked for the games does not read as well, and one who reads does not judge."""
+    plan = Plan(("openai:a", "rules"))
+    games = ruled_plan(plan, [Ruling("judge", "0x", 1, judge="openai:b", stage="comparing")])
+    assert (games.judges, games.readers, set(games.models)) == (("openai:b",), ("openai:a",), {"openai:a", "openai:b"})
+    reads = ruled_plan(plan, [Ruling("judge", "0x", 1, judge="openai:b", stage="reading")])
+    assert (reads.judges, reads.readers) == (("openai:a", "rules"), ("openai:b",))
