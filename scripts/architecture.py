@@ -28,6 +28,7 @@ ROOMS = (
     Room("errors", "floor", "what can go wrong, named by what happens next"),
     Room("gather", "floor", "many tasks, and the first error ends all"),
     Room("hashing", "floor", "keccak, SHA-256, canonical JSON"),
+    Room("attestation", "floor", "what an enclave signed: bytes, signatures, quotes"),
     Room("camel_json", "floor", "dataclasses to JSON and back, in one casing"),
     Room("flags", "floor", "one type of flag, whatever it is about"),
     Room("prompts", "floor", "the texts that models read, as files"),

@@ -16,7 +16,7 @@ from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput, BadTrace, NotFound
 from clara_eval.execution.machine import open_machine
 from clara_eval.networks import NETWORKS, Network
-from clara_eval.pipeline.replay import NOT_PROVEN, Checked, check_trace
+from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.settings import Settings
 from clara_eval.store.open import opened_store
 from clara_eval.trace.archive import stream_trace
@@ -41,7 +41,7 @@ def verify(
             )
         raise typer.Exit(1) from None
     document = _document(checked)
-    not_proven = (*checked.unchecked, *NOT_PROVEN)
+    not_proven = checked.not_proven
     if json:
         emit_json({**document, "notProven": list(not_proven)})
     else:
@@ -107,6 +107,23 @@ def _document(checked: Checked) -> dict[str, Any]:
         "comparisons": len(walk.comparisons),
         "executed": len(walk.execution.executed) if walk.execution else 0,
         "notChecked": list(checked.unchecked),
+        "judges": [
+            {
+                "judge": one.judge,
+                "answers": one.answers,
+                "signed": one.signed,
+                "keys": [
+                    {
+                        "key": key.name,
+                        "measurements": key.enclave.measurements,
+                        "status": key.enclave.status or None,
+                        "advisories": list(key.enclave.advisories),
+                    }
+                    for key in one.keys
+                ],
+            }
+            for one in checked.judges
+        ],
         "winners": [
             {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
         ],
@@ -122,9 +139,20 @@ def _tell(document: dict[str, Any], not_proven: tuple[str, ...]) -> None:
     screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
     counts = f"{document['submissions']} submissions, {document['comparisons']} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
+    for judge in document["judges"]:
+        screen.print(_signatures(judge), soft_wrap=True)
     if document["onChain"]:
         posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
         screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
     for point in not_proven:
         screen.print(f"  - {point}", soft_wrap=True)
+
+
+def _signatures(judge: dict[str, Any]) -> str:
+    """One line about a model: what of its answers is signed, by which enclaves."""
+    told = f"answers of {safe(judge['judge'], 200)}: {judge['signed']} of {judge['answers']} signed"
+    for key in judge["keys"]:
+        state = f"platform {key['status']}" if key["status"] else "quote not checked"
+        told += f"; key {safe(key['key'], 120)} in the enclave {key['measurements']['mrTd'][:16]}… ({state})"
+    return told

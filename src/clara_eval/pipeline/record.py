@@ -15,7 +15,7 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import Plan
-from clara_eval.pipeline.sources import ANSWER, RECEIVED
+from clara_eval.pipeline.sources import ANSWER, KEY_REPORT, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
 from clara_eval.trace.form import Form
@@ -50,6 +50,8 @@ def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
     yield from _execution(walk)
     for account, features in sorted(walk.features.items()):
         yield f"features/{account}", features.to_json()
+    if walk.key_reports:
+        yield "attestation", [KEY_REPORT.body(report) for report in walk.key_reports]
     yield "answers", {"count": len(walk.answers)}
     for request in sorted(walk.answers):
         yield f"answer/{request}", _answer(walk.answers[request])
@@ -123,4 +125,6 @@ def _rejection(rejected: Rejected) -> dict[str, Any]:
 
 
 def _answer(paid: PaidAnswer) -> dict[str, Any]:
-    return {"llm": paid.llm, "purpose": paid.purpose, "answer": ANSWER.body(paid.answer)}
+    answer = ANSWER.body(paid.answer)
+    signed = answer.pop("signed")
+    return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}
