@@ -48,6 +48,7 @@ ROOMS = (
     Room("winners", "rooms", "the prizes, in the contract's own arithmetic"),
     Room("publish", "rooms", "one transaction for one intention, every ending named"),
     Room("trace", "rooms", "the journal and the hash-chained public document"),
+    Room("calibration", "rooms", "how far judges agree with people, and the gate that reads it"),
     Room("publication", "outside", "where public documents and traces go"),
     Room("records", "beside", "what every door shows of a challenge, read in one way"),
     Room("pipeline", "rooms", "the walk through the rooms, and verify by walking again"),

@@ -35,10 +35,13 @@ from clara_eval.publish.policy import agent_policy, evaluator_policy
 from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.store.on_demand import StoreOnDemand
-from clara_eval.store.open import open_store
+from clara_eval.store.open import open_store, opened_store
 from clara_eval.store.rows import ApiRecords, StoreRecords
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.trace.store import Store
+
+CALIBRATION_RUN = "calibration"
+"""The run under which answers about labelled pairs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class App:
             network=self.settings.network,
             plan=plan,
             review_above_usd=self.settings.review_above_usd,
+            calibration=self.settings.calibration,
+            calibration_floor=self.settings.calibration_floor,
             seconds=seconds,
             dry_run=dry_run,
             gives_up=gives_up,
@@ -137,6 +142,27 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
         yield JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
     finally:
         await llm.close()
+
+
+@asynccontextmanager
+async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple[dict[str, Asker | None], SqlStore]]:
+    """Every judge of the jury with the cap of one challenge, and the store that keeps their answers; None: no model."""
+    jury = parse_jury(judges or settings.judges)
+    async with opened_store(settings.database_url) as store:
+        pool = ModelPool(settings.model_copy(update={"judges": ",".join(judge.text for judge in jury)}), store)
+        free = all(card == FREE for card in price_cards(settings, jury).values())
+        budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
+        models = {judge.text for judge in models_of(jury)}
+        try:
+            yield (
+                {
+                    j.text: pool.line(j.text, CALIBRATION_RUN, budget, 3600.0) if j.text in models else None
+                    for j in jury
+                },
+                store,
+            )
+        finally:
+            await pool.close()
 
 
 class _NoBook:

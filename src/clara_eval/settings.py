@@ -121,6 +121,10 @@ class Settings(BaseModel):
     budget_per_month_usd: Usd = Field(350.0, alias="CLARA_BUDGET_PER_MONTH_USD")
     min_prize_usd: Usd = Field(0.0, alias="CLARA_MIN_PRIZE_USD")
     review_above_usd: Usd = Field(1000.0, alias="CLARA_REVIEW_ABOVE_USD")
+    calibration: Literal["known", "required", "off"] = Field("known", alias="CLARA_CALIBRATION")
+    """Whether judges need a calibration on people's labels to post alone: where one is known, always, or never."""
+    calibration_floor: float = Field(0.85, alias="CLARA_CALIBRATION_FLOOR", ge=0, le=1)
+    """The least agreement with people on clear pairs for a judge that posts alone."""
     fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
 
     admin_api_key: SecretStr | None = Field(None, alias="CLARA_ADMIN_API_KEY")
