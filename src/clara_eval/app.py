@@ -19,7 +19,7 @@ from clara_eval.chain.wallet import Wallet, open_wallet
 from clara_eval.challenge.model import Address, Challenge, to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.execution.machine import open_machine
-from clara_eval.fetch import UriFetch
+from clara_eval.fetch import FetchLimits, UriFetch, Web
 from clara_eval.fetch.contents import IpfsContents
 from clara_eval.judge.calls import JudgeLine, Patience
 from clara_eval.judge.port import Asker, PaidAnswer
@@ -36,7 +36,7 @@ from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.open import open_store, opened_store
-from clara_eval.store.rows import ApiRecords, StoreRecords
+from clara_eval.store.rows import MAX_TRACE_BYTES, ApiRecords, StoreRecords
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.trace.store import Store
 
@@ -116,6 +116,11 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
         await bench.close()
         await chain.close()
         await store.close()
+
+
+def trace_fetch(settings: Settings) -> UriFetch:
+    """Reads traces from IPFS: larger than any submission, so with limits of their own."""
+    return UriFetch(settings.ipfs_gateway, Web(FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)))
 
 
 @asynccontextmanager

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from clara_eval.app import open_chain
-from clara_eval.challenge.model import to_address
 from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
-from clara_eval.errors import BadInput, BadTrace, NotFound
+from clara_eval.errors import BadTrace
 from clara_eval.execution.machine import open_machine
 from clara_eval.networks import NETWORKS, Network
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.settings import Settings
-from clara_eval.store.open import opened_store
-from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import read_entries, trace_lines
+from clara_eval.trace.document import read_entries
+from clara_eval.use_cases.find_trace import find_trace
 
 
 def verify(
-    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, or a challenge's address.")],
+    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, ipfs://CID, or an address.")],
     *,
     rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
     json: JsonFlag = False,
@@ -49,13 +46,9 @@ def verify(
 
 
 async def _verify(source: str, rpc: str | None) -> Checked:
-
-    lines = _file_lines(Path(source))
-    if lines is None and source.lower().startswith("0x"):
-        lines = await _stored(source)
-    if lines is None:
-        raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
-    machine = open_machine(Settings.from_env())
+    settings = Settings.from_env()
+    lines = await find_trace(source, settings)
+    machine = open_machine(settings)
     try:
         if rpc is None:
             return await check_trace(lines, machine=machine)
@@ -63,26 +56,6 @@ async def _verify(source: str, rpc: str | None) -> Checked:
             return await check_trace(lines, chain, machine)
     finally:
         machine.close()
-
-
-def _file_lines(path: Path) -> list[str] | None:
-    """The lines of the file, or None where there is no such file."""
-    try:
-        return trace_lines(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as bad:
-        raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
-
-
-async def _stored(source: str) -> list[str]:
-
-    settings, target = Settings.from_env(), to_address(source)
-    async with opened_store(settings.database_url) as store:
-        text = "".join([part async for part in stream_trace(store, settings.network.chain_id, target)])
-    if not text:
-        raise NotFound(f"No trace of {target} is in this store.", remedy="Give a trace file instead.")
-    return trace_lines(text.encode())
 
 
 def _network_of(lines: list[str]) -> Network:
