@@ -18,7 +18,7 @@ from clara_eval.pipeline.plan import Plan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_models import CONFIG, model_round
-from clara_eval.pipeline.test_replay import forged
+from clara_eval.testing.forged_trace import forged
 from clara_eval.testing.signing_endpoint import SigningEndpoint
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
