@@ -22,7 +22,8 @@ from eth_account.messages import encode_defunct
 
 from clara_eval.hashing import canonical_json
 from clara_eval.testing.enclave import Enclave
-from clara_eval.testing.fake_endpoint import Seen, Words, completion_body, words_by_schema
+from clara_eval.testing.fake_endpoint import Seen, Words, completion_body
+from clara_eval.testing.scripted_judge import scripted_words
 
 NEAR_LIES = (
     "no signature",
@@ -69,7 +70,7 @@ def _sha(data: bytes) -> str:
 class SigningEndpoint:
     """Start it with `running()`; `url` is the base of the judge, `pccs` of the certificate service."""
 
-    words: Words = words_by_schema
+    words: Words = scripted_words
     lie: str = ""
     enclave: Enclave = field(default_factory=Enclave)
     root: str = ""
