@@ -102,7 +102,7 @@ async def test_a_round_of_signed_answers_verifies_offline(how: str, local_chain:
     checked = await check_trace(lines, quotes=quotes)
     assert checked.digest == done.digest
     (judge,) = checked.judges
-    assert judge.signed == judge.answers == len(done.walk.answers) > 20
+    assert judge.signed == judge.answers == len(done.walk.answers) > 10
     (key,) = judge.keys
     assert key.enclave.measurements["mrTd"] == endpoint.enclave.measurement.hex()
     assert key.enclave.status == "UpToDate"
