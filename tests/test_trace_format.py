@@ -18,11 +18,13 @@ from clara_eval.eval_config import config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.pipeline.rulings import RULINGS, Ruling
+from clara_eval.pipeline.test_attestation import signed_round
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_execution import public_round
 from clara_eval.pipeline.test_models import Dropping, judged, script
 from clara_eval.pipeline.test_replay import traced
 from clara_eval.testing.scripted_llm import ScriptedLlm
+from clara_eval.testing.signing_endpoint import SigningEndpoint
 from clara_eval.trace.archive import stream_trace
 
 ROOT = Path(__file__).parents[1]
@@ -156,9 +158,12 @@ async def test_the_page_names_every_field_and_its_arithmetic_holds(
     by_models = await model_trace(local_chain, tmp_path / "models")
     _, executed = await public_round(local_chain, tmp_path / "executed")
     by_running = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(executed))["entries"]}
+    async with SigningEndpoint().running() as endpoint:
+        _, signed = await signed_round(local_chain, tmp_path / "signed", endpoint, "near")
+    by_enclave = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(signed))["entries"]}
     named = named_fields()
     seen: dict[str, set[str]] = {kind: set() for kind in named}
-    for bodies in (by_rules, by_models, by_running):
+    for bodies in (by_rules, by_models, by_running, by_enclave):
         for key, body in bodies.items():
             kind = key.split("/")[0]
             assert kind in named, f"The page has no entry {kind}."
@@ -167,7 +172,7 @@ async def test_the_page_names_every_field_and_its_arithmetic_holds(
                 assert fits(value, named[kind][path]), f"{key}: {path} is {value!r}, the page says {named[kind][path]}."
                 seen[kind].add(path)
     assert {kind: set(fields) - seen[kind] for kind, fields in named.items() if set(fields) - seen[kind]} == {}
-    for bodies in (by_rules, by_models, by_running):
+    for bodies in (by_rules, by_models, by_running, by_enclave):
         check_arithmetic(bodies, by_the_page)
 
 

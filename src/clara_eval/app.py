@@ -19,7 +19,7 @@ from clara_eval.chain.wallet import Wallet, open_wallet
 from clara_eval.challenge.model import Address, Challenge, to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.execution.machine import open_machine
-from clara_eval.fetch import UriFetch
+from clara_eval.fetch import FetchLimits, UriFetch, Web
 from clara_eval.fetch.contents import IpfsContents
 from clara_eval.judge.calls import JudgeLine, Patience
 from clara_eval.judge.port import Asker, PaidAnswer
@@ -35,10 +35,13 @@ from clara_eval.publish.policy import SigningPolicy, agent_policy, evaluator_pol
 from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
 from clara_eval.store.on_demand import StoreOnDemand
-from clara_eval.store.open import open_store
-from clara_eval.store.rows import ApiRecords, StoreRecords
+from clara_eval.store.open import open_store, opened_store
+from clara_eval.store.rows import MAX_TRACE_BYTES, ApiRecords, StoreRecords
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.trace.store import Store
+
+CALIBRATION_RUN = "calibration"
+"""The run under which answers about labelled pairs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class App:
             network=self.settings.network,
             plan=plan,
             review_above_usd=self.settings.review_above_usd,
+            calibration=self.settings.calibration,
+            calibration_floor=self.settings.calibration_floor,
             seconds=seconds,
             dry_run=dry_run,
             gives_up=gives_up,
@@ -113,6 +118,11 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
         await store.close()
 
 
+def trace_fetch(settings: Settings) -> UriFetch:
+    """Reads traces from IPFS: larger than any submission, so with limits of their own."""
+    return UriFetch(settings.ipfs_gateway, Web(FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)))
+
+
 @asynccontextmanager
 async def open_chain(network: Network, rpc_url: str) -> AsyncIterator[EthereumChain]:
     """A reader of one network through somebody's own node, for those who check."""
@@ -137,6 +147,27 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
         yield JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
     finally:
         await llm.close()
+
+
+@asynccontextmanager
+async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple[dict[str, Asker | None], SqlStore]]:
+    """Every judge of the jury with the cap of one challenge, and the store that keeps their answers; None: no model."""
+    jury = parse_jury(judges or settings.judges)
+    async with opened_store(settings.database_url) as store:
+        pool = ModelPool(settings.model_copy(update={"judges": ",".join(judge.text for judge in jury)}), store)
+        free = all(card == FREE for card in price_cards(settings, jury).values())
+        budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
+        models = {judge.text for judge in models_of(jury)}
+        try:
+            yield (
+                {
+                    j.text: pool.line(j.text, CALIBRATION_RUN, budget, 3600.0) if j.text in models else None
+                    for j in jury
+                },
+                store,
+            )
+        finally:
+            await pool.close()
 
 
 class _NoBook:

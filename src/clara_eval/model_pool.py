@@ -11,14 +11,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
+from clara_eval.attestation import KeyReport, Quotes
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import CallListener, JudgeLine, LookAhead, Patience, Succession
 from clara_eval.judge.expected_calls import expected_calls
-from clara_eval.judge.port import Asker, ConnectedLlm, Prompt
+from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun, BatchStore
+from clara_eval.llm.attested import Attested, SigningLlm
 from clara_eval.llm.registry import build_llm, parse_judge, price_card, provider_of
 from clara_eval.money.caps import caps_of
 from clara_eval.money.dollars import MICRO
@@ -52,6 +54,8 @@ class RunModels:
 
     lines: dict[str, JudgeLine]
     budget: RunBudget
+    run: str
+    find_report: Callable[[str, str, str], Awaitable[KeyReport]]
 
     def asker(self, name: str) -> Asker:
         return self.lines[name]
@@ -60,12 +64,17 @@ class RunModels:
         lines = [self.lines[name] for name in names]
         return lines[0] if len(lines) == 1 else Succession(lines)
 
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        return await self.find_report(judge, key, self.run)
+
     def meter(self) -> tuple[int, float]:
         return sum(line.answered for line in self.lines.values()), self.budget.spent / MICRO
 
 
 class PoolStore(BatchStore, RunAnswers, Ledger, Protocol):
-    """What the models of runs need kept: answers, batches, and the money."""
+    """What the models of runs need kept: answers, batches, attested keys, and the money."""
+
+    async def entry(self, run: str, key: str) -> str | None: ...
 
 
 @dataclass(slots=True)
@@ -80,7 +89,14 @@ class ModelPool:
     """Set by a service that counts calls."""
     poll_seconds: float = 20.0
     """Between two looks at a batch."""
+    quote_root: bytes | None = None
+    """Another root of enclaves' certificates than Intel's, in DER."""
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
+    _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
+
+    @property
+    def quotes(self) -> Quotes:
+        return Quotes(self.settings.pccs_url, self.quote_root)
 
     @asynccontextmanager
     async def open_run(
@@ -100,8 +116,10 @@ class ModelPool:
         # Last before the run: a model that cannot be built must not leave a reservation behind.
         ledger = await self._reserve(challenge, max(0, (most or spent) - unsure)) if costly else None
         try:
-            yield RunModels(lines, budget)
+            yield RunModels(lines, budget, challenge.run, self.key_report)
         finally:
+            for name in cards:
+                self._attested.pop((name, challenge.run), None)
             if ledger is not None:
                 await self._close_reservation(ledger, challenge.run, budget, unsure)
 
@@ -116,10 +134,23 @@ class ModelPool:
         """One model on its line for a run, for so many seconds."""
         at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
         patience = Patience(deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=at_once)
-        llm, card = self._llm(name), self._card(name)
+        llm, card = self._judge(name, run), self._card(name)
         return JudgeLine(
             llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead
         )
+
+    def _judge(self, name: str, run: str) -> Llm:
+        """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
+        if not parse_judge(name).attestation:
+            return self._llm(name)
+        if (name, run) not in self._attested:
+            self._attested[name, run] = Attested(cast("SigningLlm", self._llm(name)), run, self.store, self.quotes)
+        return self._attested[name, run]
+
+    async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
+        """The attestation of a key that signed answers of this judge."""
+        self._judge(judge, run)
+        return await self._attested[judge, run].key_report(key)
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> LookAhead | None:
         """Batches where the time allows them and the model has them, else other workers, else nothing."""

@@ -10,10 +10,20 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
+from clara_eval.attestation.model import INTERFACES
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.networks import NETWORKS, Network, network
@@ -54,6 +64,18 @@ def _known_network(name: str) -> str:
     return name
 
 
+def _by_endpoint(text: str) -> dict[str, str]:
+    pairs = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
+    return {url.strip().rstrip("/"): how.strip() for url, _, how in pairs}
+
+
+def _attested(name: str, said: Mapping[str, str]) -> str:
+    """The judge's name with how its endpoint signs, where that is set and the name does not say it itself."""
+    _, at, url = name.partition("@")
+    how = said.get(url.rstrip("/"), said.get("*", "off")) if at and "#" not in url else "off"
+    return name if how == "off" else f"{name.rstrip('/')}#{how}"
+
+
 class Settings(BaseModel):
     """One field a setting; the environment name is the alias."""
 
@@ -84,6 +106,10 @@ class Settings(BaseModel):
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
     endpoint_keys: SecretStr | None = Field(None, alias="CLARA_ENDPOINT_KEYS")
     """Keys of endpoints that are not OpenAI's: comma list of URL=KEY, the URL as it stands in CLARA_JUDGES."""
+    attestation: str = Field("off", alias="CLARA_ATTESTATION")
+    """How endpoints sign their answers: `off`, `near` or `aci` for all that CLARA_JUDGES names, or URL=near,…"""
+    pccs_url: str = Field("https://api.trustedservices.intel.com", alias="CLARA_PCCS_URL")
+    """Where the collateral of enclaves' quotes is fetched."""
     batches: Literal["auto", "never"] = Field("auto", alias="CLARA_BATCHES")
     """Ask Claude in message batches, at half the price, where the scoring window leaves time for them."""
     prices: str = Field("", alias="CLARA_PRICES")
@@ -95,6 +121,10 @@ class Settings(BaseModel):
     budget_per_month_usd: Usd = Field(350.0, alias="CLARA_BUDGET_PER_MONTH_USD")
     min_prize_usd: Usd = Field(0.0, alias="CLARA_MIN_PRIZE_USD")
     review_above_usd: Usd = Field(1000.0, alias="CLARA_REVIEW_ABOVE_USD")
+    calibration: Literal["known", "required", "off"] = Field("known", alias="CLARA_CALIBRATION")
+    """Whether judges need a calibration on people's labels to post alone: where one is known, always, or never."""
+    calibration_floor: float = Field(0.85, alias="CLARA_CALIBRATION_FLOOR", ge=0, le=1)
+    """The least agreement with people on clear pairs for a judge that posts alone."""
     fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
 
     admin_api_key: SecretStr | None = Field(None, alias="CLARA_ADMIN_API_KEY")
@@ -122,6 +152,17 @@ class Settings(BaseModel):
         """The network of that name, with the dollar of `CLARA_USDC` where that is set."""
         known = network(self.network_name)
         return replace(known, usdc=self.usdc_address) if self.usdc_address else known
+
+    @model_validator(mode="after")
+    def _attested_judges(self) -> Self:
+        """What is attested is part of a judge's name, so that an unsigned answer is never taken for a signed one."""
+        said = {"*": self.attestation.strip()} if "=" not in self.attestation else _by_endpoint(self.attestation)
+        if not set(said.values()) <= {"off", *INTERFACES}:
+            raise ValueError("CLARA_ATTESTATION is neither off, near, aci nor a comma list of URL=near or URL=aci")
+        names = [_attested(name, said) for name in self.judge_names]
+        if names != list(self.judge_names):
+            object.__setattr__(self, "judges", ",".join(names))
+        return self
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:

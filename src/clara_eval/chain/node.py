@@ -140,8 +140,8 @@ class EthereumChain:
         return _block(raw)
 
     async def first_block_at(self, moment: int, last: Block) -> int:
-        """The first block whose time is not before `moment`, up to `last`; a few requests for any chain length."""
-        low, high = 0, last.number
+        """The first block whose time is not before `moment`, from the first one of challenges up to `last`."""
+        low, high = min(self._first_block, last.number), last.number
         while low < high:
             step = max(1, (high - low) // SECTIONS)
             marks = list(range(low, high, step))[:SECTIONS]

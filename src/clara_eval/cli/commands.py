@@ -14,6 +14,7 @@ COMMANDS = {
     "status": Entry("status:status", "Show how far an evaluation has come."),
     "trace": Entry("trace:trace", "Print the trace of an evaluated challenge."),
     "verify": Entry("verify:verify", "Check a trace without trusting anybody."),
+    "calibrate": Entry("calibrate:calibrate", "Measure how far the judges agree with people."),
     "rank": Entry("rank:rank", "Rank pairwise results from a CSV file."),
     "redteam": Entry("redteam:redteam", "Attack the evaluation itself and say how it held."),
     "serve": Entry("serve:serve", "Run the service until it is told to stop."),

@@ -11,13 +11,13 @@ from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadTrace
-from clara_eval.pipeline.replay import COMPARED, Checked, not_proven
+from clara_eval.pipeline.replay import COMPARED, Checked
 from clara_eval.settings import Settings
 from clara_eval.use_cases.verify import verify_trace
 
 
 def verify(
-    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, or a challenge's address.")],
+    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, ipfs://CID, or an address.")],
     *,
     rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
     json: JsonFlag = False,
@@ -34,7 +34,7 @@ def verify(
             )
         raise typer.Exit(1) from None
     document = _document(checked)
-    open_points = not_proven(checked)
+    open_points = checked.not_proven
     if json:
         emit_json({**document, "notProven": list(open_points)})
     else:
@@ -54,6 +54,23 @@ def _document(checked: Checked) -> dict[str, Any]:
         "executed": len(walk.execution.executed) if walk.execution else 0,
         "notChecked": list(checked.unchecked),
         "comparedWithChain": list(COMPARED) if posted else [],
+        "judges": [
+            {
+                "judge": one.judge,
+                "answers": one.answers,
+                "signed": one.signed,
+                "keys": [
+                    {
+                        "key": key.name,
+                        "measurements": key.enclave.measurements,
+                        "status": key.enclave.status or None,
+                        "advisories": list(key.enclave.advisories),
+                    }
+                    for key in one.keys
+                ],
+            }
+            for one in checked.judges
+        ],
         "winners": [
             {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
         ],
@@ -71,9 +88,20 @@ def _tell(document: dict[str, Any], open_points: tuple[str, ...]) -> None:
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
     for point in document["comparedWithChain"]:
         screen.print(f"compared with the chain: {point}", soft_wrap=True)
+    for judge in document["judges"]:
+        screen.print(_signatures(judge), soft_wrap=True)
     if document["onChain"]:
         posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
         screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
     for point in open_points:
         screen.print(f"  - {point}", soft_wrap=True)
+
+
+def _signatures(judge: dict[str, Any]) -> str:
+    """One line about a model: what of its answers is signed, by which enclaves."""
+    told = f"answers of {safe(judge['judge'], 200)}: {judge['signed']} of {judge['answers']} signed"
+    for key in judge["keys"]:
+        state = f"platform {key['status']}" if key["status"] else "quote not checked"
+        told += f"; key {safe(key['key'], 120)} in the enclave {key['measurements']['mrTd'][:16]}… ({state})"
+    return told

@@ -26,6 +26,10 @@ class RequestRefused(ConfigError):
     """The provider refuses the request (400, 422): the model is set up wrongly, or it is this very prompt."""
 
 
+class Unsigned(Unanswered):
+    """An answer came, and may be charged, without the signature that it has to have."""
+
+
 class OutOfTime(Temporary):
     """The round's wall-clock budget ends before this judge can answer."""
 

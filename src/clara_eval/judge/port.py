@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from clara_eval.attestation.model import Signed
 from clara_eval.hashing import plain_json, sha256_hex
 
 Purpose = Literal["schema", "features", "comparison"]
@@ -42,6 +43,8 @@ class Answer:
     cached_tokens: int = 0
     """Of the input tokens, those read from the provider's cache."""
     cache_write_tokens: int = 0
+    signed: Signed | None = None
+    """The bytes and the signature, where the endpoint signs."""
 
     def __post_init__(self) -> None:
         """ValueError for counts that no model can have used: they would not survive as JSON numbers elsewhere."""

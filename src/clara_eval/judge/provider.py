@@ -26,6 +26,8 @@ class JudgeName:
     provider: str
     model: str
     base_url: str | None = None
+    attestation: str = ""
+    """How its endpoint signs, the word after `#`; empty: not at all."""
 
 
 class BatchStore(AnswerBook, Protocol):
@@ -73,5 +75,5 @@ class Provider:
     most_at_once: int | None = None
     """Calls it bears at the same time, where that is less than CLARA_MAX_CONCURRENCY."""
     fill_by_batches: FillByBatches | None = None
-    signs: bool = False
-    """Whether its answers come with a signature of the enclave that gave them, which a verifier checks."""
+    signs: tuple[str, ...] = ()
+    """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""

@@ -9,13 +9,20 @@ every answer, which costs more than everything else we do for a call.
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
-from clara_eval.errors import ClaraError, Temporary
-from clara_eval.judge.outages import Unanswered
-from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.attestation import INTERFACES, NotAttested, Quotes, Signed, key_name
+from clara_eval.attestation.quotes import INSTALL
+from clara_eval.errors import ClaraError, ConfigError, Temporary
+from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
+from clara_eval.judge.outages import Unanswered, Unsigned
+from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import JudgeName, Provider
 from clara_eval.llm.failures import Endpoint, explain, explain_status, said, said_in
 from clara_eval.llm.registry import parse_jury, required_key
@@ -26,14 +33,15 @@ NO_KEY = "no-key"
 """Sent to endpoints of one's own that ask for none; the SDK insists on some text."""
 SEED = 20_270_101
 """Any fixed number: the same request asks for the same sample, where the provider honours it."""
+PROOF_TRIES = 3
+PROOF_PAUSE_SECONDS = 0.3
+"""A signature may be a moment later than its answer."""
 _SIGNS = {
     "response_format": ("response_format", "json_schema", "structured output", "grammar"),
     "temperature": ("temperature",),
     "seed": ("seed",),
 }
 """The words by which an endpoint names what it refuses."""
-_TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
-_STOPS: dict[str | None, Stop] = {"length": "max_tokens", "content_filter": "refusal"}
 
 
 class OpenAiLlm:
@@ -61,21 +69,26 @@ class OpenAiLlm:
         return self._name
 
     async def complete(self, prompt: Prompt) -> Answer:
-        from httpx2 import Response
         from openai import BadRequestError, OpenAIError, UnprocessableEntityError
 
         for _ in range(len(_SIGNS) + 2):
             refused_before = frozenset(self._refused), self._token_limit
             try:
-                response = await self._client.post("/chat/completions", cast_to=Response, body=self._request(prompt))
+                answered = await self._ask(prompt)
             except (BadRequestError, UnprocessableEntityError) as bad:
                 if self._gives_way(said(bad).lower(), refused_before):
                     continue
                 raise explain(bad, self._endpoint) from None
             except OpenAIError as bad:
                 raise explain(bad, self._endpoint) from None
-            return self._answer(response.content, prompt)
+            return answered
         raise Temporary(f"{self._name} refuses every form of the request.")
+
+    async def _ask(self, prompt: Prompt) -> Answer:
+        from httpx2 import Response
+
+        response = await self._client.post("/chat/completions", cast_to=Response, body=self._request(prompt))
+        return self._answer(response.content, prompt)
 
     async def close(self) -> None:
         await self._client.close()
@@ -85,7 +98,7 @@ class OpenAiLlm:
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [
-                {"role": "system", "content": _with_schema(prompt) if plain else prompt.system},
+                {"role": "system", "content": with_schema(prompt) if plain else prompt.system},
                 {"role": "user", "content": prompt.user},
             ],
             self._token_limit: prompt.max_tokens,
@@ -108,30 +121,98 @@ class OpenAiLlm:
                 return True
         if self._token_limit in text and "token_limit" not in self._refused:
             self._refused.add("token_limit")
-            self._token_limit = _TOKEN_LIMITS[1 - _TOKEN_LIMITS.index(self._token_limit)]
+            self._token_limit = TOKEN_LIMITS[1 - TOKEN_LIMITS.index(self._token_limit)]
             return True
         return False
 
     def _answer(self, content: bytes, prompt: Prompt) -> Answer:
         try:
-            body = json.loads(content)
-            if not body.get("choices") and isinstance(body.get("error"), dict):
-                raise self._hidden_error(body["error"])
-            choice = body["choices"][0]
-            message = choice["message"]
-            refusal, text = message.get("refusal"), message.get("content")
-            stop = "refusal" if refusal else _STOPS.get(choice.get("finish_reason"), "end")
-            said_text = refusal or text or ""
-            model = str(body.get("model") or self._model)
-            return Answer(str(said_text), model, stop, *_tokens(body.get("usage"), prompt, said_text))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError):
+            self._raise_hidden_error(content)
+            return read_completion(content, prompt, self._model)
+        except ValueError:
             # It came with a 200, so it may be charged.
             raise Unanswered(f"{self._name} answered with something that is not a chat completion.") from None
 
-    def _hidden_error(self, detail: dict[str, Any]) -> ClaraError:
+    def _raise_hidden_error(self, content: bytes) -> None:
         """Some gateways answer 200 with an error inside."""
+        if b'"error"' not in content:
+            return
+        body = json.loads(content)
+        if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
+            raise self._hidden_error(body["error"])
+
+    def _hidden_error(self, detail: dict[str, Any]) -> ClaraError:
         code = detail.get("code")
         return explain_status(code if isinstance(code, int) else 500, said_in(detail), {}, self._endpoint)
+
+
+class SigningOpenAi(OpenAiLlm):
+    """The same at an endpoint that signs: exact bytes are kept, the signature is fetched right after the answer.
+
+    Nothing is checked here but that there is one; `Attested` does it for every run.
+    """
+
+    def __init__(self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = 120.0) -> None:
+        super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
+        self._name = f"{self._name}#{interface}"
+        self._endpoint = replace(self._endpoint, judge=self._name)
+        self.interface, self.model = interface, model
+
+    async def _ask(self, prompt: Prompt) -> Answer:
+        from httpx2 import Response
+
+        request = self._request(prompt)
+        if self.interface == "aci":
+            request["provider"] = {"aci_verified": True}
+        sent = json.dumps(request, ensure_ascii=False).encode()
+        # Compressed bytes would not be the signed ones.
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        response = await self._client.post(
+            "/chat/completions", cast_to=Response, content=sent, options={"headers": headers}
+        )
+        answer = self._answer(response.content, prompt)
+        place, params = self._proof_place(response.content, response.headers.get("x-receipt-id"))
+        proof = await self._document(place, params, "signature")
+        try:
+            key = key_name(self.interface, proof)
+        except NotAttested as bad:
+            raise Unsigned(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
+        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, response.content))
+        return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
+
+    def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
+        """Where the signature of this answer is; the ids are the endpoint's words."""
+        if self.interface == "aci":
+            if not receipt:
+                raise Unsigned(f"{self._name}: the answer came without a receipt.")
+            return f"/aci/receipts/{quote(receipt, safe='')}", {}
+        name = json.loads(content).get("id")
+        if not isinstance(name, str) or not name:
+            raise Unsigned(f"{self._name}: the answer came without an id, so its signature cannot be found.")
+        return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
+
+    async def report(self, key: str, nonce: str) -> str:
+        """The attestation report of a signing key."""
+        if self.interface == "aci":
+            return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
+        params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
+        return await self._document("/attestation/report", params, "attestation")
+
+    async def _document(self, place: str, params: dict[str, str], what: str) -> str:
+        """A document of the endpoint; that it does not give one is its outage, whatever the status."""
+        from httpx2 import Response
+        from openai import OpenAIError
+
+        for attempt in range(PROOF_TRIES):
+            await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
+            try:
+                response = await self._client.get(place, cast_to=Response, options={"params": params})
+                return response.content.decode()
+            except UnicodeDecodeError:
+                raise Unsigned(f"{self._name}: its {what} is not text.") from None
+            except OpenAIError as bad:
+                reason = explain(bad, self._endpoint).message
+        raise Unsigned(f"{self._name} gave no {what}: {reason}")
 
 
 @lru_cache(maxsize=64)
@@ -139,23 +220,13 @@ def _response_format(purpose: str, schema_json: str) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": purpose, "strict": True, "schema": json.loads(schema_json)}}
 
 
-def _with_schema(prompt: Prompt) -> str:
-    return f"{prompt.system}\n\nAnswer with one JSON object that fits this JSON Schema:\n{prompt.schema_json}"
-
-
-def _tokens(usage: dict[str, Any] | None, prompt: Prompt, text: str) -> tuple[int, int, int]:
-    """Input, output and cached tokens; an endpoint that counts nothing is counted by size, never as free."""
-    counted = usage or {}
-    sent, came = counted.get("prompt_tokens"), counted.get("completion_tokens")
-    details = counted.get("prompt_tokens_details") or {}
-    return (
-        (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent),
-        len(text) // 3 + 1 if came is None else int(came),
-        int(details.get("cached_tokens") or 0),
-    )
-
-
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
+    if judge.attestation and judge.base_url:
+        if not Quotes.can_check():
+            raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=INSTALL)
+        return SigningOpenAi(
+            judge.model, api_key=_key(settings, judge), base_url=judge.base_url, interface=judge.attestation
+        )
     return OpenAiLlm(judge.model, api_key=_key(settings, judge), base_url=judge.base_url)
 
 
@@ -178,4 +249,5 @@ PROVIDER = Provider(
     build=_build,
     price=lambda judge, at: public_price(judge.model, provider="openai", address=judge.base_url, at=at),
     takes_address=True,
+    signs=INTERFACES,
 )

@@ -58,7 +58,13 @@ def parse_judge(name: str) -> JudgeName:
         raise _unknown(name)
     if provider.build is None:
         return JudgeName(name, name, name)
+    rest, hash_sign, attestation = rest.partition("#")
     model, at, base_url = rest.partition("@")
+    if hash_sign and (attestation not in provider.signs or not at):
+        raise ConfigError(
+            f"CLARA_JUDGES: {name[:80]!r} asks for attestation, and there is none of this kind.",
+            remedy="Only openai:MODEL@https://host/v1 can be attested, by #near or #aci; see CLARA_ATTESTATION.",
+        )
     if not model or model != model.strip() or (at and not provider.takes_address):
         raise _unknown(name)
     if provider.models and model not in provider.models:
@@ -69,7 +75,7 @@ def parse_judge(name: str) -> JudgeName:
     if not at:
         return JudgeName(name, provider.name, model)
     url = _checked_url(base_url)
-    return JudgeName(f"{provider.name}:{model}@{url}", provider.name, model, url)
+    return JudgeName(f"{provider.name}:{model}@{url}{hash_sign}{attestation}", provider.name, model, url, attestation)
 
 
 def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
@@ -81,8 +87,9 @@ def price_card(
     judge: JudgeName, given: Mapping[str, PriceCard] | None = None, now: Callable[[], datetime] | None = None
 ) -> PriceCard | None:
     """The operator's price, else what the provider says; None where nobody knows."""
-    if given and judge.text in given:
-        return given[judge.text]
+    for text in (judge.text, judge.text.partition("#")[0]):
+        if given and text in given:
+            return given[text]
     return provider_of(judge).price(judge, (now or (lambda: datetime.now(UTC)))())
 
 

@@ -14,6 +14,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from clara_eval.calibration.gate import FLOOR, Mode, known, prompt_hash, why_not_alone
+from clara_eval.calibration.labels import work_hash
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
 from clara_eval.errors import Disagrees, NeedsReview, NotFound, Unscorable
@@ -86,6 +88,8 @@ class Options:
     seconds: float
     """How long the models may take."""
     review_above_usd: float | None = 1000.0
+    calibration: Mode = "known"
+    calibration_floor: float = FLOOR
     gives_up: bool = False
     """The scoring window is nearly over: what cannot be read now gets its verdict, and a person looks at it."""
     dry_run: bool = False
@@ -210,6 +214,8 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
     if limit is not None and (worth is None or worth >= limit * 1_000_000):
         shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
         reasons.insert(0, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it.")
+    if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
+        reasons.append(uncalibrated)
     existing = await read_review(ports.store, challenge.chain_id, challenge.address)
     said = existing if existing is not None and existing.digest == digest else None
     if said is not None and said.state == "rejected":
@@ -219,6 +225,16 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
     if said is not None:
         return said
     return await request_review(ports.store, challenge.chain_id, challenge.address, digest, reasons, int(options.now()))
+
+
+async def _uncalibrated(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> str | None:
+    """Why the judges that voted may not post without a person; rules need no calibration."""
+    voters = sorted({comparison.judge for comparison in walked.comparisons if comparison.winner is not None})
+    if "rules" in voters:
+        return None
+    work, prompt = work_hash(walked.metadata.config, walked.schema), prompt_hash()
+    found = [await known(ports.store, challenge.chain_id, judge, prompt, work) for judge in voters]
+    return why_not_alone(voters, found, options.calibration, options.calibration_floor)
 
 
 async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:

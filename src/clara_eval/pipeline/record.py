@@ -16,7 +16,7 @@ from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.rulings import RULINGS
-from clara_eval.pipeline.sources import ANSWER, RECEIVED
+from clara_eval.pipeline.sources import ANSWER, KEY_REPORT, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
 from clara_eval.trace.form import Form
@@ -52,6 +52,8 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
     yield from _execution(walk)
     for account, features in sorted(walk.features.items()):
         yield f"features/{account}", features.to_json()
+    if walk.key_reports:
+        yield "attestation", [KEY_REPORT.body(report) for report in walk.key_reports]
     yield "answers", {"count": len(walk.answers)}
     for request in sorted(walk.answers):
         yield f"answer/{request}", _answer(walk.answers[request])
@@ -126,4 +128,6 @@ def _rejection(rejected: Rejected) -> dict[str, Any]:
 
 
 def _answer(paid: PaidAnswer) -> dict[str, Any]:
-    return {"llm": paid.llm, "purpose": paid.purpose, "answer": ANSWER.body(paid.answer)}
+    answer = ANSWER.body(paid.answer)
+    signed = answer.pop("signed")
+    return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}

@@ -8,15 +8,18 @@ measured features, prompts and their hashes, the reading of every answer, verdic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from eth_abi.exceptions import EncodingError
 
+from clara_eval.attestation import Quotes, SigningKey
+from clara_eval.attestation.quotes import INSTALL
 from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadInput, BadTrace, ClaraError
 from clara_eval.execution import Machine
+from clara_eval.judge.port import Answer
 from clara_eval.pipeline.evaluate import ChainOfRecord
 from clara_eval.pipeline.plan import EvaluationPlan, no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
@@ -27,7 +30,6 @@ from clara_eval.publish.posted import Posted
 from clara_eval.trace.document import TraceEntry, read_entries
 
 NOT_PROVEN = (
-    "that the models really gave the recorded answers: providers do not sign them",
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
     "that what is recorded for an ipfs: address is what the address stands for, where the hash covers only the address",
     "that what is recorded as unreachable could not be reached",
@@ -38,6 +40,12 @@ OFFLINE = "that the chain holds this challenge, these submissions and this resul
 COMPARED = (
     "the block and the challenge with its submissions at that block",
     "the posted transaction: its winners, and that it commits to this trace",
+)
+UNSIGNED = "that the models really gave the recorded answers: most providers do not sign them, these did not: {judges}"
+SIGNED_LIMITS = (
+    "that a signed answer came from the named model: the signature shows the enclave, its measurement what runs in it",
+    "that a model whose answers are only passed on by the enclave really gave them",
+    "that nobody broke into the enclave: physical attacks on TDX are known",
 )
 TOLERANCE = 0.02
 """For intervals and chances only: they come from matrix work whose last digits differ between processors."""
@@ -62,20 +70,60 @@ class Checked:
     posted: Posted | None
     unchecked: tuple[str, ...] = ()
     """What was taken as recorded, because it could not be run again here."""
+    keys: Mapping[tuple[str, str], SigningKey] = field(default_factory=dict)
+    """Those that signed answers, by judge and name."""
+
+    @property
+    def judges(self) -> list[JudgeEvidence]:
+        """Per model that answered: how many of its answers are signed, by which keys, in which enclaves."""
+        by_judge: dict[str, list[Answer]] = {}
+        for paid in self.walk.answers.values():
+            by_judge.setdefault(paid.llm, []).append(paid.answer)
+        return [
+            JudgeEvidence(
+                judge,
+                len(answers),
+                sum(answer.signed is not None for answer in answers),
+                tuple(key for (name, _), key in sorted(self.keys.items()) if name == judge),
+            )
+            for judge, answers in sorted(by_judge.items())
+        ]
+
+    @property
+    def not_proven(self) -> tuple[str, ...]:
+        """What this check leaves open, the models' words among it where they are not signed."""
+        unsigned = [one.judge for one in self.judges if one.signed < one.answers]
+        points = [UNSIGNED.format(judges=", ".join(unsigned))] if unsigned else []
+        if self.keys:
+            points.extend(SIGNED_LIMITS)
+        if any(not key.enclave.status for key in self.keys.values()):
+            points.append(f"that the quotes of the signing keys are Intel's: nothing checks them here ({INSTALL})")
+        return (*self._open, *self.unchecked, *points, *NOT_PROVEN)
+
+    @property
+    def _open(self) -> list[str]:
+        """What a node, or the evaluator's own books, would have to tell."""
+        found = [OFFLINE] if self.posted is None else []
+        if self.plan.max_games is not None:
+            found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
+        if silent := len(self.walk.unanswered):
+            found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
+        return found
 
 
-def not_proven(checked: Checked) -> tuple[str, ...]:
-    """What this check leaves open, the most particular first."""
-    found = [OFFLINE] if checked.posted is None else []
-    if checked.plan.max_games is not None:
-        found.append(f"that money and time allowed only {checked.plan.max_games} games, as the plan says")
-    if silent := len(checked.walk.unanswered):
-        found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
-    return (*found, *checked.unchecked, *NOT_PROVEN)
+@dataclass(frozen=True, slots=True)
+class JudgeEvidence:
+    judge: str
+    answers: int
+    signed: int
+    keys: tuple[SigningKey, ...]
 
 
 async def check_trace(
-    lines: Iterable[str], chain: ChainOfRecord | None = None, machine: Machine | None = None
+    lines: Iterable[str],
+    chain: ChainOfRecord | None = None,
+    machine: Machine | None = None,
+    quotes: Quotes | None = None,
 ) -> Checked:
     """Check every entry offline; with a chain also that this trace is the one that was posted.
 
@@ -85,7 +133,7 @@ async def check_trace(
     bodies = {entry.key: entry.body for entry in recorded}
     _check_rules(bodies.get("header"))
     challenge, plan = _parsed(bodies)
-    sources = TraceSources(bodies, machine or Machine())
+    sources = TraceSources(bodies, machine or Machine(), quotes=quotes or Quotes())
     try:
         walked = await walk(challenge, plan, sources, no_listener)
         _compare(recorded, challenge, plan, walked)
@@ -100,7 +148,7 @@ async def check_trace(
         ) from bad
     digest = recorded[-1].hash
     posted = await _check_chain(challenge, walked, digest, chain) if chain else None
-    return Checked(challenge, plan, walked, digest, len(recorded), posted, tuple(sources.unchecked))
+    return Checked(challenge, plan, walked, digest, len(recorded), posted, tuple(sources.unchecked), sources.keys)
 
 
 def _check_rules(header: Any) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.challenge.model import Address, Submission
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.solutions import Cluster, Copy, Likeness, Rejected
 from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Entries
@@ -86,7 +86,7 @@ def _headed_by(cluster: Cluster, account: Address) -> Cluster:
     return Cluster(head, (Copy(cluster.original, chosen.kind, chosen.similarity, head), *others))
 
 
-def ruled_plan(plan: Plan, rulings: Sequence[Ruling]) -> Plan:
+def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:
     """The plan with the judges that a person asked for."""
     for ruling in rulings:
         if ruling.kind == "judge" and ruling.judge is not None:
@@ -95,7 +95,7 @@ def ruled_plan(plan: Plan, rulings: Sequence[Ruling]) -> Plan:
     return plan
 
 
-def _keeping_reader(plan: Plan, reader: str | None = None, judges: tuple[str, ...] | None = None) -> Plan:
+def _keeping_reader(plan: EvaluationPlan, reader: str | None = None, judges: tuple[str, ...] | None = None) -> EvaluationPlan:
     """Another judge for the games does not read the submissions as well."""
     first = next(iter(plan.readers), None)
     return replace(plan, reader=reader or first, judges=judges or plan.judges)

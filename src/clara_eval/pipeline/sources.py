@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from clara_eval.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
 from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, GivenUp, Temporary
 from clara_eval.execution import Executed, Harness, Machine, MissingEngine
 from clara_eval.execution import Submission as Program
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.signed import check_signed, signing
 from clara_eval.pipeline.execution import run_here
 from clara_eval.pipeline.harness import REVEAL, Reveal
 from clara_eval.pipeline.rulings import RULINGS, Ruling
@@ -55,6 +57,9 @@ class Askers(Protocol):
 
     def asker(self, name: str) -> Asker: ...
     def reader(self, names: Sequence[str]) -> Asker: ...
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        """The attestation of a key that signed answers of this judge."""
+        ...
 
 
 class Sources(Protocol):
@@ -80,6 +85,10 @@ class Sources(Protocol):
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
         """What running this submission measures."""
+        ...
+
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        """The attestation of a key that signed answers of this judge."""
         ...
 
     def asker(self, name: str) -> Asker: ...
@@ -118,6 +127,8 @@ class _Remembering:
 
 RECEIVED = Form(Received)
 ANSWER = Form(Answer)
+SIGNED = Form(Signed)
+KEY_REPORT = Form(KeyReport)
 _TEXT = Form(str)
 _UNANSWERED = Form(dict[str, str])
 _EXECUTED = Form(dict[str, Any])
@@ -180,6 +191,9 @@ class LiveSources:
         saved: dict[str, Any] = await self.journal.once(f"executed/{account}", _EXECUTED, run)
         return Executed.from_json(saved)
 
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        return await self.seats.key_report(judge, key)
+
     def asker(self, name: str) -> Asker:
         return self.models.asker(name)
 
@@ -214,6 +228,9 @@ class TraceSources:
     unchecked: list[str] = field(default_factory=list)
     gives_up: bool = True
     """A trace is of a finished walk: what it went without stays away."""
+    quotes: Quotes = field(default_factory=Quotes)
+    keys: dict[tuple[str, str], SigningKey] = field(default_factory=dict)
+    """Those whose enclave was checked, by judge and name."""
 
     @property
     def unanswered(self) -> Mapping[str, str]:
@@ -272,11 +289,45 @@ class TraceSources:
             return None, f"it was run with {theirs}; here is {ours}"
         return found, ""
 
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        for body in self._body("attestation"):
+            report = KEY_REPORT.read(body)
+            if (report.judge, report.key) == (judge, key):
+                return report
+        raise BadTrace(f"The trace holds no attestation of the key {key} of {judge}.", entry="attestation")
+
     def asker(self, name: str) -> Asker:
-        return _RecordedAsker((name,), self.entries)
+        return _RecordedAsker((name,), self)
 
     def reader(self, names: Sequence[str]) -> Asker:
-        return _RecordedAsker(tuple(names), self.entries)
+        return _RecordedAsker(tuple(names), self)
+
+    async def recorded(self, request: str, judge: str, prompt: Prompt) -> PaidAnswer | None:
+        """The recorded answer; where the judge's endpoint signs, only with a signature that holds."""
+        body = self.entries.get(f"answer/{request}")
+        if body is None:
+            return None
+        signed = SIGNED.read(body["signed"]) if "signed" in body else None
+        answer = replace(ANSWER.read(body["answer"]), signed=signed)
+        model, interface = signing(judge)
+        entry = f"answer/{request}"
+        if (signed.interface if signed else "") != interface and not (signed is None and answer.stop == "refusal"):
+            raise BadTrace(f"The answer {request} of {judge} is not signed as the judge's name says.", entry=entry)
+        try:
+            if signed is not None:
+                check_signed(prompt, answer, await self._key(judge, interface, signed.key), model)
+        except NotAttested as bad:
+            raise BadTrace(f"The signature of {request} of {judge} does not hold: {bad}.", entry=entry) from bad
+        return PaidAnswer(request, "", judge, prompt.purpose, answer, None)
+
+    async def _key(self, judge: str, interface: str, key: str) -> SigningKey:
+        if (judge, key) not in self.keys:
+            report = await self.key_report(judge, key)
+            try:
+                self.keys[judge, key] = check_key(interface, report, self.quotes)
+            except NotAttested as bad:
+                raise BadTrace(f"The key {key} of {judge} is not attested: {bad}.", entry="attestation") from bad
+        return self.keys[judge, key]
 
     def _body(self, key: str) -> Any:
         if key not in self.entries:
@@ -304,7 +355,7 @@ def _can_have_come(received: Received, held: Fetched | None) -> bool:
 @dataclass(frozen=True, slots=True)
 class _RecordedAsker:
     names: tuple[str, ...]
-    entries: Mapping[str, Any]
+    sources: TraceSources
 
     @property
     def name(self) -> str:
@@ -316,7 +367,7 @@ class _RecordedAsker:
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         for name in self.names:
             request = request_hash(name, prompt, attempt)
-            body = self.entries.get(f"answer/{request}")
-            if body is not None:
-                return PaidAnswer(request, "", name, prompt.purpose, ANSWER.read(body["answer"]), None)
+            found = await self.sources.recorded(request, name, prompt)
+            if found is not None:
+                return found
         raise Temporary(f"The trace records no answer to {request_hash(self.name, prompt, attempt)}.")

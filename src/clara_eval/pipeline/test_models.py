@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from clara_eval.app import App
+from clara_eval.attestation import KeyReport
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry
@@ -93,6 +94,9 @@ class Askers:
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
         return lines[0] if len(lines) == 1 else Succession(lines)
+
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
 
     def meter(self) -> tuple[int, float]:
         return sum(line.answered for line in self.lines.values()), 0.0

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clara_eval.attestation import KeyReport
 from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.errors import Temporary
 from clara_eval.eval_config import FeatureSchema, Metadata, compile_schema, read_metadata, with_types
@@ -70,6 +71,8 @@ class Walk:
     features: dict[Address, Features]
     answers: dict[str, PaidAnswer]
     unanswered: dict[str, str]
+    key_reports: tuple[KeyReport, ...]
+    """The attestation of every key that signed an answer."""
     schedule: str
     schedule_reason: str
     comparisons: tuple[Comparison, ...]
@@ -152,6 +155,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         features=features,
         answers=keeping.answers,
         unanswered=keeping.unanswered,
+        key_reports=await _key_reports(sources, keeping.answers),
         schedule=choice.schedule.name,
         schedule_reason=choice.reason,
         comparisons=comparisons,
@@ -230,6 +234,12 @@ async def _read(
         await reader.foresee(prompts_for(schema, solutions, context))
     found = await gather_or_raise(one(solution) for solution in solutions)
     return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
+
+
+async def _key_reports(sources: Sources, answers: Mapping[str, PaidAnswer]) -> tuple[KeyReport, ...]:
+    """In order of judge and key."""
+    signers = {(paid.llm, paid.answer.signed.key) for paid in answers.values() if paid.answer.signed}
+    return tuple([await sources.key_report(judge, key) for judge, key in sorted(signers)])
 
 
 def _judges(

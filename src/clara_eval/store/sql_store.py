@@ -13,6 +13,7 @@ from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from clara_eval.attestation.model import Signed
 from clara_eval.errors import Deferred
 from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, PaidAnswer
@@ -301,7 +302,10 @@ def _paid(row: Row) -> PaidAnswer:
     import json
 
     request, run, llm, purpose, answer, cost = row
-    return PaidAnswer(request, run, llm, purpose, Answer(**json.loads(answer)), cost)
+    told = json.loads(answer)
+    signed = told.pop("signed", None)
+    said = Answer(**told, signed=Signed(**signed) if signed else None)
+    return PaidAnswer(request, run, llm, purpose, said, cost)
 
 
 async def _check_caps(

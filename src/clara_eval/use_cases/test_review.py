@@ -13,7 +13,7 @@ from clara_eval.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
 from clara_eval.errors import BadInput, BadTrace, ConfigError
 from clara_eval.pipeline.evaluate import Evaluation
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.rulings import Ruling, ruled_plan
 from clara_eval.pipeline.status import read_status
@@ -102,7 +102,7 @@ async def test_the_sheet_holds_what_a_decision_needs(local_chain: LocalChain, tm
 
 def test_another_judge_for_one_stage_leaves_the_other() -> None:
     """A judge asked for the games does not read as well, and one who reads does not judge."""
-    plan = Plan(("openai:a", "rules"))
+    plan = EvaluationPlan(("openai:a", "rules"))
     games = ruled_plan(plan, [Ruling("judge", "0x", 1, judge="openai:b", stage="comparing")])
     assert (games.judges, games.readers, set(games.models)) == (("openai:b",), ("openai:a",), {"openai:a", "openai:b"})
     reads = ruled_plan(plan, [Ruling("judge", "0x", 1, judge="openai:b", stage="reading")])

@@ -1,0 +1,79 @@
+"""A trace is found where it is said to be, and a gateway cannot put another in its place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from clara_eval.errors import ClaraError, NotFound, Temporary
+from clara_eval.fetch.test_ipfs import base32, car, gateway, raw_cid
+from clara_eval.settings import Settings
+from clara_eval.trace.document import TraceWriter, read_entries, render
+from clara_eval.use_cases.find_trace import find_trace
+
+ADDRESS = "0x" + "ab" * 20
+
+
+def trace() -> str:
+    """Larger than any submission may be."""
+    writer = TraceWriter()
+    lines = [writer.line("header", {"rules": 1}), writer.line("long", "x" * 400_000)]
+    return "".join(render(lines, writer.digest))
+
+
+@asynccontextmanager
+async def served(**routes: object) -> AsyncIterator[str]:
+    app = web.Application()
+    for path, handler in routes.items():
+        app.router.add_get(f"/{path}", handler)  # type: ignore[arg-type]
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def settings(place: Path, **values: str) -> Settings:
+    return Settings.from_env({"CLARA_DATABASE_URL": f"sqlite:///{place / 'store.db'}", **values})
+
+
+async def test_a_trace_on_ipfs_is_taken_only_with_its_cid(tmp_path: Path) -> None:
+    """The right blocks are read, whatever their size; wrong blocks, or bytes without blocks, are not taken."""
+    content = trace().encode()
+    cid = raw_cid(content)
+    uri = f"ipfs://{base32(cid)}"
+    for answer, problem in (
+        (gateway(archive=car((cid, content))), None),
+        (gateway(archive=car((cid, content.replace(b"x", b"y", 1)))), ClaraError),
+        (gateway(plain=content), Temporary),
+    ):
+        async with served(**{f"ipfs/{base32(cid)}": answer}) as url:
+            here = settings(tmp_path, CLARA_IPFS_GATEWAY=url)
+            if problem is None:
+                assert [entry.key for entry in read_entries(await find_trace(uri, here))] == ["header", "long"]
+            else:
+                with pytest.raises(problem):
+                    await find_trace(uri, here)
+    with pytest.raises(NotFound, match="cannot be read"):
+        await find_trace("ipfs://nothing", settings(tmp_path))
+
+
+async def test_a_trace_that_is_not_here_is_asked_of_the_service(tmp_path: Path) -> None:
+    """Without a store that has it, the service of CLARA_API_URL is asked; where nobody has it, both are named."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=trace())
+
+    async with served(**{f"api/v1/challenges/{ADDRESS}/eval-trace": answer}) as url:
+        found = await find_trace(ADDRESS, settings(tmp_path, CLARA_API_URL=url))
+        assert [entry.key for entry in read_entries(found)] == ["header", "long"]
+        with pytest.raises(NotFound, match="nor at"):
+            await find_trace(ADDRESS.replace("ab", "cd"), settings(tmp_path, CLARA_API_URL=url))
+    with pytest.raises(NotFound, match="CLARA_API_URL"):
+        await find_trace(ADDRESS, settings(tmp_path))
