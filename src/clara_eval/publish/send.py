@@ -19,14 +19,17 @@ from enum import StrEnum
 from typing import Protocol
 
 from clara_eval.challenge.model import Address
-from clara_eval.errors import CannotPublish, Disagrees, Temporary
+from clara_eval.errors import CannotPublish, Disagrees, Stalled, Temporary
+from clara_eval.processes import this_process
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 
 log = logging.getLogger(__name__)
 
 MOST_NONCES = 3
-"""After so many reverted or lost nonces a person has to look."""
+"""After so many reverted nonces a person has to look; after so many that others used, it waits for a while."""
+REFUSALS = 3
+"""In a row, with a pause between, before the contract's no is believed: nodes that are behind say no, too."""
 
 
 class Intention(StrEnum):
@@ -200,7 +203,7 @@ class TransactionSender:
     @asynccontextmanager
     async def _exclusive(self, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """One transaction at a time for each wallet, across processes that share the store."""
-        name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", uuid.uuid4().hex
+        name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
         pace = self.pace
         started = pace.now()
         while not await self.log.take_lease(name, holder, pace.lease_seconds):
@@ -228,6 +231,10 @@ class _Sending:
         self._account, self._log, self._pace = sender.account, sender.log, sender.pace
         self._dead: set[int] = set()
         """Nonces of this intention that can bring nothing any more."""
+        self._reverted: set[int] = set()
+        self._lost: set[int] = set()
+        """Of the dead ones: those that reverted, and those that others used while we were at it."""
+        self._refusals = 0
         self._is_rehearsed = False
         self._raised_at = self._pace.now()
         self._latest_word: Receipt | None = None
@@ -281,6 +288,7 @@ class _Sending:
         attempts = await self._log.transactions(self._call.run, self._call.intention)
         for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._account.address}):
             await self._bury_if_dead(nonce, attempts, may_be_reverted=True)
+        self._lost.clear()
 
     async def _bury_if_dead(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
         is_gone = await self._account.is_nonce_gone(nonce)
@@ -289,15 +297,20 @@ class _Sending:
         if is_gone and (mined is None or (is_reverted and may_be_reverted)):
             log.warning("nonce %d of %s can no longer serve %s", nonce, self._account.address, self._call.run)
             self._dead.add(nonce)
+            (self._reverted if is_reverted else self._lost).add(nonce)
             self._is_rehearsed = False
 
     async def _push_or_look_again(self, attempts: Sequence[StoredTransaction]) -> None:
         """A refusal counts only if the world did not move between our look and the rehearsal."""
         try:
             await self._push(attempts)
-        except CannotPublish:
+            self._refusals = 0
+        except CannotPublish as refused:
             has_moved = await self._account.outcome(self._not_dead(attempts)) is not None
-            if not has_moved and await self._is_done(attempts) is None:
+            if has_moved or await self._is_done(attempts) is not None:
+                return
+            self._refusals += 1
+            if isinstance(refused, Stalled) or self._refusals >= REFUSALS:
                 raise
 
     async def _push(self, attempts: Sequence[StoredTransaction]) -> None:
@@ -315,11 +328,16 @@ class _Sending:
             self._raised_at = self._pace.now()
 
     async def _first_attempt(self, attempts: Sequence[StoredTransaction]) -> StoredTransaction:
-        used = len({attempt.nonce for attempt in attempts})
-        if used >= MOST_NONCES:
+        what = f"{self._call.what} of {self._call.to} failed with"
+        if len(self._reverted) >= MOST_NONCES:
             raise CannotPublish(
-                f"{self._call.what} of {self._call.to} failed with {used} nonces.",
-                remedy="Look at the transactions before trying again.",
+                f"{what} {len(self._reverted)} nonces.", remedy="Look at the transactions before trying again."
+            )
+        if len(self._lost) >= MOST_NONCES:
+            raise Stalled(
+                f"{what} {len(self._lost)} nonces that another program used with this key.",
+                cause="nonces",
+                remedy="One key belongs to one service: stop the other. It goes on by itself.",
             )
         nonce = await self._free_nonce()
         tx = await self._account.prepare(

@@ -90,20 +90,23 @@ async def _play(
     count: Callable[[], None],
 ) -> list[Comparison]:
     answers: list[Comparison | None] = [None] * len(batch)
-    unanswered: list[str] = []
+    unanswered: list[Decision] = []
 
     async def work(waiting: Iterator[tuple[int, Game]]) -> None:
         for number, game in waiting:
             decision = await judges[game.judge].compare(vectors[game.first], vectors[game.second])
             answers[number] = _comparison(game, decision)
             if decision.outage:
-                unanswered.append(decision.reason)
+                unanswered.append(decision)
             count()
 
     waiting = iter(enumerate(batch))
     await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > OUTAGE_SHARE * len(batch):
-        raise Temporary(f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1]}")
+        raise Temporary(
+            f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1].reason}",
+            retry_after_seconds=max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,
+        )
     return [answer for answer in answers if answer is not None]
 
 
