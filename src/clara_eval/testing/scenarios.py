@@ -191,17 +191,19 @@ async def posts_of(chain: LocalChain, address: Address) -> int:
 
 
 @asynccontextmanager
-async def mining(chain: LocalChain, seconds: float = 0.1) -> AsyncIterator[None]:
-    """Blocks that come by themselves."""
+async def mining(chain: LocalChain, seconds: float = 0.1) -> AsyncIterator[asyncio.Lock]:
+    """Blocks that come by themselves, except while somebody holds the lock."""
+    quiet = asyncio.Lock()
 
     async def mine() -> None:
         while True:
             await asyncio.sleep(seconds)
-            await chain.mine()
+            async with quiet:
+                await chain.mine()
 
     task = asyncio.create_task(mine())
     try:
-        yield
+        yield quiet
     finally:
         task.cancel()
         await asyncio.wait((task,))
@@ -263,12 +265,13 @@ async def reorg_scenario(chain: LocalChain, place: Path, seed: int) -> list[str]
     address = await closed_round(chain)
     async with opened(chain, place, chain.rpc_url, confirmations=confirmations) as app:
         run = f"{app.chain_id}:{address}"
-        async with mining(chain):
+        async with mining(chain) as quiet:
             first = asyncio.create_task(until_posted(app, address))
             while not first.done() and not await app.store.transactions(run, "post_scores"):  # noqa: ASYNC110 - a row
                 await asyncio.sleep(0.02)
             await asyncio.sleep(rng.choice((0, 0.05, 0.3)))
-            await chain.reorg(depth)
+            async with quiet:
+                await chain.reorg(depth)
             problems = await first
             if not problems:
                 # What was confirmed before the reorg is found again, or posted again, by the next look.
