@@ -360,6 +360,10 @@ class EthereumChain:
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
+        # Where blocks do not stand in the order of their times, as after a reorg of a development chain.
+        async for group in self._logs.groups(wanted, self._first_block, head.number, backwards=True):
+            for entry in group.entries:
+                return await self._posted(challenge, entry, head)
         raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
 
     async def _posted(self, challenge: Challenge, entry: Any, head: Block) -> Posted:

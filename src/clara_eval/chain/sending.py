@@ -106,12 +106,21 @@ class EthereumAccount:
         return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(deep))) > nonce
 
     async def prepare(
-        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Sequence[StoredTransaction]
+        self,
+        call: ContractCall,
+        *,
+        attempt: int,
+        nonce: int,
+        recorded: Sequence[StoredTransaction],
+        over: StoredTransaction | None = None,
     ) -> StoredTransaction:
         wallet = self._signer()
         await self._make_known(call.to, wallet)
         gas = await estimate_gas(self._chain, call, self.address)
         fees = await self.fees()
+        if over is not None:
+            before = Fees(over.max_fee_per_gas, over.max_priority_fee_per_gas)
+            fees = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas) or fees
         tx = Unsigned(
             chain_id=self._chain.chain_id,
             nonce=nonce,

@@ -58,6 +58,8 @@ class ContractCall:
     to: Address
     data: bytes
     description: str = ""
+    replaces: frozenset[bytes] = frozenset()
+    """Calldata that was signed for this intention about a block that is gone: superseded on the same nonce."""
 
     @property
     def what(self) -> str:
@@ -123,9 +125,15 @@ class Account(Protocol):
         ...
 
     async def prepare(
-        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Sequence[StoredTransaction]
+        self,
+        call: ContractCall,
+        *,
+        attempt: int,
+        nonce: int,
+        recorded: Sequence[StoredTransaction],
+        over: StoredTransaction | None = None,
     ) -> StoredTransaction:
-        """The call, signed; `recorded` is what this key has signed before, for the day's cap."""
+        """The call, signed; `recorded` is what this key has signed before, for the day's cap. It outbids `over`."""
         ...
 
     async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
@@ -267,7 +275,9 @@ class _Sending:
         if not mined.is_final:
             return None
         if mined.has_succeeded:
-            return self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
+            receipt = self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
+            landed = next(read_signed(tx.raw).data for tx in attempts if tx.tx_hash == mined.tx_hash)
+            return replace(receipt, calldata="0x" + landed.hex())
         # A revert is often the sign that somebody was first.
         done = await self._is_done(())
         return self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number) if done is None else self._hear(done)
@@ -339,9 +349,14 @@ class _Sending:
                 cause="nonces",
                 remedy="One key belongs to one service: stop the other. It goes on by itself.",
             )
-        nonce = await self._free_nonce()
+        # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
+        over = max(self._superseded(attempts), key=lambda row: row.attempt, default=None)
         tx = await self._account.prepare(
-            self._call, attempt=len(attempts) + 1, nonce=nonce, recorded=await self._recorded()
+            self._call,
+            attempt=max((row.attempt for row in attempts), default=0) + 1,
+            nonce=over.nonce if over else await self._free_nonce(),
+            recorded=await self._recorded(),
+            over=over,
         )
         self._raised_at = self._pace.now()
         return await self._record(tx)
@@ -409,8 +424,8 @@ class _Sending:
 
     def _check(self, tx: StoredTransaction) -> None:
         """What is recorded under this intention must be this very call."""
-        signed = read_signed(tx.raw)
-        if (signed.to, signed.data, signed.value, signed.nonce) != (self._call.to, self._call.data, 0, tx.nonce):
+        signed, ours = read_signed(tx.raw), {self._call.data, *self._call.replaces}
+        if (signed.to, signed.value, signed.nonce) != (self._call.to, 0, tx.nonce) or signed.data not in ours:
             raise Disagrees(
                 f"The recorded transaction {tx.tx_hash} of {tx.run} differs from what is to be sent now.",
                 remedy="The evaluation changed after it was signed: look at both before anything is sent.",
@@ -421,6 +436,12 @@ class _Sending:
 
     def _live(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         """What we can still send or raise: after a change of key the old key's attempts are only watched."""
+        return [tx for tx in self._mine(attempts) if read_signed(tx.raw).data == self._call.data]
+
+    def _superseded(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
+        return [tx for tx in self._mine(attempts) if read_signed(tx.raw).data != self._call.data]
+
+    def _mine(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
 
     def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:

@@ -174,6 +174,8 @@ async def ended_well(app: App, chain: LocalChain, address: Address) -> list[str]
         checked = await check_trace("".join(pieces).splitlines(keepends=True), app.chain)
     except ClaraError as bad:
         return [*problems, f"{address}: its trace does not verify: {bad}"]
+    if not await app.chain.is_canonical(checked.challenge.block):
+        problems.append(f"{address}: its trace names a block that is gone")
     if checked.posted is None:
         problems.append(f"{address}: its trace is not the posted one")
     return problems
