@@ -18,7 +18,15 @@ from dataclasses import dataclass, replace
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
-from clara_eval.judge.outages import JudgeDown, JudgeWaits, OutOfTime, RateLimited, RequestRefused, ServerFailed, Unanswered
+from clara_eval.judge.outages import (
+    JudgeDown,
+    JudgeWaits,
+    OutOfTime,
+    RateLimited,
+    RequestRefused,
+    ServerFailed,
+    Unanswered,
+)
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
