@@ -27,6 +27,7 @@ class Room(NamedTuple):
 ROOMS = (
     Room("errors", "floor", "what can go wrong, named by what happens next"),
     Room("gather", "floor", "many tasks, and the first error ends all"),
+    Room("processes", "floor", "a name for a process that proves its death"),
     Room("hashing", "floor", "keccak, SHA-256, canonical JSON"),
     Room("attestation", "floor", "what an enclave signed: bytes, signatures, quotes"),
     Room("camel_json", "floor", "dataclasses to JSON and back, in one casing"),

@@ -7,6 +7,8 @@ Anything else that escapes is a bug and is loud.
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class ClaraError(Exception):
     """The root. `remedy` says what the reader can do about it."""
@@ -73,6 +75,14 @@ class CannotPublish(ClaraError):
 
 class CannotAct(ClaraError):
     """A poster's or agent's action would be refused, or their wallet must not do it: nothing more was sent."""
+
+
+class Stalled(CannotPublish, Temporary):
+    """Nothing can be sent now, and it goes on by itself once the cause has passed; a person is told meanwhile."""
+
+    def __init__(self, message: str, *, cause: Literal["balance", "gas_cap", "nonces"], remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.cause = cause
 
 
 class Unscorable(CannotPublish):

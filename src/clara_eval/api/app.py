@@ -142,6 +142,10 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    for operation in (one for path in document["paths"].values() for one in path.values()):
+        if operation.get("security") and "401" not in operation["responses"]:
+            # Whoever has no key is answered, too, with less.
+            operation["security"].append({})
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     app.openapi_schema = document
     return document

@@ -93,6 +93,12 @@ async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, Any]:
     }
 
 
+@router.get("/challenges/evaluate", include_in_schema=False)
+async def evaluate_takes_only_post() -> None:
+    """Otherwise the word would be read as an address that is none."""
+    raise Refusal(405, "This address takes only POST.", remedy="Send POST.", headers={"allow": "POST"})
+
+
 @router.get("/challenges", response_model=ChallengeList, responses=documented(*_ALWAYS), summary="List challenges")
 async def list_challenges(
     read: Read,

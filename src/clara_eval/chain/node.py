@@ -46,6 +46,8 @@ LAG_BLOCKS = 3
 LATE_SECONDS = 3_600
 """From this distance on it is cheaper to look for the deadline's block than to read the blocks after it."""
 SECTIONS = 16
+LOOK_AGAIN_SECONDS = (0.1, 0.3, 0.6)
+"""Between questions for the newest block while an older one is told than we know: some node is behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class EthereumChain:
         self._first_block = network.from_block if first_block is None else first_block
         self._logs = Logs(rpc)
         self._can_pin_by_hash = True
+        self._newest: Block | None = None
 
     @property
     def chain_id(self) -> int:
@@ -94,6 +97,20 @@ class EthereumChain:
     # blocks
 
     async def head(self) -> Block:
+        """The newest block, and none older than one we have seen, unless all that answer have gone back for a while."""
+        for pause in (*LOOK_AGAIN_SECONDS, None):
+            block = await self._head_now()
+            if pause is None or self._newest is None or block.number >= self._newest.number:
+                break
+            await asyncio.sleep(pause)
+        self._newest = block
+        return block
+
+    def named(self, block: Block) -> Any:
+        """How a node is asked about exactly this block."""
+        return {"blockHash": block.hash, "requireCanonical": True} if self._can_pin_by_hash else hex(block.number)
+
+    async def _head_now(self) -> Block:
         """The newest block of the node that is ahead; that node is asked first from now on."""
         if len(self.rpc.nodes) == 1:
             raw = await self.rpc.ask_maybe("eth_getBlockByNumber", "latest", False)
@@ -134,10 +151,10 @@ class EthereumChain:
         return (await self._block_by_number(number)).hash == known
 
     async def _block_by_number(self, number: int) -> Block:
-        raw = await self.rpc.ask_maybe("eth_getBlockByNumber", hex(number), False)
-        if raw is None:
+        (raw,) = await self._present_answers([Call("eth_getBlockByNumber", (hex(number), False))])
+        if _is(raw, Meaning.MISSING):
             raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
-        return _block(raw)
+        return _block(_required(raw))
 
     async def first_block_at(self, moment: int, last: Block) -> int:
         """The first block whose time is not before `moment`, from the first one of challenges up to `last`."""
@@ -177,8 +194,8 @@ class EthereumChain:
     async def views(self, calls: Sequence[View], block: Block) -> list[object]:
         """Return data or refusal of each call, all at `block`."""
         if self._can_pin_by_hash:
-            at: Any = {"blockHash": block.hash, "requireCanonical": True}
-            answers = await self.rpc.ask_many([Call("eth_call", (call.request(), at)) for call in calls])
+            at = self.named(block)
+            answers = await self._present_answers([Call("eth_call", (call.request(), at)) for call in calls])
             # A stranger's contract must not talk us out of it: what it provokes is never a word about pinning.
             unpinned = [
                 _is(answer, Meaning.UNSUPPORTED) or (_is(answer, Meaning.OTHER) and not call.is_foreign)
@@ -188,10 +205,23 @@ class EthereumChain:
                 return _present(answers, calls, block)
             self._can_pin_by_hash = False
         number = hex(block.number)
-        answers = await self.rpc.ask_many([Call("eth_call", (call.request(), number)) for call in calls])
+        answers = await self._present_answers([Call("eth_call", (call.request(), number)) for call in calls])
         if not await self.is_canonical(block):
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         return _present(answers, calls, block)
+
+    async def _present_answers(self, calls: Sequence[Call]) -> list[Any]:
+        """Behind one address there are often several nodes, some of them late: what one lacks is asked again."""
+        answers = await self.rpc.ask_many(calls)
+        for pause in LOOK_AGAIN_SECONDS:
+            lacking = [number for number, answer in enumerate(answers) if _is(answer, Meaning.MISSING)]
+            if not lacking:
+                break
+            await asyncio.sleep(pause)
+            again = await self.rpc.ask_many([calls[number] for number in lacking])
+            for number, answer in zip(lacking, again, strict=True):
+                answers[number] = answer
+        return answers
 
     async def deadline(self, address: Address) -> int:
         return (await self.challenge(address).state(await self.head(), ("deadline",))).number("deadline")
@@ -354,6 +384,10 @@ class EthereumChain:
         first = await self.first_block_at(posted_at, head)
         wanted = Filter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
+            for entry in group.entries:
+                return await self._posted(challenge, entry, head)
+        # Where blocks do not stand in the order of their times, as after a reorg of a development chain.
+        async for group in self._logs.groups(wanted, self._first_block, head.number, backwards=True):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
         raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")

@@ -1,9 +1,9 @@
 """JSON-RPC over several nodes: batches, failover, and errors that say what happened without saying the URL.
 
 Comes in: calls. Goes out: for each call its result or the node's refusal, in the order asked. Every node is asked for
-its chain id before it is believed, and again after each failure: another chain is a ConfigError. A node that is dead,
-slow, busy, garbled or behind makes room for the next; when all fail it is Temporary. Keys that stand in a URL never
-appear in an error or a log: a node is named by its host.
+its chain id before it is believed, and again after each failure: one on another chain is left out, and when all are it
+is a ConfigError. A node that is dead, slow, busy, garbled or behind makes room for the next; when all fail it is
+Temporary. Keys that stand in a URL never appear in an error or a log: a node is named by its host.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Node:
         self.url = url
         self.batch_size = batch_size
         self.is_checked = False
+        self.wrong_chain: int | None = None
+        """The chain it is on, where that is not ours: such a node is left out."""
         self._secrets = _secrets(parts)
 
     def __repr__(self) -> str:
@@ -242,7 +244,7 @@ class Rpc:
             self._session = None
 
     async def check_nodes(self) -> None:
-        """Ask every node for its chain id; a wrong one is a ConfigError, all dead is Temporary."""
+        """Ask every node for its chain id; only wrong ones is a ConfigError, all dead is Temporary."""
         states = await gather_or_raise(self._state(node) for node in self.nodes)
         if all(state is not None for state in states):
             raise self._all_failed([f"{node.host}: {state}" for node, state in zip(self.nodes, states, strict=True)])
@@ -343,11 +345,11 @@ class Rpc:
             raise NodeDown(answer.message)
         found = quantity(answer)
         if found != self.chain_id:
-            raise ConfigError(
-                f"The node {node.host} is on chain {found}, but the network's chain id is {self.chain_id}.",
-                remedy="Set CLARA_RPC_URL to nodes of the network in CLARA_NETWORK.",
-            )
-        node.is_checked = True
+            if node.wrong_chain != found:
+                log.warning("node %s is on chain %d, not %d: it is left out", node.host, found, self.chain_id)
+            node.wrong_chain = found
+            raise NodeDown(f"it is on chain {found}, not {self.chain_id}")
+        node.is_checked, node.wrong_chain = True, None
 
     def _failed(self, node: Node, reason: str) -> None:
         log.info("node %s failed: %s", node.host, reason)
@@ -355,7 +357,13 @@ class Rpc:
         if self.nodes[self._first] is node:
             self._first = (self._first + 1) % len(self.nodes)
 
-    def _all_failed(self, reasons: Sequence[str]) -> Temporary:
+    def _all_failed(self, reasons: Sequence[str]) -> ConfigError | Temporary:
+        if all(node.wrong_chain is not None for node in self.nodes):
+            node = self.nodes[0]
+            return ConfigError(
+                f"The node {node.host} is on chain {node.wrong_chain}, but the network's chain id is {self.chain_id}.",
+                remedy="Set CLARA_RPC_URL to nodes of the network in CLARA_NETWORK.",
+            )
         return Temporary(
             f"No node answers ({'; '.join(reasons[:6])}).", remedy="Check CLARA_RPC_URL, or add a second URL."
         )

@@ -16,7 +16,7 @@ from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.chain.wallet import Wallet
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
 from clara_eval.contracts.refusals import Refusal, decode_refusal
-from clara_eval.errors import CannotPublish, ClaraError, NotYet, Temporary
+from clara_eval.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 from clara_eval.publish.fees import Fees, first_fees, raised_fees
 from clara_eval.publish.send import ContractCall, Mined, Sent
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
@@ -31,6 +31,8 @@ _SENT = {
     Meaning.REPLACEMENT_UNDERPRICED: Sent.UNDERPRICED,
     Meaning.FEE_TOO_LOW: Sent.FEE_TOO_LOW,
 }
+LOOKS = 5
+"""At newer and newer blocks, before a refusal is believed all the same."""
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
@@ -74,15 +76,30 @@ class EthereumAccount:
             self._wallet.policy.vouched.permit([challenge])
 
     async def rehearse(self, call: ContractCall) -> None:
-        """The call with the real sender at the newest block; a refusal is told in the contract's own terms."""
+        """The call with the real sender at the newest block; a refusal is told in the contract's own terms.
+
+        It counts only if no newer block is known by then: otherwise that one is asked.
+        """
         head = await self._chain.head()
+        refusal = await self._refusal(call, head)
+        for _ in range(LOOKS):
+            newest = await self._chain.head()
+            if refusal is None or newest.number <= head.number:
+                break
+            head, refusal = newest, await self._refusal(call, newest)
+        if refusal is not None:
+            raise _in_our_terms(call, refusal)
+
+    async def _refusal(self, call: ContractCall, block: Block) -> NodeRefusal | None:
         try:
-            await self._chain.rpc.ask("eth_call", await self._request(call, head), hex(head.number))
+            await self._chain.rpc.ask("eth_call", await self._request(call, block), self._chain.named(block))
         except NodeRefusal as refusal:
-            raise _in_our_terms(call, refusal) from None
+            return refusal
+        return None
 
     async def next_nonce(self) -> int:
-        return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, "latest"))
+        head = await self._chain.head()
+        return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(head.number)))
 
     async def is_nonce_gone(self, nonce: int) -> bool:
         head = await self._chain.head()
@@ -90,12 +107,21 @@ class EthereumAccount:
         return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(deep))) > nonce
 
     async def prepare(
-        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Sequence[StoredTransaction]
+        self,
+        call: ContractCall,
+        *,
+        attempt: int,
+        nonce: int,
+        recorded: Sequence[StoredTransaction],
+        over: StoredTransaction | None = None,
     ) -> StoredTransaction:
         wallet = self._signer()
         await self._make_known(call.to, wallet)
         gas = await estimate_gas(self._chain, call, self.address)
         fees = await self.fees()
+        if over is not None:
+            before = Fees(over.max_fee_per_gas, over.max_priority_fee_per_gas)
+            fees = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas) or fees
         tx = Unsigned(
             chain_id=self._chain.chain_id,
             nonce=nonce,
@@ -198,6 +224,13 @@ def with_margin(gas: int) -> int:
 async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
     """What the node says the call would use; a contract that would refuse it says so here."""
     request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
+    head = await chain.head()
+    try:
+        # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
+        return quantity(await chain.rpc.ask("eth_estimateGas", request, hex(head.number)))
+    except NodeRefusal as refusal:
+        if refusal.meaning is not Meaning.UNSUPPORTED:
+            raise _in_our_terms(call, refusal) from None
     try:
         return quantity(await chain.rpc.ask("eth_estimateGas", request))
     except NodeRefusal as refusal:
@@ -226,7 +259,11 @@ def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError
     """What the caller is to do about a node's no."""
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
-        return CannotPublish(f"{what}: the wallet cannot pay the gas.", remedy="Send ETH to its address.")
+        return Stalled(
+            f"{what}: the wallet cannot pay the gas.",
+            cause="balance",
+            remedy="Send ETH to its address: it goes on then.",
+        )
     if refusal.meaning is not Meaning.REVERTED:
         return refusal
     reason = decode_refusal(refusal.data if isinstance(refusal.data, str) else None)

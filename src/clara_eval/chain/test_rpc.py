@@ -134,15 +134,23 @@ def test_what_is_no_url_is_a_config_error(url: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-async def test_a_node_of_another_chain_ends_the_start(local_chain: LocalChain) -> None:
-    """One wrong chain id among several nodes is a ConfigError at the start, and names the node."""
+async def test_a_node_of_another_chain_is_left_out(local_chain: LocalChain) -> None:
+    """Beside a good node, before it or behind it, a wrong one is never believed; alone it is a ConfigError."""
     async with FaultyNode(local_chain.rpc_url) as wrong:
         wrong.instead = answers("eth_chainId", "0x1")
-        async with client(local_chain.rpc_url, wrong.url) as rpc:
+        for urls in ((local_chain.rpc_url, wrong.url), (wrong.url, local_chain.rpc_url)):
+            async with client(*urls) as rpc:
+                await rpc.check_nodes()
+                assert (await EthereumChain(rpc, NETWORKS["local"]).head()).number > 0
+                assert set(wrong.calls) == {"eth_chainId"}
+        async with client(wrong.url, wrong.url) as rpc:
             with pytest.raises(ConfigError, match=r"is on chain 1, but the network's chain id is 31337"):
                 await rpc.check_nodes()
             with pytest.raises(ConfigError, match="is on chain 1"):
-                await EthereumChain(rpc, NETWORKS["local"]).head()
+                await rpc.ask("eth_gasPrice")
+        async with client(wrong.url, "http://127.0.0.1:9") as rpc:
+            with pytest.raises(Temporary, match="it is on chain 1, not 31337"):
+                await rpc.ask("eth_gasPrice")
 
 
 async def test_a_node_that_comes_back_on_another_chain_is_not_believed(local_chain: LocalChain) -> None:

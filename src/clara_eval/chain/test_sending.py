@@ -281,7 +281,7 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
         assert (await w.post()).outcome is Outcome.UNKNOWN
-        with pytest.raises(Disagrees, match="something else"):
+        with pytest.raises(Disagrees, match="differs from what is to be sent"):
             await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
 
 
@@ -666,10 +666,12 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
             def __getattr__(self, name: str) -> Any:
                 return getattr(w.account, name)
 
-            async def prepare(self, call: Any, *, attempt: int, nonce: int, recorded: Any) -> StoredTransaction:
+            async def prepare(
+                self, call: Any, *, attempt: int, nonce: int, recorded: Any, over: Any
+            ) -> StoredTransaction:
                 from clara_eval.chain.sending import _signed
 
-                good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded)
+                good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded, over=over)
                 poor = replace(read_signed(good.raw), gas=60_000)
                 return _signed(
                     w.account._signer(), poor, recorded, run=call.run, intention=call.intention, attempt=attempt

@@ -19,6 +19,7 @@ from clara_eval.errors import (
     NeedsReview,
     NotFound,
     NotYet,
+    Stalled,
     Temporary,
     Unscorable,
 )
@@ -33,6 +34,9 @@ from clara_eval.records.documents import State
 DEFER_SECONDS = 3600
 NOT_YET_SECONDS = 30
 UNKNOWN_SECONDS = 30
+STALLED_SECONDS = 60
+LONG_SECONDS = 600
+"""A wait as long as this is told at once, not after the third failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,7 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
             soon = int(now + min(NOT_YET_SECONDS, options.retry_seconds))
             return Ending("busy" if isinstance(bad, Busy) else "not_yet", state, reason, soon)
         case Temporary():
-            wait = max(pause, bad.retry_after_seconds or 0)
-            wait = wait if bad.longest_pause_seconds is None else min(wait, bad.longest_pause_seconds)
-            alert = Alert("EvaluationStuck", "warning", reason, address) if failures >= 3 else None
-            return Ending("temporary", state, reason, int(now + wait), alert)
+            return _outage(bad, state, reason, address, failures=failures, now=now, pause=pause)
         case Deferred():
             alert = Alert("BudgetReached", "warning", reason, address)
             return Ending("deferred", state, reason, bad.retry_at or int(now + DEFER_SECONDS), alert)
@@ -80,6 +81,30 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
         case _:
             alert = Alert("EvaluationFailed", "critical", reason, address, {"error": type(bad).__name__})
             return Ending("bug", state, reason, alert=alert, is_bug=True)
+
+
+def _outage(
+    bad: Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
+) -> Ending:
+    """Tried again: soon where only something outside is missing, else after growing pauses."""
+    if isinstance(bad, Stalled):
+        return Ending("stalled", state, reason, int(now + min(pause, STALLED_SECONDS)), stalled_alert(bad, address))
+    wait = max(pause, bad.retry_after_seconds or 0)
+    wait = wait if bad.longest_pause_seconds is None else min(wait, bad.longest_pause_seconds)
+    is_long = failures >= 3 or wait >= LONG_SECONDS
+    alert = Alert("EvaluationStuck", "warning", reason, address) if is_long else None
+    return Ending("temporary", state, reason, int(now + wait), alert)
+
+
+def stalled_alert(bad: Stalled, address: str) -> Alert:
+    """What a person can do about it; the evaluation goes on by itself afterwards."""
+    match bad.cause:
+        case "balance":
+            return Alert("BalanceLow", "critical", str(bad), address)
+        case "gas_cap":
+            return Alert("GasCapReached", "critical", str(bad), address)
+        case "nonces":
+            return Alert("NoncesLost", "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:

@@ -8,7 +8,6 @@ taken stops at once; what is interrupted stays queued and goes on elsewhere.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import time
 import uuid
@@ -38,6 +37,7 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts, workflow_id
 from clara_eval.pipeline.leases import worker_lease
 from clara_eval.pipeline.status import FINAL_STATES, StatusWriter
+from clara_eval.processes import this_process
 from clara_eval.records.challenge_index import read_document, save_summary
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.trace.store_keys import status_key
@@ -63,7 +63,7 @@ class Engine:
         self.mode: Mode = mode
         self.options = options or EngineOptions()
         self.pulse = Pulse(mode, self.options.tick_seconds)
-        self.worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.worker = f"{socket.gethostname()}-{this_process()}-{uuid.uuid4().hex[:8]}"
         self.lost = asyncio.Event()
         """Set when this worker was declared dead by another: the process has to end."""
         self._is_alone = is_sqlite(app.settings.database_url)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import pytest
@@ -23,6 +23,7 @@ from clara_eval.errors import (
     Disagrees,
     NeedsReview,
     NotYet,
+    Stalled,
     Temporary,
     Unscorable,
 )
@@ -265,3 +266,28 @@ def test_health_by_beat_and_ticks() -> None:
     assert (pulse.is_stale, pulse.report("1")["status"]) == (False, "degraded")
     now[0] = 62
     assert api.is_stale
+
+
+@pytest.mark.parametrize(
+    ("cause", "alert"), [("balance", "BalanceLow"), ("gas_cap", "GasCapReached"), ("nonces", "NoncesLost")]
+)
+def test_what_passes_by_itself_waits_and_calls_a_person(
+    cause: Literal["balance", "gas_cap", "nonces"], alert: str
+) -> None:
+    """No money for gas, the day's cap, lost nonces: pending with the next attempt's moment, never failed."""
+    ending = ending_of(Stalled("x", cause=cause), "0xa", failures=9, now=1000, options=EngineOptions())
+    assert (ending.outcome, ending.status, ending.retry_at) == ("stalled", "pending", 1060)
+    assert ending.alert is not None
+    assert (ending.alert.name, ending.alert.severity) == (alert, "critical")
+
+
+def test_a_long_wait_is_told_at_once() -> None:
+    """A provider that asks for an hour is an alert with the first failure, and no wait passes the window's bound."""
+    asked = Temporary("x", retry_after_seconds=3599)
+    first = ending_of(asked, "0xa", failures=0, now=0, options=EngineOptions())
+    assert (first.retry_at, first.alert and first.alert.name) == (3599, "EvaluationStuck")
+    window = Window(deadline=0, scoring_deadline=7200, chain_now=7200 - 3542)
+    asked.longest_pause_seconds = window.longest_pause_seconds
+    assert (ending_of(asked, "0xa", failures=0, now=0, options=EngineOptions()).retry_at or 0) < 3542
+    assert Window(0, 7200, 7200 - 10).longest_pause_seconds <= 5
+    assert Window(0, 7200, 7201).is_over

@@ -22,7 +22,8 @@ from clara_eval.app import App
 from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
 from clara_eval.engine.due import Action, Due, Memory, due
-from clara_eval.errors import ClaraError, ConfigError
+from clara_eval.engine.endings import stalled_alert
+from clara_eval.errors import ClaraError, ConfigError, Stalled
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.logs import bound_challenge
@@ -199,6 +200,8 @@ class Ticker:
             try:
                 await self._do(challenge, found.action)
             except Exception as bad:  # noqa: BLE001 - nor keep them from being acted on
+                if isinstance(bad, Stalled):
+                    self.alerts.raise_alert(stalled_alert(bad, challenge.address))
                 _log.warning("action_failed", action=found.action.value, problem=str(bad), exc_info=_bug(bad))
                 report.problems.append(f"{challenge.address}: {bad}")
                 return

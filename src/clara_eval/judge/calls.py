@@ -18,7 +18,15 @@ from dataclasses import dataclass, replace
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
-from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, RequestRefused, ServerFailed, Unanswered
+from clara_eval.judge.outages import (
+    JudgeDown,
+    JudgeWaits,
+    OutOfTime,
+    RateLimited,
+    RequestRefused,
+    ServerFailed,
+    Unanswered,
+)
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
@@ -43,6 +51,8 @@ class Patience:
     call_seconds: float = 120.0
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 30.0
+    longest_wait_seconds: float = 60.0
+    """A judge that asks for more is not waited for here: the run ends, holds no place, and comes back then."""
     most_probes: int = 6
     """A judge that failed so many probes in a row, about two minutes, sits this run out and cannot hold the others."""
     most_in_flight: int = 64
@@ -158,7 +168,7 @@ class JudgeLine:
                 if isinstance(last, ServerFailed) and self.breaker.is_open and not yields:
                     await self._control(prompt, until)  # the probe must not be the prompt that may be the reason
                 return await self._try_once(request, prompt, until, yields=yields)
-            except (OutOfTime, JudgeDown):
+            except (OutOfTime, JudgeDown, JudgeWaits):
                 raise
             except Temporary as bad:
                 last = bad
@@ -287,6 +297,8 @@ class JudgeLine:
     async def _rest(self, seconds: float, until: float) -> None:
         if self._clock() + seconds >= until:
             raise OutOfTime(f"{self._name} cannot answer before the round's time is over.", retry_after_seconds=seconds)
+        if seconds > self._patience.longest_wait_seconds:
+            raise JudgeWaits(f"{self._name} asks for a pause of {seconds:.0f} s.", retry_after_seconds=seconds)
         await self._sleep(seconds)
 
     async def _save(self, paid: PaidAnswer) -> PaidAnswer:

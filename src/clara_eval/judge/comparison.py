@@ -34,6 +34,8 @@ class Decision:
     requests: tuple[str, ...]
     outage: bool = False
     """There is no verdict because nobody answered: later there may be one."""
+    pause_seconds: float | None = None
+    """How long a judge that did not answer asks to be left alone."""
 
 
 EQUAL = Decision(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
@@ -139,4 +141,5 @@ class ModelJudge:
             return EQUAL
         prompt = self._prompts.prompt(first, second)
         asked = await ask_until(self._asker, prompt, read_verdict, self._tries)
-        return Decision(asked.value, asked.reason, asked.requests, outage=asked.outage is not None)
+        pause = asked.outage.retry_after_seconds if asked.outage else None
+        return Decision(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)

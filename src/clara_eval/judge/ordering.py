@@ -59,6 +59,8 @@ class OrderDecision:
     reason: str
     requests: tuple[str, ...]
     outage: bool = False
+    pause_seconds: float | None = None
+    """How long a judge that did not answer asks to be left alone."""
 
 
 @dataclass(frozen=True, slots=True)

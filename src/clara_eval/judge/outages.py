@@ -36,3 +36,7 @@ class OutOfTime(Temporary):
 
 class JudgeDown(Temporary):
     """The judge failed so often that this run goes on without it; a later run asks it again."""
+
+
+class JudgeWaits(Temporary):
+    """The provider asks for a long pause: whoever waits for it should hold nothing meanwhile."""

@@ -12,7 +12,7 @@ from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
-from clara_eval.judge.outages import JudgeDown, OutOfTime, RateLimited, Unanswered
+from clara_eval.judge.outages import JudgeDown, JudgeWaits, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
 from clara_eval.money.prices import FREE, PriceCard
 from clara_eval.money.run_budget import RunBudget
@@ -201,6 +201,19 @@ async def test_one_deadline_for_everything() -> None:
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
     assert clock.now < 1050
+
+
+async def test_a_long_pause_is_not_sat_out() -> None:
+    """A provider that asks for an hour: the run ends at once and says for how long; another judge takes over."""
+    model = Model(lambda _: RateLimited("429", retry_after_seconds=3600))
+    line, book, clock = _line(model, patience=Patience(deadline=100_000.0))
+    for _ in range(3):
+        with pytest.raises(JudgeWaits) as waits:
+            await line.ask(_prompt())
+        assert waits.value.retry_after_seconds == pytest.approx(3600, abs=1)
+    assert (model.calls, sum(clock.slept), book.kept) == (1, 0, {})
+    other, _, _ = _line(Model(name="openai:other"))
+    assert (await Succession([line, other]).ask(_prompt())).llm == "openai:other"
 
 
 async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:

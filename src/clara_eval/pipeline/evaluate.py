@@ -39,6 +39,7 @@ from clara_eval.publish.keeper import advance
 from clara_eval.publish.posted import Results
 from clara_eval.publish.publish import publish
 from clara_eval.publish.send import Intention, Outcome, Receipt, TransactionSender
+from clara_eval.publish.transaction import read_signed
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
@@ -46,6 +47,9 @@ from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import plots_key, scores_key
 from clara_eval.winners import check_scorable
+
+SUPERSEDED = "superseded"
+"""The journal's entry with the calldata that was signed about a block that is gone."""
 
 
 class ChainOfRecord(Chain, Results, Protocol):
@@ -161,7 +165,13 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
     challenge = await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
     if await ports.chain.is_canonical(challenge.block):
         return challenge
+    signed = {
+        read_signed(row.raw).data.hex() for row in await ports.store.transactions(journal.run, Intention.POST_SCORES)
+    }
     await journal.forget()
+    if signed:
+        # What was signed about the block that is gone is replaced on its own nonce, never sent again.
+        await journal.note(SUPERSEDED, sorted(signed))
     return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
 
 
@@ -241,7 +251,9 @@ async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports
     sender = _sender(ports, options)
     if not sender.can_sign and (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.OPEN:
         return _unrehearsed(challenge, walked, digest)
-    return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain)
+    recorded = await ports.store.entry(challenge.run, SUPERSEDED)
+    superseded = frozenset(bytes.fromhex(data) for data in (json.loads(recorded) if recorded else ()))
+    return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain, superseded=superseded)
 
 
 def _unrehearsed(challenge: Challenge, walked: Walk, digest: str) -> Receipt:

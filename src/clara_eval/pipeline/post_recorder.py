@@ -22,9 +22,13 @@ from clara_eval.trace.store_keys import scores_key
 
 
 async def record_posted(store: Store, results: Results, challenge: Challenge) -> Posted | None:
-    """Write what is posted; gives it back, None where nothing is."""
+    """Write what is posted; gives it back, None where nothing is, or nothing deep enough to stay."""
     posted = await results.posted_by(challenge)
     if posted is None:
+        return None
+    writer = await StatusWriter.resumed(store, challenge.chain_id, challenge.address)
+    if not posted.is_final:
+        await writer.say("publishing", 95, reason="Scores are posted; their block is not deep enough yet.")
         return None
     scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
     ours = scores if scores is not None and _is_posted(scores, posted) else None
@@ -34,7 +38,6 @@ async def record_posted(store: Store, results: Results, challenge: Challenge) ->
         document["publishedAt"] = challenge.score_posted_at
         await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
     reason = None if posted.by is PostedBy.EVALUATOR else f"Scores were posted by the {posted.by}."
-    writer = await StatusWriter.resumed(store, challenge.chain_id, challenge.address)
     await writer.say("complete", reason=reason, posted_by=str(posted.by))
     return posted
 

@@ -95,7 +95,9 @@ def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPla
     return plan
 
 
-def _keeping_reader(plan: EvaluationPlan, reader: str | None = None, judges: tuple[str, ...] | None = None) -> EvaluationPlan:
+def _keeping_reader(
+    plan: EvaluationPlan, reader: str | None = None, judges: tuple[str, ...] | None = None
+) -> EvaluationPlan:
     """Another judge for the games does not read the submissions as well."""
     first = next(iter(plan.readers), None)
     return replace(plan, reader=reader or first, judges=judges or plan.judges)

@@ -54,8 +54,13 @@ class Window:
 
     @property
     def longest_pause_seconds(self) -> float:
-        """Between two attempts: the window has room for at least twenty of them, however long an outage lasts."""
-        return max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * (self.scoring_deadline - self.deadline))
+        """Between two attempts: the window has room for at least twenty of them, and none is planned past its end."""
+        longest = max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * (self.scoring_deadline - self.deadline))
+        return min(longest, max(1.0, (self.scoring_deadline - self.chain_now) / 2))
+
+    @property
+    def is_over(self) -> bool:
+        return self.chain_now > self.scoring_deadline
 
     @property
     def budget_seconds(self) -> float:

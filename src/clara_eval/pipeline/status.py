@@ -27,6 +27,7 @@ from clara_eval.errors import (
     NeedsReview,
     NotFound,
     NotYet,
+    Stalled,
     Temporary,
     Unscorable,
 )
@@ -54,6 +55,7 @@ MEANINGS: Mapping[State, str] = {
 }
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
+    (Stalled, "pending"),
     (Unscorable, "unscorable"),
     (Deferred, "deferred"),
     (NotYet, "pending"),

@@ -17,7 +17,7 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.errors import BadTrace
 from clara_eval.pipeline.plan import no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
-from clara_eval.pipeline.replay import OFFLINE, check_trace, not_proven
+from clara_eval.pipeline.replay import OFFLINE, check_trace
 from clara_eval.pipeline.sources import RECEIVED, Received, TraceSources
 from clara_eval.pipeline.test_evaluate import closed_round, opened, run
 from clara_eval.pipeline.walk import walk
@@ -249,8 +249,8 @@ async def test_a_check_says_what_it_leaves_open(local_chain: LocalChain, tmp_pat
     async with opened(local_chain, tmp_path) as app:
         await run(app, address, plan=replace(app.plan(), max_games=30))
         lines = (await write_trace(app, address)).read_text().splitlines(keepends=True)
-        offline = not_proven(await check_trace(lines))
-        online = not_proven(await check_trace(lines, app.chain))
+        offline = (await check_trace(lines)).not_proven
+        online = (await check_trace(lines, app.chain)).not_proven
     assert offline[0] == OFFLINE
     assert OFFLINE not in online
     for points in (offline, online):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from clara_eval.challenge.model import Address
 from clara_eval.contracts.abi import Function, Undecodable, abi
 from clara_eval.contracts.versions import contract_version
-from clara_eval.errors import CannotPublish
+from clara_eval.errors import CannotPublish, Stalled
 from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 
@@ -61,9 +61,16 @@ class SigningPolicy:
 
     def check(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> None:
         """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
-        problem = next((found for check in self.checks if (found := check(tx))), None) or self._day(tx, recorded)
+        problem = next((found for check in self.checks if (found := check(tx))), None)
         if problem:
             raise CannotPublish(f"The wallet does not sign this: {problem}.")
+        over = self._day(tx, recorded)
+        if over:
+            raise Stalled(
+                f"The wallet does not sign this now: {over}.",
+                cause="gas_cap",
+                remedy="It goes on when a day has passed since the oldest of them.",
+            )
 
     def _day(self, tx: Unsigned, recorded: Sequence[StoredTransaction]) -> str | None:
         """Of several attempts with one nonce only one is ever paid: the dearest counts."""

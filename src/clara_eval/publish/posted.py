@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus
 from clara_eval.winners import Winner
 
 
@@ -50,6 +50,10 @@ class Results(Protocol):
     """What the chain says about results."""
 
     async def scoring_state(self, address: Address) -> ScoringState: ...
+
+    async def is_canonical(self, block: Block) -> bool:
+        """Whether that block is still part of the chain."""
+        ...
 
     async def posted_by(self, challenge: Challenge) -> Posted | None: ...
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clara_eval.challenge.model import Challenge, ChallengeStatus
-from clara_eval.errors import CannotPublish, NotYet
+from clara_eval.errors import CannotPublish, NotYet, Temporary
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.publish.guard import check_call
 from clara_eval.publish.posted import Posted, PostedBy, Results
@@ -22,12 +22,18 @@ from clara_eval.winners import Winners
 
 
 async def publish(
-    challenge: Challenge, winners: Winners, trace_digest: str, *, sender: TransactionSender, results: Results
+    challenge: Challenge,
+    winners: Winners,
+    trace_digest: str,
+    *,
+    sender: TransactionSender,
+    results: Results,
+    superseded: frozenset[bytes] = frozenset(),
 ) -> Receipt:
     """Post these winners, or tell how the challenge's scores came to stand; a second call continues the first."""
     data = post_scores_calldata(winners, trace_digest, challenge.contract_version)
     check_call(challenge, winners, trace_digest, data)
-    call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data)
+    call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data, replaces=superseded - {data})
 
     async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
         state = await results.scoring_state(challenge.address)
@@ -38,11 +44,18 @@ async def publish(
         if state.status is not ChallengeStatus.SCORING:
             name = state.status.name.capitalize()
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
+        if not await results.is_canonical(challenge.block):
+            raise Temporary(
+                f"Block {challenge.block.number}, at which the challenge was read, was replaced.", remedy="Read again."
+            )
         return None
 
     receipt = await sender.send(call, is_done)
     if receipt.outcome is not Outcome.CONFIRMED or receipt.posted_by is not None:
         return receipt
+    if receipt.calldata != "0x" + data.hex():
+        said = "The post of an earlier reading, whose block was replaced, was mined before it could be superseded."
+        return replace(receipt, outcome=Outcome.ALREADY_DONE, posted_by=PostedBy.EVALUATOR, detail=said)
     by = PostedBy.of(sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
     return replace(receipt, posted_by=by)
 

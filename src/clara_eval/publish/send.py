@@ -19,14 +19,17 @@ from enum import StrEnum
 from typing import Protocol
 
 from clara_eval.challenge.model import Address
-from clara_eval.errors import CannotPublish, Disagrees, Temporary
+from clara_eval.errors import CannotPublish, Disagrees, Stalled, Temporary
+from clara_eval.processes import this_process
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 
 log = logging.getLogger(__name__)
 
 MOST_NONCES = 3
-"""After so many reverted or lost nonces a person has to look."""
+"""After so many reverted nonces a person has to look; after so many that others used, it waits for a while."""
+REFUSALS = 3
+"""In a row, with a pause between, before the contract's no is believed: nodes that are behind say no, too."""
 
 
 class Intention(StrEnum):
@@ -55,6 +58,8 @@ class ContractCall:
     to: Address
     data: bytes
     description: str = ""
+    replaces: frozenset[bytes] = frozenset()
+    """Calldata that was signed for this intention about a block that is gone: superseded on the same nonce."""
 
     @property
     def what(self) -> str:
@@ -120,9 +125,15 @@ class Account(Protocol):
         ...
 
     async def prepare(
-        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Sequence[StoredTransaction]
+        self,
+        call: ContractCall,
+        *,
+        attempt: int,
+        nonce: int,
+        recorded: Sequence[StoredTransaction],
+        over: StoredTransaction | None = None,
     ) -> StoredTransaction:
-        """The call, signed; `recorded` is what this key has signed before, for the day's cap."""
+        """The call, signed; `recorded` is what this key has signed before, for the day's cap. It outbids `over`."""
         ...
 
     async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
@@ -200,7 +211,7 @@ class TransactionSender:
     @asynccontextmanager
     async def _exclusive(self, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """One transaction at a time for each wallet, across processes that share the store."""
-        name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", uuid.uuid4().hex
+        name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
         pace = self.pace
         started = pace.now()
         while not await self.log.take_lease(name, holder, pace.lease_seconds):
@@ -228,6 +239,10 @@ class _Sending:
         self._account, self._log, self._pace = sender.account, sender.log, sender.pace
         self._dead: set[int] = set()
         """Nonces of this intention that can bring nothing any more."""
+        self._reverted: set[int] = set()
+        self._lost: set[int] = set()
+        """Of the dead ones: those that reverted, and those that others used while we were at it."""
+        self._refusals = 0
         self._is_rehearsed = False
         self._raised_at = self._pace.now()
         self._latest_word: Receipt | None = None
@@ -260,7 +275,9 @@ class _Sending:
         if not mined.is_final:
             return None
         if mined.has_succeeded:
-            return self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
+            receipt = self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
+            landed = next(read_signed(tx.raw).data for tx in attempts if tx.tx_hash == mined.tx_hash)
+            return replace(receipt, calldata="0x" + landed.hex())
         # A revert is often the sign that somebody was first.
         done = await self._is_done(())
         return self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number) if done is None else self._hear(done)
@@ -281,6 +298,7 @@ class _Sending:
         attempts = await self._log.transactions(self._call.run, self._call.intention)
         for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._account.address}):
             await self._bury_if_dead(nonce, attempts, may_be_reverted=True)
+        self._lost.clear()
 
     async def _bury_if_dead(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
         is_gone = await self._account.is_nonce_gone(nonce)
@@ -289,15 +307,20 @@ class _Sending:
         if is_gone and (mined is None or (is_reverted and may_be_reverted)):
             log.warning("nonce %d of %s can no longer serve %s", nonce, self._account.address, self._call.run)
             self._dead.add(nonce)
+            (self._reverted if is_reverted else self._lost).add(nonce)
             self._is_rehearsed = False
 
     async def _push_or_look_again(self, attempts: Sequence[StoredTransaction]) -> None:
         """A refusal counts only if the world did not move between our look and the rehearsal."""
         try:
             await self._push(attempts)
-        except CannotPublish:
+            self._refusals = 0
+        except CannotPublish as refused:
             has_moved = await self._account.outcome(self._not_dead(attempts)) is not None
-            if not has_moved and await self._is_done(attempts) is None:
+            if has_moved or await self._is_done(attempts) is not None:
+                return
+            self._refusals += 1
+            if isinstance(refused, Stalled) or self._refusals >= REFUSALS:
                 raise
 
     async def _push(self, attempts: Sequence[StoredTransaction]) -> None:
@@ -315,15 +338,25 @@ class _Sending:
             self._raised_at = self._pace.now()
 
     async def _first_attempt(self, attempts: Sequence[StoredTransaction]) -> StoredTransaction:
-        used = len({attempt.nonce for attempt in attempts})
-        if used >= MOST_NONCES:
+        what = f"{self._call.what} of {self._call.to} failed with"
+        if len(self._reverted) >= MOST_NONCES:
             raise CannotPublish(
-                f"{self._call.what} of {self._call.to} failed with {used} nonces.",
-                remedy="Look at the transactions before trying again.",
+                f"{what} {len(self._reverted)} nonces.", remedy="Look at the transactions before trying again."
             )
-        nonce = await self._free_nonce()
+        if len(self._lost) >= MOST_NONCES:
+            raise Stalled(
+                f"{what} {len(self._lost)} nonces that another program used with this key.",
+                cause="nonces",
+                remedy="One key belongs to one service: stop the other. It goes on by itself.",
+            )
+        # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
+        over = max(self._superseded(attempts), key=lambda row: row.attempt, default=None)
         tx = await self._account.prepare(
-            self._call, attempt=len(attempts) + 1, nonce=nonce, recorded=await self._recorded()
+            self._call,
+            attempt=max((row.attempt for row in attempts), default=0) + 1,
+            nonce=over.nonce if over else await self._free_nonce(),
+            recorded=await self._recorded(),
+            over=over,
         )
         self._raised_at = self._pace.now()
         return await self._record(tx)
@@ -391,8 +424,8 @@ class _Sending:
 
     def _check(self, tx: StoredTransaction) -> None:
         """What is recorded under this intention must be this very call."""
-        signed = read_signed(tx.raw)
-        if (signed.to, signed.data, signed.value, signed.nonce) != (self._call.to, self._call.data, 0, tx.nonce):
+        signed, ours = read_signed(tx.raw), {self._call.data, *self._call.replaces}
+        if (signed.to, signed.value, signed.nonce) != (self._call.to, 0, tx.nonce) or signed.data not in ours:
             raise Disagrees(
                 f"The recorded transaction {tx.tx_hash} of {tx.run} differs from what is to be sent now.",
                 remedy="The evaluation changed after it was signed: look at both before anything is sent.",
@@ -403,6 +436,12 @@ class _Sending:
 
     def _live(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         """What we can still send or raise: after a change of key the old key's attempts are only watched."""
+        return [tx for tx in self._mine(attempts) if read_signed(tx.raw).data == self._call.data]
+
+    def _superseded(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
+        return [tx for tx in self._mine(attempts) if read_signed(tx.raw).data != self._call.data]
+
+    def _mine(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
 
     def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:

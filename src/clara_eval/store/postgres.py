@@ -18,6 +18,8 @@ from clara_eval.store.sql_store import MIGRATIONS, Driver, Migrations, Row, SqlS
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
 
+_CLOCK = "EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION"
+
 _BYTE_ORDER: Migrations = (
     (
         "0002_byte_order",
@@ -35,6 +37,11 @@ Pool = AsyncConnectionPool[psycopg.AsyncConnection[Row]]
 class PostgresDriver:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+
+    @property
+    def clock(self) -> str:
+        """The server's, whatever the workers' clocks say."""
+        return _CLOCK
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         async with _outage_is_temporary(), self._pool.connection() as connection:
@@ -59,6 +66,11 @@ class _InTransaction:
 
     def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
         self._connection = connection
+
+    @property
+    def clock(self) -> str:
+        """The server's, whatever the workers' clocks say."""
+        return _CLOCK
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         return await _fetch(self._connection, sql, values)

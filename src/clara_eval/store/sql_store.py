@@ -18,6 +18,7 @@ from clara_eval.errors import Deferred
 from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.money.ledger import Caps, Spend
+from clara_eval.processes import is_gone
 from clara_eval.trace.store import Checkpoint, StoredTransaction
 
 Row = tuple[Any, ...]
@@ -62,11 +63,17 @@ MIGRATIONS: Migrations = (
         ),
     ),
     ("0003_signed_at", ("ALTER TABLE transactions ADD COLUMN signed_at BIGINT NOT NULL DEFAULT 0",)),
+    ("0004_lease_length", ("ALTER TABLE leases ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 30",)),
 )
 
 
 class Driver(Protocol):
     """A database, reduced to what the store needs. Statements use `?` for values."""
+
+    @property
+    def clock(self) -> str:
+        """The moment in seconds as the database tells it, in SQL: the one clock that all holders of leases share."""
+        ...
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None: ...
@@ -95,12 +102,16 @@ class SqlStore:
     """Fulfils `trace.store.Store` on any driver."""
 
     driver: Driver
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] | None = None
+    """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""
     answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
     """Told once about every newly paid answer, for the metrics."""
 
     async def close(self) -> None:
         await self.driver.close()
+
+    def _wall_now(self) -> float:
+        return time.time() if self.now is None else self.now()
 
     # journal
 
@@ -234,13 +245,34 @@ class SqlStore:
     # leases
 
     async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
-        """Take or renew; another holder's lease counts until it runs out."""
-        now = self.now()
+        """Take or renew; another holder's lease counts until it runs out, or until that process is proven dead.
+
+        A lease that lasts longer than it was taken for comes from a clock that was set back since: it is cut to its
+        whole length, so that a living holder has the time to renew it.
+        """
+        clock, now = (self.driver.clock, ()) if self.now is None else (_GIVEN, (self.now(),))
+        is_free = "(leases.holder = excluded.holder OR leases.until_at < (SELECT at FROM moment))"
         rows = await self.driver.fetch(
-            "INSERT INTO leases (name, holder, until_at) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
-            "SET holder = excluded.holder, until_at = excluded.until_at "
-            "WHERE leases.holder = excluded.holder OR leases.until_at < ? RETURNING holder",
-            (name, holder, now + seconds, now),
+            f"WITH moment AS (SELECT {clock} AS at) INSERT INTO leases (name, holder, until_at, seconds) "  # noqa: S608 - the clock is a constant
+            "SELECT CAST(? AS TEXT), CAST(? AS TEXT), at + CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION) "
+            "FROM moment WHERE true ON CONFLICT (name) DO UPDATE SET "
+            f"holder = CASE WHEN {is_free} THEN excluded.holder ELSE leases.holder END, "
+            f"seconds = CASE WHEN {is_free} THEN excluded.seconds ELSE leases.seconds END, "
+            f"until_at = CASE WHEN {is_free} THEN excluded.until_at "
+            "WHEN leases.until_at > (SELECT at FROM moment) + leases.seconds "
+            "THEN (SELECT at FROM moment) + leases.seconds ELSE leases.until_at END RETURNING holder",
+            (*now, name, holder, seconds, seconds),
+        )
+        kept = str(rows[0][0])
+        return kept == holder or (is_gone(kept) and await self._inherit_lease(name, kept, holder, seconds))
+
+    async def _inherit_lease(self, name: str, dead: str, holder: str, seconds: float) -> bool:
+        """From a process that is proven dead; there is one heir, because the dead one's name has to stand there."""
+        clock, now = (self.driver.clock, ()) if self.now is None else (_GIVEN, (self.now(),))
+        rows = await self.driver.fetch(
+            f"UPDATE leases SET holder = ?, until_at = {clock} + CAST(? AS DOUBLE PRECISION), seconds = ? "  # noqa: S608 - the clock is a constant
+            "WHERE name = ? AND holder = ? RETURNING holder",
+            (holder, *now, seconds, seconds, name, dead),
         )
         return bool(rows)
 
@@ -250,7 +282,7 @@ class SqlStore:
     # spending
 
     async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
-        moment = datetime.fromtimestamp(self.now(), UTC)
+        moment = datetime.fromtimestamp(self._wall_now(), UTC)
         async with self.driver.exclusive() as tx:
             await _check_caps(tx, run, poster, purpose, micro_usd, caps, moment)
             rows = await tx.fetch(
@@ -271,7 +303,7 @@ class SqlStore:
             "WHERE run = ? ORDER BY id LIMIT 1 ON CONFLICT (run, purpose) DO UPDATE SET "
             "reserved_micro_usd = spends.reserved_micro_usd + excluded.reserved_micro_usd, "
             "settled_micro_usd = spends.settled_micro_usd + excluded.settled_micro_usd, at = excluded.at",
-            (_UNSURE, micro_usd, micro_usd, int(self.now()), run),
+            (_UNSURE, micro_usd, micro_usd, int(self._wall_now()), run),
         )
 
     async def unsure_of(self, run: str) -> int:
@@ -289,6 +321,7 @@ class SqlStore:
         return [Spend(*row) for row in rows]
 
 
+_GIVEN = "CAST(? AS DOUBLE PRECISION)"
 _UNSURE = "unsure"
 """The purpose of a run's line for calls that were sent and never answered."""
 

@@ -1,23 +1,30 @@
 """SQLite as the embedded store: one file, one process, WAL.
 
 Statements run on the event loop's thread: a write takes some tens of microseconds, less than handing it to another
-thread. WAL with `synchronous=NORMAL` keeps every commit across kill -9. A signed transaction is written with
-`synchronous=FULL`, because it must also survive a power cut.
+thread. A file that another program holds is waited for without holding the loop. WAL with `synchronous=NORMAL` keeps
+every commit across kill -9. A signed transaction is written with `synchronous=FULL`, because it must also survive a
+power cut. Leases are counted by the time since the machine's start, which nobody can set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from clara_eval.errors import ConfigError, Temporary
 from clara_eval.store.sql_store import Driver, Row, SqlStore, SqlValue, migrate
 
 BUSY_SECONDS = 20
 """How long another program may hold the file before we say so."""
+_LOOK_AGAIN_SECONDS = 0.02
+_HELD = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
+
+T = TypeVar("T")
 
 
 class SqliteDriver:
@@ -25,27 +32,35 @@ class SqliteDriver:
         self._connection = connection
         self._ledger = asyncio.Lock()
 
+    @property
+    def clock(self) -> str:
+        return "lease_clock()"
+
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         durable = sql.startswith("INSERT INTO transactions")
-        try:
-            if durable:
-                self._connection.execute("PRAGMA synchronous=FULL")
-            return self._connection.execute(sql, values).fetchall()
-        except sqlite3.DatabaseError as bad:
-            raise _refusal(bad) from bad
-        finally:
-            if durable:
-                self._connection.execute("PRAGMA synchronous=NORMAL")
+
+        def run() -> list[Row]:
+            try:
+                if durable:
+                    self._connection.execute("PRAGMA synchronous=FULL")
+                return self._connection.execute(sql, values).fetchall()
+            finally:
+                if durable:
+                    self._connection.execute("PRAGMA synchronous=NORMAL")
+
+        return await _patiently(run)
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        try:
+        def run() -> None:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(sql, rows)
-            self._connection.execute("COMMIT")
-        except sqlite3.DatabaseError as bad:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise _refusal(bad) from bad
+            try:
+                self._connection.executemany(sql, rows)
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+        await _patiently(run)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
@@ -54,7 +69,7 @@ class SqliteDriver:
             (path,) = [row[2] for row in self._connection.execute("PRAGMA database_list") if row[1] == "main"]
             other = _connect(path)
             try:
-                other.execute("BEGIN IMMEDIATE")
+                await _patiently(lambda: other.execute("BEGIN IMMEDIATE"))
                 yield SqliteDriver(other)
                 other.execute("COMMIT")
             except sqlite3.DatabaseError as bad:
@@ -74,8 +89,8 @@ class SqliteStore:
         try:
             _make_private(place)
             connection = _connect(str(place))
-            connection.execute("PRAGMA journal_mode=WAL")
-        except (OSError, sqlite3.Error) as bad:
+            await _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+        except (OSError, sqlite3.Error, Temporary) as bad:
             raise ConfigError(
                 f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}.",
                 remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.",
@@ -105,7 +120,25 @@ def _make_private(place: Path) -> None:
     place.touch(mode=0o600)
 
 
+async def _patiently(run: Callable[[], T]) -> T:
+    """Run a statement; while another program holds the file, wait for it with the loop free."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return run()
+        except sqlite3.DatabaseError as bad:
+            if bad.sqlite_errorcode & 0xFF not in _HELD or time.monotonic() >= until:
+                raise _refusal(bad) from bad
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+    connection.create_function("lease_clock", 0, _since_start)
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
+
+
+def _since_start() -> float:
+    """The same for every process of the machine, and no clock that is set, by hand or by the network."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

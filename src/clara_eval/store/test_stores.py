@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +17,7 @@ from clara_eval.challenge.model import Checkpoint
 from clara_eval.errors import ConfigError, Deferred, Temporary
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.money.ledger import Caps
+from clara_eval.processes import this_process
 from clara_eval.store.open import open_store
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -91,6 +94,71 @@ async def test_a_lease_has_one_holder_until_it_runs_out(store: SqlStore) -> None
     assert await timed.take_lease("wallet", "two", 10)
     await timed.drop_lease("wallet", "one")
     assert not await timed.take_lease("wallet", "one", 10)
+
+
+async def test_a_clock_that_was_set_back_holds_no_lease_for_long(store: SqlStore) -> None:
+    """A lease from an hour ahead is cut to its own length; a living holder renews it, a dead one's runs out."""
+    now = 5000.0
+    timed = SqlStore(store.driver, now=lambda: now)
+    assert await timed.take_lease("wallet", "one", 10)
+    now = 1000.0
+    assert not await timed.take_lease("wallet", "two", 10), "cut, not taken: the holder may live"
+    now = 1009.0
+    assert not await timed.take_lease("wallet", "two", 10)
+    assert await timed.take_lease("wallet", "one", 10), "it lives and renews"
+    now = 1018.0
+    assert not await timed.take_lease("wallet", "two", 10)
+    now = 1020.0
+    assert await timed.take_lease("wallet", "two", 10)
+
+
+async def test_the_databases_clock_decides_about_leases(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers whose clocks are a day off neither evict each other nor keep what they lost."""
+    assert await store.take_lease("wallet", "one", 30)
+    for wrong in (86_400, -86_400):
+        monkeypatch.setattr("time.time", lambda wrong=wrong: 1_800_000_000 + wrong)
+        assert not await store.take_lease("wallet", "two", 30)
+        assert await store.take_lease("wallet", "one", 0.01)
+        await asyncio.sleep(0.05)
+        assert await store.take_lease("wallet", "two", 0.01)
+        await asyncio.sleep(0.05)
+        assert await store.take_lease("wallet", "one", 30)
+
+
+async def test_the_lease_of_a_dead_process_is_free_at_once(store: SqlStore) -> None:
+    """On this machine its death is proven, and of many heirs exactly one gets it; a living one's stays its own."""
+    say = "from clara_eval.processes import this_process; print(this_process())"
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", say, stdout=asyncio.subprocess.PIPE)
+    dead = (await child.communicate())[0].decode().strip()
+    assert await store.take_lease("wallet", f"{dead}:7", 600)
+    heirs = [f"{this_process()}:{number}" for number in range(8)]
+    taken = await asyncio.gather(*(store.take_lease("wallet", heir, 600) for heir in heirs))
+    assert sum(taken) == 1
+    assert not await store.take_lease("wallet", "somebody", 600)
+
+
+async def test_another_program_that_holds_the_file_does_not_hold_the_loop(tmp_path: Path) -> None:
+    """While it does the loop turns, writes wait and succeed afterwards, and reading goes on."""
+    opened = await open_store(f"sqlite:///{tmp_path}/store.db")
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writes = [
+        asyncio.create_task(opened.put(1, "key", "value")),
+        asyncio.create_task(opened.add_entry(RUN, "k", "v")),
+        asyncio.create_task(opened.reserve_spend(RUN, "0xposter", "evaluation", 1, Caps(None, None, None))),
+    ]
+    longest, last = 0.0, time.monotonic()
+    for _ in range(50):
+        await asyncio.sleep(0.01)
+        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    assert not any(write.done() for write in writes)
+    assert await opened.get(1, "key") is None
+    other.execute("ROLLBACK")
+    other.close()
+    await asyncio.gather(*writes)
+    assert await opened.get(1, "key") == "value"
+    assert longest < 1, "the loop stood still"
+    await opened.close()
 
 
 async def test_caps_hold_under_concurrency(store: SqlStore) -> None:

@@ -55,6 +55,10 @@ class ChaosPlan:
     seed: int = 1
     latency: float = 0.15
     patience_seconds: float = 120
+    kill_points: tuple[str, ...] = ()
+    """Where workers kill themselves, one after the other, each once: `chaos_worker.POINTS`."""
+    restart_events: tuple[str, ...] = ()
+    """The database is restarted at once when a worker says one of these, in turn."""
     answers_between: tuple[int, int] = (4, 20)
     """Troubles come after so many more answers, so that they hit work under way, whatever the machine's speed."""
 
@@ -132,6 +136,7 @@ class World:
     logs: Path
     workers: list[Worker] = field(default_factory=list)
     report: Report = field(default_factory=Report)
+    points: list[str] = field(default_factory=list)
 
     @property
     def settings(self) -> Settings:
@@ -141,9 +146,10 @@ class World:
         """One more process; its log is kept for whoever has to look."""
         log = self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log"
         command = (sys.executable, "-m", "clara_eval.testing.chaos_worker")
+        point = {"CHAOS_KILL_AT": self.points.pop(0)} if self.points else {}
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
-                *command, env={**os.environ, **self.environ}, stdout=out, stderr=out
+                *command, env={**os.environ, **self.environ, **point}, stdout=out, stderr=out
             )
         self.workers.append(Worker(process, log))
 
@@ -168,7 +174,11 @@ class World:
         """What a supervisor does: a worker that ended by itself, because it was declared dead, is started again."""
         for worker in [worker for worker in self.workers if worker.process.returncode is not None]:
             self.workers.remove(worker)
-            self.report.ended_themselves += 1
+            if worker.process.returncode == -signal.SIGKILL:
+                self.allow()
+                self.report.kills += 1
+            else:
+                self.report.ended_themselves += 1
             await self.start_worker()
 
     def allow(self) -> None:
@@ -268,13 +278,18 @@ async def run_chaos(made: World, restart_database: Callable[[], None] | None = N
     """Kill, restart, wait until everything is posted, then count."""
     plan, rng = made.plan, random.Random(made.plan.seed)
     started = time.monotonic()
+    made.points = list(plan.kill_points)
     for _ in range(plan.workers):
         await made.start_worker()
     troubles = ["kill"] * plan.kills + ["database"] * (plan.database_restarts if restart_database else 0)
     rng.shuffle(troubles)
     until = started + plan.patience_seconds
     for trouble in troubles:
-        await _more_answers(made, rng.randint(*plan.answers_between), until)
+        if trouble == "database" and plan.restart_events:
+            event = plan.restart_events[made.report.database_restarts % len(plan.restart_events)]
+            await _more_said(made, event, until)
+        else:
+            await _more_answers(made, rng.randint(*plan.answers_between), until)
         if trouble == "kill":
             await made.kill_one(rng)
         elif restart_database is not None:
@@ -296,6 +311,14 @@ async def _more_answers(made: World, count: int, until: float) -> None:
         if not await made.waiting():
             return
         await asyncio.sleep(0.05)
+
+
+async def _more_said(made: World, event: str, until: float) -> None:
+    """Wait until a worker says this once more."""
+    before = made.said(event)
+    while made.said(event) == before and time.monotonic() < until and await made.waiting():
+        await made.replace_ended()
+        await asyncio.sleep(0.01)
 
 
 async def _all_posted(made: World, until: float) -> None:

@@ -107,12 +107,12 @@ class _Table:
             if asked:
                 await orderer.foresee(asked)
 
-    async def ask(self, question: Game | Group) -> tuple[list[Comparison], str]:
-        """What came of one question, and why nobody answered if that is so."""
+    async def ask(self, question: Game | Group) -> tuple[list[Comparison], Decision | OrderDecision]:
+        """What came of one question, and the judge's own word about it."""
         if isinstance(question, Game):
             judge = self.judges[question.judge]
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
-            return [_comparison(question, decision)], decision.reason if decision.outage else ""
+            return [_comparison(question, decision)], decision
         if question.judge not in self.orderers:
             raise ConfigError(
                 f"The judge {question.judge} cannot put several entries in order.",
@@ -123,7 +123,7 @@ class _Table:
             ordered = OrderDecision(Ordered(tuple(range(len(shown))), EQUAL_FACTS), "", ())
         else:
             ordered = await self.orderers[question.judge].order(shown)
-        return _read_off(question, ordered, self.vectors), ordered.reason if ordered.outage else ""
+        return _read_off(question, ordered, self.vectors), ordered
 
 
 def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) -> Callable[[], None]:
@@ -140,19 +140,22 @@ async def _play(
     batch: Sequence[Game | Group], table: _Table, at_once: int, count: Callable[[], None]
 ) -> list[Comparison]:
     answers: list[list[Comparison]] = [[] for _ in batch]
-    unanswered: list[str] = []
+    unanswered: list[Decision | OrderDecision] = []
 
     async def work(waiting: Iterator[tuple[int, Game | Group]]) -> None:
         for number, question in waiting:
-            answers[number], outage = await table.ask(question)
-            if outage:
-                unanswered.append(outage)
+            answers[number], decision = await table.ask(question)
+            if decision.outage:
+                unanswered.append(decision)
             count()
 
     waiting = iter(enumerate(batch))
     await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > OUTAGE_SHARE * len(batch):
-        raise Temporary(f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1]}")
+        raise Temporary(
+            f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1].reason}",
+            retry_after_seconds=max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,
+        )
     return [comparison for answer in answers for comparison in answer]
 
 

@@ -9,7 +9,6 @@ and the money that are left; an end before the scoring deadline; a status that s
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import time
 import uuid
@@ -31,6 +30,7 @@ from clara_eval.pipeline.post_recorder import record_posted
 from clara_eval.pipeline.record import PLAN
 from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_degraded, most_games
 from clara_eval.pipeline.status import Status, StatusWriter, gravest
+from clara_eval.processes import this_process
 from clara_eval.publish.send import Intention, Outcome, Receipt
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store_keys import index_key
@@ -40,7 +40,7 @@ LEASE_SECONDS = 30.0
 
 
 def _this_process() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    return f"{socket.gethostname()}:{this_process()}:{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,11 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
             f"The evaluation did not end within its {seconds:.0f} s.", remedy="It continues where it stopped."
         ) from None
     except Temporary as outage:
+        if window.is_over:
+            raise CannotPublish(
+                f"The scoring deadline has passed, and the evaluation cannot end: {outage}",
+                remedy="The poster may post scores until somebody expires the challenge.",
+            ) from outage
         outage.longest_pause_seconds = window.longest_pause_seconds
         raise
     if done.receipt is not None and done.receipt.outcome is Outcome.ALREADY_DONE:
@@ -172,7 +177,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
     """Posted already, by us before a crash or by somebody else: written down, not evaluated again."""
     posted = await record_posted(app.store, app.chain, challenge)
     if posted is None:
-        raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction yet.")
+        raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
     scores = await read_scores(app.store, app.chain_id, challenge.address) or {}
     receipt = Receipt(
         Outcome.ALREADY_DONE,
