@@ -120,7 +120,7 @@ def _outliers(schema: FeatureSchema, account: Address, features: Mapping[Address
     for feature in schema.judged:
         if feature.type not in ("integer", "number"):
             continue
-        field = {a: _scaled(feature, f.vector.as_dict()[feature.name]) for a, f in features.items()}
+        field = {a: _scaled(feature, _exact(feature, facts)) for a, facts in features.items()}
         mine = field.pop(account)
         known = [value for value in field.values() if value is not None]
         if mine is None or len(known) + 1 < FEWEST:
@@ -129,7 +129,7 @@ def _outliers(schema: FeatureSchema, account: Address, features: Mapping[Address
         score = (mine - middle) / spread
         if abs(score) < OUTLIER * (1 + SMALL_FIELD / (len(known) + 1)):
             continue
-        value = features[account].vector.as_dict()[feature.name]
+        value = _exact(feature, features[account])
         good = feature.better is not None and (score > 0) == (feature.better == "higher")
         yield Flag(
             "outlier",
@@ -137,6 +137,12 @@ def _outliers(schema: FeatureSchema, account: Address, features: Mapping[Address
             f"{feature.name} is {value}, far from the other {len(known)} entries ({abs(score):.0f} spreads off).",
             evidence={"feature": feature.name, "value": value, "spreads": round(score, 1)},
         )
+
+
+def _exact(feature: Feature, facts: Features) -> Value:
+    """As measured, not as the judge sees it: steps of a wide range would make outliers of neighbours."""
+    measured = facts.measured.get(feature.name)
+    return facts.vector.as_dict()[feature.name] if measured is None else measured
 
 
 def _scaled(feature: Feature, value: Value) -> float | None:

@@ -45,6 +45,13 @@ def test_sixty_functions_among_two_to_four_stand_out() -> None:
     assert codes(FUNCTIONS, field) == [*([[]] * 7), ["outlier"]]
 
 
+def test_steps_of_a_wide_range_make_no_outliers() -> None:
+    """What the judge sees in steps of ten is compared as it was measured."""
+    schema = FeatureSchema((MEASURED["mean_complexity"],))
+    values = (1.2, 2.0, 3.1, 2.2, 4.4, 1.9, 5.2, 2.5)
+    assert codes(schema, [measured(schema, mean_complexity=value) for value in values]) == [[]] * 8
+
+
 def test_a_small_or_mixed_field_has_no_outliers() -> None:
     """Four entries say nothing about what is usual, and sizes that differ by ten are usual where all differ."""
     assert codes(FUNCTIONS, [measured(FUNCTIONS, functions=count) for count in (2, 3, 4, 60)]) == [[]] * 4
