@@ -165,6 +165,10 @@ class Settings(BaseModel):
         return self
 
     @property
+    def judge_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.judges.split(",") if name.strip())
+
+    @property
     def rpc_urls(self) -> tuple[str, ...]:
         return tuple(url.strip() for url in self.rpc_url.split(",") if url.strip())
 

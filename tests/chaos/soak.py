@@ -71,8 +71,8 @@ async def kills(found: Class, seed: int) -> None:
         count = min(_KILLS_AT_ONCE, found.wanted - found.done)
         first = (seed * _KILLS_AT_ONCE) % len(KILL_POINTS)
         points = (KILL_POINTS[first:] + KILL_POINTS[:first])[: count // 2]
-        plan = ChaosPlan(challenges=3, submissions=4, workers=1 + seed % 2, kills=count - len(points), kill_points=points,
-                    seed=seed, patience_seconds=600)  # fmt: skip
+        plan = ChaosPlan(challenges=3, submissions=4, workers=1 + seed % 2, kills=count - len(points),
+                         kill_points=points, seed=seed, patience_seconds=600)  # fmt: skip
         report, problems = await (_on_postgres if seed % 2 else _on_sqlite)(plan)
         found.done += max(1, report.kills)
         _end(found, "kills", seed, report, problems)

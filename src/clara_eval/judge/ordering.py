@@ -104,7 +104,8 @@ class OrderingJudge:
     async def order(self, vectors: Sequence[JudgeVector]) -> OrderDecision:
         """The vectors in the order in which they are shown."""
         asked = await ask_until(self._asker, self._prompts.prompt(vectors), read_order, self._tries)
-        return OrderDecision(asked.value, asked.reason, asked.requests, outage=asked.outage is not None)
+        pause = asked.outage.retry_after_seconds if asked.outage else None
+        return OrderDecision(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)
 
 
 def read_order(text: str) -> Ordered:

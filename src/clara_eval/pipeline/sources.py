@@ -192,7 +192,7 @@ class LiveSources:
         return Executed.from_json(saved)
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
-        return await self.seats.key_report(judge, key)
+        return await self.models.key_report(judge, key)
 
     def asker(self, name: str) -> Asker:
         return self.models.asker(name)

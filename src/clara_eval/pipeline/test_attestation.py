@@ -14,7 +14,7 @@ from clara_eval.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.errors import BadTrace, Temporary
 from clara_eval.pipeline.evaluate import Evaluation
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_models import CONFIG, model_round
@@ -34,8 +34,8 @@ async def signed_round(
     judge = f"openai:m@{endpoint.url}#{how}"
     changes = {"judges": judge, "prices": f"openai:m@{endpoint.url}=0/0", "pccs_url": endpoint.root}
     async with opened(chain, place, **changes) as app:
-        app.bench.quote_root = endpoint.enclave.root
-        done = await evaluate(app, address, EvaluationRequest(plan=Plan((judge,)), dry_run=True))
+        app.models.quote_root = endpoint.enclave.root
+        done = await evaluate(app, address, EvaluationRequest(plan=EvaluationPlan((judge,)), dry_run=True))
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     return done, lines
 
@@ -134,7 +134,7 @@ async def test_an_unsigned_round_says_so(local_chain: LocalChain, tmp_path: Path
         address = await model_round(local_chain, {**CONFIG, "features": ["max_complexity", QUALITY]})
         judge = f"openai:m@{endpoint.url}"
         async with opened(local_chain, tmp_path, judges=judge, prices=f"{judge}=0/0") as app:
-            await evaluate(app, address, EvaluationRequest(plan=Plan((judge,)), dry_run=True))
+            await evaluate(app, address, EvaluationRequest(plan=EvaluationPlan((judge,)), dry_run=True))
             lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     checked = await check_trace(lines)
     assert [(one.signed, one.keys) for one in checked.judges] == [(0, ())]

@@ -37,7 +37,7 @@ from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
-from clara_eval.publish.calldata import POST_SCORES
+from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.policy import evaluator_policy
 from clara_eval.publish.send import Outcome, Pace, TransactionSender
 from clara_eval.testing.faulty_node import FaultyNode
@@ -187,7 +187,9 @@ async def posts_of(chain: LocalChain, address: Address) -> int:
     for number in range(chain.deployment.from_block, await web3.eth.block_number + 1):
         block: Any = await web3.eth.get_block(number, full_transactions=True)
         for tx in block["transactions"]:
-            if (tx["to"] or "").lower() == address and bytes(tx["input"])[:4] == POST_SCORES:
+            if (tx["to"] or "").lower() == address and bytes(tx["input"])[:4] == scoring_function(
+                "postScores"
+            ).selector:
                 count += (await web3.eth.get_transaction_receipt(tx["hash"]))["status"]
     return count
 
