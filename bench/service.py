@@ -23,7 +23,7 @@ import aiohttp
 
 from clara_eval.challenge.model import Address
 from clara_eval.devnet.local_chain import HOUR
-from clara_eval.testing.chaos import Plan, World, post_challenge, world
+from clara_eval.testing.chaos import ChaosPlan, World, post_challenge, world
 
 RATE = 200
 TARGET = 1.10
@@ -40,7 +40,7 @@ class Round:
 
 async def main(*, quick: bool) -> int:
     submissions, pairs = (14, 2) if quick else (24, 4)
-    plan = Plan(challenges=0, submissions=submissions, workers=1, kills=0, latency=0.05)
+    plan = ChaosPlan(challenges=0, submissions=submissions, workers=1, kills=0, latency=0.05)
     with tempfile.TemporaryDirectory() as place, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,7 +1,7 @@
 """The only place where settings become adapters: an `App` for the evaluator, a `Caller` for everybody else.
 
 Both stand on the same chain, sender and store. Nothing is connected that is not needed: the node is asked when a room
-first asks it, models are built when a run seats them. Leaving the context closes all of it.
+first asks it, models are built when a run opens them. Leaving the context closes all of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clara_eval.money.prices import FREE
 from clara_eval.money.run_budget import RunBudget
 from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.publish.policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
@@ -48,7 +48,7 @@ class App:
     chain: EthereumChain
     sender: TransactionSender
     ports: Ports
-    bench: ModelPool
+    models: ModelPool
 
     @property
     def chain_id(self) -> int:
@@ -68,13 +68,13 @@ class App:
         """Build every model of the jury once, so that a missing key is known before a round needs it."""
         return len([build_llm(judge, self.settings) for judge in models_of(parse_jury(self.settings.judges))])
 
-    def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> Plan:
+    def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> EvaluationPlan:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
-        return Plan(judges, schedule, max_games)
+        return EvaluationPlan(judges, schedule, max_games)
 
     def options(
         self,
-        plan: Plan,
+        plan: EvaluationPlan,
         *,
         seconds: float,
         sent: Callable[[Receipt], None],
@@ -101,14 +101,14 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     account = EthereumAccount(chain, wallet, factory=_factory(settings), dry_address=dry_address)
     sender = TransactionSender(account, store, pace or Pace())
-    bench = ModelPool(settings, store)
+    models = ModelPool(settings, store)
     fetch = UriFetch(settings.ipfs_gateway)
     machine = open_machine(settings)
     try:
-        yield App(settings, store, chain, sender, Ports(chain, fetch, store, sender, bench, machine), bench)
+        yield App(settings, store, chain, sender, Ports(chain, fetch, store, sender, models, machine), models)
     finally:
         machine.close()
-        await bench.close()
+        await models.close()
         await chain.close()
         await store.close()
 

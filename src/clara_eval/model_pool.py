@@ -1,8 +1,8 @@
 """The models of one run: each on its line, all with one budget, within one reservation of the ledger.
 
-In: settings and the store. Out: `Seats` for a run. Must hold: before the first call what this run may spend (twice its
-quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; at the end
-it is settled to what was really spent. Judges that cost nothing reserve nothing.
+In: settings and the store. Out: `RunModels` for a run. Must hold: before the first call what this run may spend (twice
+its quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; at the
+end the reservation becomes what was really spent. Judges that cost nothing reserve nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
-from clara_eval.judge.calls import JudgeLine, LookAhead, Patience, Succession, Watch
+from clara_eval.judge.calls import CallListener, JudgeLine, LookAhead, Patience, Succession
 from clara_eval.judge.expected_calls import expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Prompt
 from clara_eval.judge.provider import BatchRun, BatchStore
@@ -26,7 +26,7 @@ from clara_eval.money.ledger import Ledger
 from clara_eval.money.prices import FREE, PriceCard, parse_prices
 from clara_eval.money.quote import Quote, Size, quote
 from clara_eval.money.run_budget import RunBudget
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.settings import Settings
 from clara_eval.trace.store import RunAnswers
 
@@ -47,8 +47,8 @@ Spread = Callable[[Ahead], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class RunSeats:
-    """Fulfils `pipeline.evaluate.SeatedModels`."""
+class RunModels:
+    """Fulfils `pipeline.evaluate.MeteredModels`."""
 
     lines: dict[str, JudgeLine]
     budget: RunBudget
@@ -70,23 +70,23 @@ class PoolStore(BatchStore, RunAnswers, Ledger, Protocol):
 
 @dataclass(slots=True)
 class ModelPool:
-    """Fulfils `pipeline.evaluate.Bench`; models are built once and shared by runs."""
+    """Fulfils `pipeline.evaluate.Models`; models are built once and shared by runs."""
 
     settings: Settings
     store: PoolStore
     spread: Spread | None = None
     """Set by an engine that has other workers to share with."""
-    watch: Watch | None = None
+    watch: CallListener | None = None
     """Set by a service that counts calls."""
     poll_seconds: float = 20.0
     """Between two looks at a batch."""
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def seat(
-        self, challenge: Challenge, config: EvalConfig, plan: Plan, seconds: float
-    ) -> AsyncIterator[RunSeats]:
-        """The seats of this run; leaving settles what was reserved."""
+    async def open_run(
+        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+    ) -> AsyncIterator[RunModels]:
+        """The models of this run; leaving writes what was spent in the place of what was reserved."""
         cards = {name: self._card(name) for name in plan.models}
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
@@ -97,15 +97,15 @@ class ModelPool:
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
             for name in cards
         }
-        # Last before the run: a model that cannot be seated must not leave a reservation behind.
+        # Last before the run: a model that cannot be built must not leave a reservation behind.
         ledger = await self._reserve(challenge, max(0, (most or spent) - unsure)) if costly else None
         try:
-            yield RunSeats(lines, budget)
+            yield RunModels(lines, budget)
         finally:
             if ledger is not None:
-                await self._settle(ledger, challenge.run, budget, unsure)
+                await self._close_reservation(ledger, challenge.run, budget, unsure)
 
-    async def _settle(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
+    async def _close_reservation(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
         """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
         if budget.unsure_micro_usd:
             await self.store.add_unsure(run, budget.unsure_micro_usd)
@@ -142,18 +142,18 @@ class ModelPool:
 
         return look
 
-    def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
+    def most_games(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
         """What the cap of one challenge buys beside the reading, by the quote with a margin."""
         looks = challenge.submission_count * (challenge.submission_count - 1)
         quoted = self._quote(challenge, config, plan, looks)
         affordable = quoted.affordable_looks(caps_of(self.settings).per_challenge)
         return None if affordable is None else affordable * sum(line.purpose == "comparison" for line in quoted.lines)
 
-    def _quote(self, challenge: Challenge, config: EvalConfig, plan: Plan, looks: int) -> Quote:
+    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
         return quote(size, expected_calls(config, size, plan.models), {name: self._card(name) for name in plan.models})
 
-    def _most_to_spend(self, challenge: Challenge, config: EvalConfig, plan: Plan, spent: int) -> int | None:
+    def _most_to_spend(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, spent: int) -> int | None:
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
         quoted = self._quote(challenge, config, plan, -(-games // len(plan.judges)))
         return quoted.most_to_spend(caps_of(self.settings), spent)

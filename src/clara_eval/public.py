@@ -7,15 +7,16 @@ printed, and nothing is read from the environment unless no settings are given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from clara_eval.challenge.model import to_address
-from clara_eval.errors import BadInput, NotFound
+from clara_eval.errors import BadInput
 from clara_eval.eval_config import EvalConfig, parse_eval_config
 from clara_eval.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clara_eval.pipeline.evaluate import Evaluation
     from clara_eval.pipeline.replay import Checked
     from clara_eval.ranking import Ranking
@@ -67,19 +68,8 @@ def _is_comparison(game: Any) -> bool:
     return game[0] != game[1] and game[2] in _SIDES
 
 
-async def verify(trace: str | Path) -> Checked:
+async def verify(trace: str | Path, settings: Settings | None = None) -> Checked:
     """Walk a trace file again and recompute everything but the models' words; BadTrace names what does not hold."""
-    from clara_eval.pipeline.replay import check_trace
+    from clara_eval.use_cases.verify import verify_trace
 
-    return await check_trace(_lines(Path(trace)))
-
-
-def _lines(path: Path) -> list[str]:
-    from clara_eval.trace.document import trace_lines
-
-    try:
-        return trace_lines(path.read_bytes())
-    except OSError as bad:
-        raise NotFound(
-            f"The trace file {str(path)!r} cannot be read ({type(bad).__name__}).", remedy="Check its name."
-        ) from bad
+    return await verify_trace(str(trace), settings or Settings.from_env())

@@ -74,7 +74,7 @@ async def serving(
         app = await stack.enter_async_context(open_app(settings, pace=pace))
         _check(app, mode)
         app.store.answer_listeners.append(lambda paid: _count_answer(metrics, paid))
-        app.bench.watch = partial(_count_call, metrics)
+        app.models.watch = partial(_count_call, metrics)
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
         api = create_app(context, only_operations=mode == "worker-only")

@@ -14,10 +14,10 @@ from clara_eval.eval_config import parse_eval_config
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.llm.openai import OpenAiLlm
-from clara_eval.model_pool import ModelPool, RunSeats
+from clara_eval.model_pool import ModelPool, RunModels
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.fake_endpoint import FakeEndpoint
@@ -41,29 +41,29 @@ SCHEMA = json.dumps(
     }
 )
 UNCAPPED = dict.fromkeys(("budget_per_challenge_usd", "budget_per_poster_day_usd", "budget_per_month_usd"))
-PLAN = Plan(("openai:test@http://127.0.0.1:1/v1",))
+PLAN = EvaluationPlan(("openai:test@http://127.0.0.1:1/v1",))
 
 
 def settings(**values: str) -> Settings:
     return Settings.from_env({"CLARA_PRICES": f"{PLAN.judges[0]}=3/15", **values})
 
 
-async def bench(place: Path, **values: str) -> ModelPool:
+async def open_pool(place: Path, **values: str) -> ModelPool:
     return ModelPool(settings(**values), await SqliteStore.open(place / "store.db"))
 
 
 async def test_a_full_budget_allows_both_orders(tmp_path: Path) -> None:
     """With money enough the plan has room for every ordered pair."""
-    seats = await bench(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="25")
-    assert seats.most_games(challenge(25, (6000, 4000)), CONFIG, PLAN) == 25 * 24
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="25")
+    assert pool.most_games(challenge(25, (6000, 4000)), CONFIG, PLAN) == 25 * 24
 
 
 async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) -> None:
     """The number of games falls with the cap, and one game is always tried."""
     games: list[int] = []
     for cap in ("2", "1", "0.5", "0.001"):
-        seats = await bench(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD=cap)
-        games.append(seats.most_games(challenge(25, (6000, 4000)), CONFIG, PLAN) or 0)
+        pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD=cap)
+        games.append(pool.most_games(challenge(25, (6000, 4000)), CONFIG, PLAN) or 0)
     assert games == sorted(games, reverse=True)
     assert games[0] < 600
     assert games[-1] == 1
@@ -71,28 +71,28 @@ async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) ->
 
 async def test_free_judges_have_no_limit(tmp_path: Path) -> None:
     """Rules and local models are limited by time alone."""
-    seats = await bench(tmp_path)
-    assert seats.most_games(challenge(25, (6000, 4000)), CONFIG, Plan(("rules",))) is None
+    pool = await open_pool(tmp_path)
+    assert pool.most_games(challenge(25, (6000, 4000)), CONFIG, EvaluationPlan(("rules",))) is None
 
 
 async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path: Path) -> None:
-    """The ledger holds the reservation while the run is seated and the real amount afterwards."""
-    seats = await bench(tmp_path)
+    """The ledger holds the reservation while the run is opened and the real amount afterwards."""
+    pool = await open_pool(tmp_path)
     round_ = challenge(5, (6000, 4000))
     spent = PaidAnswer("0x1", round_.run, PLAN.judges[0], "comparison", Answer("{}", "m", "end", 1, 1), 1234)
-    await seats.store.save_answer(spent)
-    async with seats.seat(round_, CONFIG, PLAN, 60) as seated:
-        (line,) = await seats.store.spends()
-        assert seated.budget.cap_micro_usd == line.reserved_micro_usd
+    await pool.store.save_answer(spent)
+    async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
+        (line,) = await pool.store.spends()
+        assert opened.budget.cap_micro_usd == line.reserved_micro_usd
         assert line.settled_micro_usd is None
         assert 500_000 < line.reserved_micro_usd < 25_000_000
-    (line,) = await seats.store.spends()
+    (line,) = await pool.store.spends()
     assert line.settled_micro_usd == 1234
 
 
 async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> None:
     """Attempt after attempt loses calls that may have been charged: together they stay under the challenge's cap."""
-    seats = await bench(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="1")
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="1")
     round_ = challenge(5, (6000, 4000))
     card = PriceCard(3_000_000, 15_000_000, 3_000_000, 3_000_000)
     prompt = Prompt("comparison", "judge", "pair" * 10_000, SCHEMA, 2_000, "0x00")
@@ -100,9 +100,9 @@ async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> 
 
     async def attempt() -> None:
         nonlocal lost
-        async with seats.seat(round_, CONFIG, PLAN, 60) as seated:
-            assert seated.budget.spent == lost
-            seated.budget.unsure(await seated.budget.reserve(PLAN.judges[0], card, prompt), "comparison")
+        async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
+            assert opened.budget.spent == lost
+            opened.budget.unsure(await opened.budget.reserve(PLAN.judges[0], card, prompt), "comparison")
             lost += worst
 
     while lost + worst <= 1_000_000:
@@ -110,97 +110,99 @@ async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> 
     with pytest.raises(Deferred):
         await attempt()
     assert lost <= 1_000_000 < lost + worst
-    assert await seats.store.unsure_of(round_.run) == lost
-    assert sum(line.settled_micro_usd or 0 for line in await seats.store.spends()) == lost
+    assert await pool.store.unsure_of(round_.run) == lost
+    assert sum(line.settled_micro_usd or 0 for line in await pool.store.spends()) == lost
 
 
 async def test_a_poster_cannot_start_more_than_the_day_allows(tmp_path: Path) -> None:
     """Reservations of one poster's challenges together stay under the cap of the day."""
-    seats = await bench(tmp_path, CLARA_BUDGET_PER_POSTER_DAY_USD="1.2")
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_POSTER_DAY_USD="1.2")
     one = challenge(5, (6000, 4000))
     other = replace(one, address=one.poster)
-    async with seats.seat(one, CONFIG, PLAN, 60):
+    async with pool.open_run(one, CONFIG, PLAN, 60):
         with pytest.raises(Deferred, match="poster and day"):
-            async with seats.seat(other, CONFIG, PLAN, 60):
-                pytest.fail("the second run was seated")
+            async with pool.open_run(other, CONFIG, PLAN, 60):
+                pytest.fail("the second run was opened")
 
 
 async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
     """With hours left and enough questions Claude gets one batch, and asking then finds every answer recorded."""
-    claude = Plan(("anthropic:claude-test",))
+    claude = EvaluationPlan(("anthropic:claude-test",))
     prompts = [Prompt("comparison", "judge", f"pair {n}", SCHEMA, 50, "0x00") for n in range(120)]
-    seats = ModelPool(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), await SqliteStore.open(tmp_path / "store.db"))
+    pool = ModelPool(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), await SqliteStore.open(tmp_path / "store.db"))
     async with FakeEndpoint().running() as endpoint:
-        seats.poll_seconds = 0.01
-        seats._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
-        async with seats.seat(challenge(20, (6000, 4000)), CONFIG, claude, 7 * 3600) as seated:
-            asker = seated.asker(claude.judges[0])
+        pool.poll_seconds = 0.01
+        pool._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
+        async with pool.open_run(challenge(20, (6000, 4000)), CONFIG, claude, 7 * 3600) as opened:
+            asker = opened.asker(claude.judges[0])
             await asker.foresee(prompts)
             await asker.ask(prompts[0])
             single = [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")]
             assert single == []
-            assert seated.meter()[1] > 0
-        await seats.close()
+            assert opened.meter()[1] > 0
+        await pool.close()
 
 
 async def test_a_model_that_cannot_be_seated_leaves_no_reservation(tmp_path: Path) -> None:
     """A missing key is a named error, and the caps of day and month are as before."""
-    seats = await bench(tmp_path)
+    pool = await open_pool(tmp_path)
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
-        async with seats.seat(challenge(5, (6000, 4000)), CONFIG, Plan(("anthropic:claude-sonnet-4-5",)), 60):
-            pytest.fail("the run was seated")
-    assert await seats.store.spends() == []
+        async with pool.open_run(
+            challenge(5, (6000, 4000)), CONFIG, EvaluationPlan(("anthropic:claude-sonnet-4-5",)), 60
+        ):
+            pytest.fail("the run was opened")
+    assert await pool.store.spends() == []
 
 
 @pytest.mark.parametrize("cap", ["budget_per_month_usd", "budget_per_poster_day_usd"])
 async def test_a_wider_cap_alone_bounds_a_run(tmp_path: Path, cap: str) -> None:
     """Without a cap per challenge a run still reserves what it may spend, and two runs stay under the other cap."""
-    seats = await bench(tmp_path)
-    seats.settings = seats.settings.model_copy(update={**UNCAPPED, cap: 1.2})
+    pool = await open_pool(tmp_path)
+    pool.settings = pool.settings.model_copy(update={**UNCAPPED, cap: 1.2})
     one = challenge(5, (6000, 4000))
-    async with seats.seat(one, CONFIG, PLAN, 60) as seated:
-        (line,) = await seats.store.spends()
-        assert seated.budget.cap_micro_usd == line.reserved_micro_usd
+    async with pool.open_run(one, CONFIG, PLAN, 60) as opened:
+        (line,) = await pool.store.spends()
+        assert opened.budget.cap_micro_usd == line.reserved_micro_usd
         assert line.reserved_micro_usd > 500_000
         with pytest.raises(Deferred):
-            async with seats.seat(replace(one, address=one.poster), CONFIG, PLAN, 60):
-                pytest.fail("the second run was seated")
+            async with pool.open_run(replace(one, address=one.poster), CONFIG, PLAN, 60):
+                pytest.fail("the second run was opened")
 
 
 async def test_a_wider_cap_alone_refuses_what_has_no_price(tmp_path: Path) -> None:
     """A judge of unknown price is not paid under a cap of the month either."""
-    seats = await bench(tmp_path, CLARA_PRICES="")
-    seats.settings = seats.settings.model_copy(update={**UNCAPPED, "budget_per_month_usd": 350.0})
+    pool = await open_pool(tmp_path, CLARA_PRICES="")
+    pool.settings = pool.settings.model_copy(update={**UNCAPPED, "budget_per_month_usd": 350.0})
     prompt = Prompt("comparison", "judge", "pair", SCHEMA, 50, "0x00")
-    async with seats.seat(challenge(5, (6000, 4000)), CONFIG, PLAN, 60) as seated:
+    async with pool.open_run(challenge(5, (6000, 4000)), CONFIG, PLAN, 60) as opened:
         with pytest.raises(ConfigError, match="no known price"):
-            await seated.asker(PLAN.judges[0]).ask(prompt)
+            await opened.asker(PLAN.judges[0]).ask(prompt)
 
 
 async def test_a_model_of_this_machine_is_asked_one_at_a_time(tmp_path: Path) -> None:
     """It answers one call after the other, so calls do not spend their time limit in its queue."""
-    seats = await bench(tmp_path, CLARA_MAX_CONCURRENCY="64")
-    seats._llms["local:smollm2"] = OpenAiLlm("smollm2", api_key="k", base_url="http://127.0.0.1:1/v1")
-    line = seats.line("local:smollm2", "r", RunBudget(None), 60)
+    pool = await open_pool(tmp_path, CLARA_MAX_CONCURRENCY="64")
+    pool._llms["local:smollm2"] = OpenAiLlm("smollm2", api_key="k", base_url="http://127.0.0.1:1/v1")
+    line = pool.line("local:smollm2", "r", RunBudget(None), 60)
     for _ in range(20):
         line.gate.answered()
     assert line.gate.limit == 1
-    await seats.close()
+    await pool.close()
 
 
 async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_path: Path) -> None:
     """A restart with little time left finds the answers of the batch it paid for, and makes no single call for them."""
-    claude = Plan(("anthropic:claude-test",))
+    claude = EvaluationPlan(("anthropic:claude-test",))
     prompts = [Prompt("comparison", "judge", f"pair {n}", SCHEMA, 50, "0x00") for n in range(120)]
     store = await SqliteStore.open(tmp_path / "store.db")
-    seats = ModelPool(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), store)
+    pool = ModelPool(settings(CLARA_PRICES=f"{claude.judges[0]}=3/15"), store)
     round_ = challenge(20, (6000, 4000))
     async with FakeEndpoint().running() as endpoint:
-        seats.poll_seconds = 0.01
-        seats._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
+        pool.poll_seconds = 0.01
+        pool._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
         endpoint.batch_polls_needed = 10**9
-        async with seats.seat(round_, CONFIG, claude, 7 * 3600) as seated:
-            looking = asyncio.create_task(_foresee(seated, prompts))
+        async with pool.open_run(round_, CONFIG, claude, 7 * 3600) as opened:
+            looking = asyncio.create_task(_foresee(opened, prompts))
             while not endpoint.batches:  # noqa: ASYNC110 - the provider tells nobody
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
@@ -208,10 +210,10 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
             with pytest.raises(asyncio.CancelledError):
                 await looking
         endpoint.batch_polls_needed = 0
-        async with seats.seat(round_, CONFIG, claude, 600) as seated:
-            await _foresee(seated, prompts)
-            await seated.asker(claude.judges[0]).ask(prompts[0])
-        await seats.close()
+        async with pool.open_run(round_, CONFIG, claude, 600) as opened:
+            await _foresee(opened, prompts)
+            await opened.asker(claude.judges[0]).ask(prompts[0])
+        await pool.close()
     assert len(endpoint.batches) == 1
     assert [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")] == []
     paid = sum([one.cost_micro_usd or 0 async for one in store.answers_of(round_.run)])
@@ -219,6 +221,6 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
     assert line.settled_micro_usd == paid > 0, "a batch that was given up once and collected later counts once"
 
 
-async def _foresee(seated: RunSeats, prompts: list[Prompt]) -> None:
-    asker = seated.asker("anthropic:claude-test")
+async def _foresee(opened: RunModels, prompts: list[Prompt]) -> None:
+    asker = opened.asker("anthropic:claude-test")
     await asker.foresee(prompts)

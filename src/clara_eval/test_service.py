@@ -19,7 +19,7 @@ from clara_eval.publish.send import Pace
 from clara_eval.records.challenge_index import read_document
 from clara_eval.service import serving
 from clara_eval.settings import Settings
-from clara_eval.testing.chaos import Plan, World, world
+from clara_eval.testing.chaos import ChaosPlan, World, world
 from clara_eval.testing.fake_endpoint import Fault
 from clara_eval.trace.store_keys import status_key
 
@@ -57,7 +57,7 @@ async def metrics_at_the_end(made: World, engine: Engine, url: str) -> str:
 
 async def test_every_call_to_a_model_is_counted_with_how_it_ended_and_how_long_it_took(tmp_path: Path) -> None:
     """Two rate limits and one outage stand beside the answers in /metrics, and the histogram holds all of them."""
-    plan = Plan(challenges=1, submissions=3, workers=0, kills=0)
+    plan = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0)
     async with world(plan, f"sqlite:///{tmp_path}/service.db") as made:
         limit = Fault("status", 429, {"retry-after": "0"})
         faults = {0: limit, 1: Fault("status", 500), 2: limit}
@@ -74,7 +74,7 @@ async def test_every_call_to_a_model_is_counted_with_how_it_ended_and_how_long_i
 
 async def test_short_of_time_it_asks_less_and_posts_with_a_quarter_of_the_window_left(tmp_path: Path) -> None:
     """Found four minutes before the quarter line, twelve entries are ranked by fewer games and posted before it."""
-    plan = Plan(challenges=1, submissions=12, workers=0, kills=0, latency=0.0)
+    plan = ChaosPlan(challenges=1, submissions=12, workers=0, kills=0, latency=0.0)
     async with world(plan, f"sqlite:///{tmp_path}/service.db") as made:
         contract = made.chain.challenge(made.addresses[0])
         closes = await contract.functions.deadline().call()

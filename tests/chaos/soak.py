@@ -13,16 +13,16 @@ import tempfile
 from dataclasses import asdict
 from typing import Any
 
-from clara_eval.testing.chaos import Plan, run_chaos, world
+from clara_eval.testing.chaos import ChaosPlan, run_chaos, world
 from clara_eval.testing.databases import running_postgres
 
-POSTGRES = Plan(
+POSTGRES = ChaosPlan(
     challenges=20, submissions=6, workers=3, kills=12, database_restarts=1, patience_seconds=900, latency=0.3
 )
-SQLITE = Plan(challenges=8, submissions=6, workers=1, kills=8, patience_seconds=600, latency=0.3)
+SQLITE = ChaosPlan(challenges=8, submissions=6, workers=1, kills=8, patience_seconds=600, latency=0.3)
 
 
-async def _on_postgres(plan: Plan) -> dict[str, Any]:
+async def _on_postgres(plan: ChaosPlan) -> dict[str, Any]:
     with running_postgres() as server:
 
         def restart() -> None:
@@ -32,12 +32,12 @@ async def _on_postgres(plan: Plan) -> dict[str, Any]:
         return await _run(plan, server.get_uri(), restart)
 
 
-async def _on_sqlite(plan: Plan) -> dict[str, Any]:
+async def _on_sqlite(plan: ChaosPlan) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         return await _run(plan, f"sqlite:///{place}/soak.db", None)
 
 
-async def _run(plan: Plan, url: str, restart: Any) -> dict[str, Any]:
+async def _run(plan: ChaosPlan, url: str, restart: Any) -> dict[str, Any]:
     async with world(plan, url) as made:
         report = await run_chaos(made, restart)
         problems = report.problems()
@@ -57,8 +57,8 @@ async def _main(which: str, seed: int) -> int:
     return 0 if found["ok"] else 1
 
 
-def _seeded(plan: Plan, seed: int) -> Plan:
-    return Plan(**{**asdict(plan), "seed": seed})
+def _seeded(plan: ChaosPlan, seed: int) -> ChaosPlan:
+    return ChaosPlan(**{**asdict(plan), "seed": seed})
 
 
 if __name__ == "__main__":

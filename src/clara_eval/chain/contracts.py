@@ -19,7 +19,7 @@ from clara_eval.errors import NotFound
 from clara_eval.money.dollars import poses_as_dollar
 from clara_eval.networks import Network
 from clara_eval.publish.calldata import winner_of
-from clara_eval.publish.posted import Standing
+from clara_eval.publish.posted import ScoringState
 from clara_eval.winners import Winner
 
 FOREIGN_GAS = 300_000
@@ -117,9 +117,9 @@ class ChallengeContract(_Contract):
         """From the answers to its getters, in their order."""
         return ChallengeState({name: self._value(name, found) for name, found in zip(names, answers, strict=True)})
 
-    async def standing(self, block: Block) -> Standing:
+    async def scoring_state(self, block: Block) -> ScoringState:
         found = await self.state(block, ("status", "scorePostedAt"))
-        return Standing(self.status_in(found), found.number("scorePostedAt"))
+        return ScoringState(self.status_in(found), found.number("scorePostedAt"))
 
     def status_in(self, state: ChallengeState) -> ChallengeStatus:
         try:

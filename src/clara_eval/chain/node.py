@@ -38,7 +38,7 @@ from clara_eval.challenge.model import (
 from clara_eval.contracts.versions import contract_version
 from clara_eval.errors import NotFound, Temporary
 from clara_eval.networks import Network
-from clara_eval.publish.posted import Posted, PostedBy, Standing
+from clara_eval.publish.posted import Posted, PostedBy, ScoringState
 from clara_eval.winners import Winner
 
 LAG_BLOCKS = 3
@@ -203,14 +203,14 @@ class EthereumChain:
     async def evaluator(self, address: Address, block: Block) -> Address:
         return (await self.challenge(address).state(block, ("evaluator",))).address("evaluator")
 
-    async def standing(self, address: Address) -> Standing:
+    async def scoring_state(self, address: Address) -> ScoringState:
         """Status and time of the post at the newest block, of a challenge that was read before."""
         try:
-            return await self.challenge(address).standing(await self.head())
+            return await self.challenge(address).scoring_state(await self.head())
         except NotFound:
             # A node that is replacing blocks has moments without the contract: nobody may take that for its end.
             await asyncio.sleep(0.2)
-            return await self.challenge(address).standing(await self.head())
+            return await self.challenge(address).scoring_state(await self.head())
 
     async def token_at(self, address: Address, block: Block) -> Token | None:
         """A token's symbol and scale; None if none stands there."""
@@ -348,7 +348,7 @@ class EthereumChain:
     async def posted_by(self, challenge: Challenge) -> Posted | None:
         """The transaction that posted the scores and who sent it; None while nothing is posted."""
         head = await self.head()
-        posted_at = (await self.challenge(challenge.address).standing(head)).score_posted_at
+        posted_at = (await self.challenge(challenge.address).scoring_state(head)).score_posted_at
         if posted_at == 0:
             return None
         first = await self.first_block_at(posted_at, head)

@@ -170,7 +170,7 @@ async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChai
         await local_chain.move_time(DAY)
         assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
         assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
-        assert (await w.chain.standing(address)).status is ChallengeStatus.FINALIZED
+        assert (await w.chain.scoring_state(address)).status is ChallengeStatus.FINALIZED
         rows = await w.store.pending_nonces(w.account.address)
         assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
         assert len({row.nonce for row in rows}) == 3
@@ -195,7 +195,7 @@ async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) 
             assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
         assert await w.rpc("eth_blockNumber") == before
         assert await w.store.pending_nonces(local_chain.evaluator.address) == []
-        assert (await w.chain.standing(w.challenge.address)).score_posted_at == 0
+        assert (await w.chain.scoring_state(w.challenge.address)).score_posted_at == 0
 
 
 async def test_a_dry_run_of_a_stranger_says_not_evaluator(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
         assert (await w.post()).outcome is Outcome.UNKNOWN
-        with pytest.raises(Disagrees, match="something else"):
+        with pytest.raises(Disagrees, match="differs from what is to be sent now"):
             await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
 
 

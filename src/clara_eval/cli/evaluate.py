@@ -39,11 +39,11 @@ def evaluate(
         emit_json(scores)
     else:
         _tell(done, scores)
-    if not is_settled(done.receipt):
+    if not is_done(done.receipt):
         raise typer.Exit(1)
 
 
-def is_settled(receipt: Receipt | None) -> bool:
+def is_done(receipt: Receipt | None) -> bool:
     """Whether nothing is left to do: not while a person, the chain or a new attempt is waited for."""
     return receipt is not None and receipt.outcome not in {Outcome.REVERTED, Outcome.UNKNOWN}
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clara_eval.cli import app
-from clara_eval.cli.evaluate import is_settled
+from clara_eval.cli.evaluate import is_done
 from clara_eval.errors import BadInput
 from clara_eval.money.ledger import Caps
 from clara_eval.pipeline.review import request_review
@@ -86,8 +86,8 @@ def test_a_status_moves_no_terminal(call: Any) -> None:
 def test_an_evaluation_that_did_not_post_is_no_success(outcome: Outcome) -> None:
     """A script learns from the exit code that a post was reverted, or that its fate is not known yet."""
     receipt = Receipt(outcome, Intention.FINALIZE, "0x")
-    assert is_settled(receipt) == (outcome not in {Outcome.REVERTED, Outcome.UNKNOWN})
-    assert not is_settled(None)
+    assert is_done(receipt) == (outcome not in {Outcome.REVERTED, Outcome.UNKNOWN})
+    assert not is_done(None)
 
 
 def test_an_approval_says_what_follows(call: Any) -> None:

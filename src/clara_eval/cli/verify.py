@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from clara_eval.app import open_chain
-from clara_eval.challenge.model import to_address
 from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
-from clara_eval.errors import BadInput, BadTrace, NotFound
-from clara_eval.execution.machine import open_machine
-from clara_eval.networks import NETWORKS, Network
-from clara_eval.pipeline.replay import NOT_PROVEN, Checked, check_trace
+from clara_eval.errors import BadTrace
+from clara_eval.pipeline.replay import NOT_PROVEN, Checked
 from clara_eval.settings import Settings
-from clara_eval.store.open import opened_store
-from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import read_entries, trace_lines
+from clara_eval.use_cases.verify import verify_trace
 
 
 def verify(
@@ -31,7 +24,7 @@ def verify(
 ) -> None:
     """Check a trace: recompute everything in it and say whether it holds."""
     try:
-        checked = asyncio.run(_verify(source, rpc))
+        checked = asyncio.run(verify_trace(source, Settings.from_env(), rpc=rpc))
     except BadTrace as bad:
         if json:
             emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
@@ -46,53 +39,6 @@ def verify(
         emit_json({**document, "notProven": list(not_proven)})
     else:
         _tell(document, not_proven)
-
-
-async def _verify(source: str, rpc: str | None) -> Checked:
-
-    lines = _file_lines(Path(source))
-    if lines is None and source.lower().startswith("0x"):
-        lines = await _stored(source)
-    if lines is None:
-        raise NotFound(f"There is no file {source!r}.", remedy="Give a trace file or a challenge's address.")
-    machine = open_machine(Settings.from_env())
-    try:
-        if rpc is None:
-            return await check_trace(lines, machine=machine)
-        async with open_chain(_network_of(lines), rpc) as chain:
-            return await check_trace(lines, chain, machine)
-    finally:
-        machine.close()
-
-
-def _file_lines(path: Path) -> list[str] | None:
-    """The lines of the file, or None where there is no such file."""
-    try:
-        return trace_lines(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as bad:
-        raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
-
-
-async def _stored(source: str) -> list[str]:
-
-    settings, target = Settings.from_env(), to_address(source)
-    async with opened_store(settings.database_url) as store:
-        text = "".join([part async for part in stream_trace(store, settings.network.chain_id, target)])
-    if not text:
-        raise NotFound(f"No trace of {target} is in this store.", remedy="Give a trace file instead.")
-    return trace_lines(text.encode())
-
-
-def _network_of(lines: list[str]) -> Network:
-    """The network that the trace speaks of."""
-    header = next((entry.body for entry in read_entries(lines)), None)
-    chain_id = header.get("chainId") if isinstance(header, dict) else None
-    for network in NETWORKS.values():
-        if str(network.chain_id) == str(chain_id):
-            return network
-    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
 
 
 def _document(checked: Checked) -> dict[str, Any]:

@@ -55,9 +55,9 @@ class Chunk:
 class Spreader:
     """Makes chunks for this worker's evaluations, and asks chunks of anybody's."""
 
-    def __init__(self, store: Store, bench: ModelPool, worker: str, options: EngineOptions) -> None:
+    def __init__(self, store: Store, pool: ModelPool, worker: str, options: EngineOptions) -> None:
         self._store = store
-        self._bench = bench
+        self._pool = pool
         self._worker = worker
         self._options = options
         self.workflow: Workflow | None = None
@@ -93,7 +93,7 @@ class Spreader:
             after = await self._store.answers(chunk.requests)
             for request, paid in after.items():
                 if request not in before:
-                    ahead.budget.settle(0, paid.purpose, paid.answer, paid.cost_micro_usd)
+                    ahead.budget.charge(0, paid.purpose, paid.answer, paid.cost_micro_usd)
             ahead.budget.release(allowance, chunk.prompts[0].purpose)
 
     async def _queue(self, chunk: Chunk, allowance: int | None) -> None:
@@ -130,7 +130,7 @@ class Spreader:
 
     async def _ask_all(self, chunk: Chunk, most: int | None) -> int:
         budget = RunBudget(most)
-        line = self._bench.line(chunk.judge, chunk.run, budget, CHUNK_SECONDS)
+        line = self._pool.line(chunk.judge, chunk.run, budget, CHUNK_SECONDS)
         await line.prefetch(chunk.prompts)
         answered = 0
         waiting = iter(chunk.prompts)
@@ -146,7 +146,7 @@ class Spreader:
                     answered += 1
 
         try:
-            await gather_or_raise(work() for _ in range(min(len(chunk.prompts), self._bench.settings.max_concurrency)))
+            await gather_or_raise(work() for _ in range(min(len(chunk.prompts), self._pool.settings.max_concurrency)))
         finally:
             if budget.unsure_micro_usd:
                 await self._store.add_unsure(chunk.run, budget.unsure_micro_usd)

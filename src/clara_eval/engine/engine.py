@@ -69,7 +69,7 @@ class Engine:
         self._is_alone = is_sqlite(app.settings.database_url)
         self._walker = Walker(app, self.worker, self.options, metrics, alerts)
         self._ticker = Ticker(app, alerts, metrics, self._start)
-        self._spreader = Spreader(app.store, app.bench, self.worker, self.options)
+        self._spreader = Spreader(app.store, app.models, self.worker, self.options)
         self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
         self._workflows: dict[str, Workflow] = {}
         self._started_at = int(time.time())
@@ -92,7 +92,7 @@ class Engine:
             )
             if not self._is_alone:
                 self._spreader.workflow = self._workflows["ask_chunk"]
-                self.app.bench.spread = self._spreader.spread
+                self.app.models.spread = self._spreader.spread
             beating = asyncio.create_task(self._beat())
             stack.push_async_callback(self._stop, beating)
             if works:

@@ -51,8 +51,8 @@ async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
     async with FakeEndpoint().running() as endpoint:
         judge = f"openai:m@{endpoint.url}"
         settings = Settings.from_env({"CLARA_JUDGES": judge, "CLARA_PRICES": f"{judge}=1/2", "OPENAI_API_KEY": "x"})
-        bench = ModelPool(settings, store)
-        spreader = Spreader(store, bench, "w", FAST)
+        pool = ModelPool(settings, store)
+        spreader = Spreader(store, pool, "w", FAST)
 
         async def ask_chunk(wire: dict[str, object]) -> object:
             return await step_apart("chunk", spreader.ask_chunk, wire)
@@ -60,7 +60,7 @@ async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
         async with launched(url, "w", {"ask_chunk": ask_chunk}, FAST) as registered:
             spreader.workflow = registered["ask_chunk"]
             yield Shared(endpoint, store, spreader, judge)
-        await bench.close()
+        await pool.close()
     await store.close()
 
 

@@ -24,7 +24,7 @@ from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
 
 Sleep = Callable[[float], Awaitable[None]]
-Watch = Callable[[str, str, str, float], None]
+CallListener = Callable[[str, str, str, float], None]
 """Told after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
 
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
@@ -65,7 +65,7 @@ class JudgeLine:
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
-        watch: Watch | None = None,
+        watch: CallListener | None = None,
         ahead: LookAhead | None = None,
     ) -> None:
         self._llm, self._book, self._run, self._budget, self._card = llm, book, run, budget, card
@@ -208,7 +208,7 @@ class JudgeLine:
         finally:
             self.gate.leave()
         cost = None if self._card is None else self._card.cost(answer)
-        self._budget.settle(reserved, prompt.purpose, answer, cost)
+        self._budget.charge(reserved, prompt.purpose, answer, cost)
         self.answered += 1
         self._answered[prompt.purpose] += answer.stop != "refusal"
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)

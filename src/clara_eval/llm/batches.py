@@ -201,7 +201,7 @@ class MessageBatches:
                 continue
             cost = None if self.card is None else self.card.cost(answer, batch=True)
             await self.store.save_answer(PaidAnswer(request, self.run, self.llm.name, purpose, answer, cost))
-            self.budget.settle(reserved.pop(request), purpose, answer, cost)
+            self.budget.charge(reserved.pop(request), purpose, answer, cost)
 
     async def _results(self, batch_id: str) -> AsyncIterator[Any]:
         """Every item of an ended batch; a stream that breaks off is an outage."""

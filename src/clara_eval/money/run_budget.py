@@ -75,7 +75,7 @@ class RunBudget:
         self.reserved += needed
         return amounts
 
-    def settle(self, reserved: int, purpose: str, answer: TokenUse, cost: int | None) -> None:
+    def charge(self, reserved: int, purpose: str, answer: TokenUse, cost: int | None) -> None:
         """The call was answered: its real cost replaces the reservation."""
         stage = self._stage(purpose)
         stage.calls += 1

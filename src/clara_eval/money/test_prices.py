@@ -95,7 +95,7 @@ async def test_the_cap_holds_under_concurrency() -> None:
             return
         highest = max(highest, budget.spent + budget.reserved)
         await asyncio.sleep(0)
-        budget.settle(reserved, "comparison", answer, cost)
+        budget.charge(reserved, "comparison", answer, cost)
 
     await asyncio.gather(*(call() for _ in range(500)))
     assert highest <= worst * 5
@@ -126,5 +126,5 @@ async def test_no_price_and_a_cap() -> None:
     with pytest.raises(ConfigError, match="CLARA_PRICES"):
         await RunBudget(cap_micro_usd=10).reserve("openai:x", None, PROMPT)
     free = RunBudget(cap_micro_usd=None)
-    free.settle(await free.reserve("openai:x", None, PROMPT), "features", Answer("", "m", "end", 5, 5), None)
+    free.charge(await free.reserve("openai:x", None, PROMPT), "features", Answer("", "m", "end", 5, 5), None)
     assert (free.stages["features"].unpriced_calls, free.stages["features"].calls, free.spent) == (1, 1, 0)

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
 
 from clara_eval.challenge.model import Address
 from clara_eval.hashing import plain_json
-
-
-class Keys(Protocol):
-    async def get(self, chain_id: int, key: str) -> str | None: ...
-    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+from clara_eval.trace.store import KeyedDocuments
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +37,10 @@ def workflow_id(chain_id: int, address: Address, number: int) -> str:
     return f"evaluate:{chain_id}:{address}:{number}"
 
 
-async def read_attempts(keys: Keys, chain_id: int, address: str) -> Attempts:
+async def read_attempts(keys: KeyedDocuments, chain_id: int, address: str) -> Attempts:
     text = await keys.get(chain_id, attempts_key(address))
     return Attempts(**json.loads(text)) if text else Attempts()
 
 
-async def save_attempts(keys: Keys, chain_id: int, address: str, attempts: Attempts) -> None:
+async def save_attempts(keys: KeyedDocuments, chain_id: int, address: str, attempts: Attempts) -> None:
     await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))

@@ -23,11 +23,11 @@ from clara_eval.hashing import plain_json
 from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.networks import Network
 from clara_eval.pipeline.harness import pinned_reveal
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.public_documents import is_posted, plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, read_review, request_review
-from clara_eval.pipeline.sources import LiveSources, Seats, close_unanswered, journal_metadata, left_unanswered
+from clara_eval.pipeline.sources import Askers, LiveSources, close_unanswered, journal_metadata, left_unanswered
 from clara_eval.pipeline.status import MEANINGS, StatusWriter
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import post_scores_calldata
@@ -49,19 +49,19 @@ class ChainOfRecord(Chain, Results, Protocol):
     """The node, as this walk needs it."""
 
 
-class Bench(Protocol):
-    """Seats the models for one run: behind the answer book, within the run's budget and time."""
+class Models(Protocol):
+    """Opens the models for one run: behind the answer book, within the run's budget and time."""
 
-    def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
+    def most_games(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
         """How many games the budget of one challenge allows; None is no limit."""
         ...
 
-    def seat(
-        self, challenge: Challenge, config: EvalConfig, plan: Plan, seconds: float
-    ) -> AbstractAsyncContextManager[SeatedModels]: ...
+    def open_run(
+        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+    ) -> AbstractAsyncContextManager[MeteredModels]: ...
 
 
-class SeatedModels(Seats, Protocol):
+class MeteredModels(Askers, Protocol):
     def meter(self) -> tuple[int, float]:
         """Calls made and dollars spent so far."""
         ...
@@ -73,7 +73,7 @@ class Ports:
     fetch: Fetch
     store: Store
     sender: TransactionSender
-    bench: Bench
+    models: Models
     machine: Machine = field(default_factory=Machine)
     """Where submissions are run."""
 
@@ -81,7 +81,7 @@ class Ports:
 @dataclass(frozen=True, slots=True)
 class Options:
     network: Network
-    plan: Plan
+    plan: EvaluationPlan
     seconds: float
     """How long the models may take."""
     review_above_usd: float | None = 1000.0
@@ -125,13 +125,15 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
     reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.head()).timestamp)
     plan = await journal.once(
-        "plan", PLAN, _affordable(options.plan, ports.bench.most_games(challenge, config, options.plan))
+        "plan", PLAN, _affordable(options.plan, ports.models.most_games(challenge, config, options.plan))
     )
-    async with ports.bench.seat(challenge, config, plan, options.seconds) as seats:
-        status.meter = seats.meter
+    async with ports.models.open_run(challenge, config, plan, options.seconds) as models:
+        status.meter = models.meter
         unanswered = await left_unanswered(ports.store, journal.run)
         retries = options.retry_after_seconds
-        sources = LiveSources(journal, ports.fetch, seats, retries, unanswered, options.gives_up, reveal, ports.machine)
+        sources = LiveSources(
+            journal, ports.fetch, models, retries, unanswered, options.gives_up, reveal, ports.machine
+        )
         walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)
@@ -158,11 +160,11 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
 
 async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
     """Past the deadline and still open: move the contract on to scoring before anything is paid for."""
-    sender, standing = _sender(ports, options), await ports.chain.standing(challenge.address)
-    if standing.status is not ChallengeStatus.OPEN or not sender.can_sign:
+    sender, state = _sender(ports, options), await ports.chain.scoring_state(challenge.address)
+    if state.status is not ChallengeStatus.OPEN or not sender.can_sign:
         return
     options.sent(await advance(challenge, sender=sender, results=ports.chain))
-    if (await ports.chain.standing(challenge.address)).status is ChallengeStatus.CANCELLED:
+    if (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.CANCELLED:
         raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
 
 
@@ -170,7 +172,7 @@ def _sender(ports: Ports, options: Options) -> TransactionSender:
     return replace(ports.sender, is_dry=options.dry_run)
 
 
-async def _file(challenge: Challenge, plan: Plan, walked: Walk, ports: Ports, journal: Journal) -> str:
+async def _file(challenge: Challenge, plan: EvaluationPlan, walked: Walk, ports: Ports, journal: Journal) -> str:
     """Write the trace and the public keys; the digest must come out the same on every walk."""
     writer = TraceWriter()
     lines = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
@@ -190,7 +192,7 @@ async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None
     posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
     if posted in {None, digest}:
         return
-    if (await ports.chain.standing(challenge.address)).score_posted_at:
+    if (await ports.chain.scoring_state(challenge.address)).score_posted_at:
         raise Disagrees(
             f"The result of {challenge.address} is posted with the trace {posted}; this walk gives {digest}.",
             remedy="The posted trace is kept. Nothing is to be done here.",
@@ -218,7 +220,7 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
 
 async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:
     sender = _sender(ports, options)
-    if not sender.can_sign and (await ports.chain.standing(challenge.address)).status is ChallengeStatus.OPEN:
+    if not sender.can_sign and (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.OPEN:
         return _unrehearsed(challenge, walked, digest)
     return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain)
 
@@ -240,7 +242,7 @@ async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt:
     earlier = await read_scores(ports.store, challenge.chain_id, challenge.address) or {}
     if receipt is None and earlier.get("postedBy"):
         return
-    published_at = (await ports.chain.standing(challenge.address)).score_posted_at if is_posted(receipt) else None
+    published_at = (await ports.chain.scoring_state(challenge.address)).score_posted_at if is_posted(receipt) else None
     text = plain_json(scores_document(challenge, walked, digest, receipt, published_at))
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 
@@ -260,11 +262,11 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
             await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
 
 
-def _affordable(plan: Plan, affordable: int | None) -> Callable[[], Awaitable[Plan]]:
+def _affordable(plan: EvaluationPlan, affordable: int | None) -> Callable[[], Awaitable[EvaluationPlan]]:
     """The plan within what time (already in it) and money allow."""
     limits = [limit for limit in (plan.max_games, affordable) if limit is not None]
 
-    async def made() -> Plan:
+    async def made() -> EvaluationPlan:
         return replace(plan, max_games=min(limits)) if limits else plan
 
     return made

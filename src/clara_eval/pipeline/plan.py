@@ -1,7 +1,7 @@
 """What is settled before the walk begins: who judges, how many games, and what a person must look at.
 
 A plan is made once, from the settings and the time left, and is part of the trace: the same plan and the same recorded
-answers always give the same result. `watch` is how the walk tells where it is.
+answers always give the same result. a `ProgressListener` is told where it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Stage = Literal["collecting", "extracting", "comparing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvaluationPlan:
     judges: tuple[str, ...]
     """As in CLARA_JUDGES; the first model among them also reads the submissions."""
     schedule: str = "auto"
@@ -25,11 +25,11 @@ class Plan:
         return tuple(name for name in self.judges if name != "rules")
 
 
-class Watch(Protocol):
+class ProgressListener(Protocol):
     """Told after every step; must be cheap."""
 
     def __call__(self, stage: Stage, done: int, total: int) -> None: ...
 
 
-def unwatched(stage: Stage, done: int, total: int) -> None:
+def no_listener(stage: Stage, done: int, total: int) -> None:
     """For walks that nobody follows."""

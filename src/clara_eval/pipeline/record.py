@@ -14,7 +14,7 @@ from clara_eval import __version__
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.sources import ANSWER, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
@@ -22,12 +22,12 @@ from clara_eval.trace.form import Form
 
 Entry = tuple[str, Any]
 CHALLENGE = Form(Challenge)
-PLAN = Form(Plan)
+PLAN = Form(EvaluationPlan)
 RULES = 4
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
-def entries(challenge: Challenge, plan: Plan, walk: Walk) -> Iterator[Entry]:
+def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[Entry]:
     """Every entry of the trace, from the pinned block to the calldata."""
     yield (
         "header",

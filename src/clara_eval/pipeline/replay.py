@@ -18,7 +18,7 @@ from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadInput, BadTrace, ClaraError
 from clara_eval.execution import Machine
 from clara_eval.pipeline.evaluate import ChainOfRecord
-from clara_eval.pipeline.plan import Plan, unwatched
+from clara_eval.pipeline.plan import EvaluationPlan, no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
 from clara_eval.pipeline.sources import TraceSources
 from clara_eval.pipeline.walk import Walk, walk
@@ -50,7 +50,7 @@ _ESTIMATES = frozenset(
 @dataclass(frozen=True, slots=True)
 class Checked:
     challenge: Challenge
-    plan: Plan
+    plan: EvaluationPlan
     walk: Walk
     digest: str
     entries: int
@@ -72,7 +72,7 @@ async def check_trace(
     challenge, plan = _parsed(bodies)
     sources = TraceSources(bodies, machine or Machine())
     try:
-        walked = await walk(challenge, plan, sources, unwatched)
+        walked = await walk(challenge, plan, sources, no_listener)
         _compare(recorded, challenge, plan, walked)
     except BadTrace:
         raise
@@ -101,7 +101,7 @@ def _check_rules(header: Any) -> None:
         )
 
 
-def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, Plan]:
+def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, EvaluationPlan]:
     for key in ("challenge", "plan"):
         if key not in bodies:
             raise BadTrace(f"The trace has no entry {key}.", entry=key)
@@ -111,7 +111,7 @@ def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, Plan]:
         raise BadTrace(f"The challenge or the plan cannot be read: {bad}", entry="challenge") from bad
 
 
-def _compare(recorded: list[TraceEntry], challenge: Challenge, plan: Plan, walked: Walk) -> None:
+def _compare(recorded: list[TraceEntry], challenge: Challenge, plan: EvaluationPlan, walked: Walk) -> None:
     """Entry by entry, what was recorded against what comes out now."""
     expected = list(entries(challenge, plan, walked))
     for entry, (key, body) in zip(recorded, expected, strict=False):

@@ -8,19 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
+from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import REVIEWS, review_key
 
 ReviewState = Literal["waiting", "approved", "rejected"]
-
-
-class Keys(Protocol):
-    async def get(self, chain_id: int, key: str) -> str | None: ...
-    async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None: ...
-    async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +42,14 @@ class Review:
 
 
 async def request_review(
-    keys: Keys, chain_id: int, address: str, digest: str, reasons: Sequence[str], now: int
+    keys: PublicKeys, chain_id: int, address: str, digest: str, reasons: Sequence[str], now: int
 ) -> Review:
     review = Review(address, digest, "waiting", tuple(reasons), now)
     await _write(keys, chain_id, review)
     return review
 
 
-async def read_review(keys: Keys, chain_id: int, address: str) -> Review | None:
+async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
     text = await keys.get(chain_id, review_key(address))
     if text is None:
         return None
@@ -62,7 +57,7 @@ async def read_review(keys: Keys, chain_id: int, address: str) -> Review | None:
     return Review(**{**fields, "reasons": tuple(fields["reasons"])})
 
 
-async def known_review(keys: Keys, chain_id: int, address: str) -> Review:
+async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:
     """The review of one challenge, with every reason; NotFound where there is none."""
     review = await read_review(keys, chain_id, address)
     if review is None:
@@ -70,7 +65,7 @@ async def known_review(keys: Keys, chain_id: int, address: str) -> Review:
     return review
 
 
-async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
+async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
     """List every review of this network, waiting ones first."""
     found = []
     for key in await keys.keys(chain_id, REVIEWS):
@@ -81,7 +76,7 @@ async def list_reviews(keys: Keys, chain_id: int) -> list[Review]:
 
 
 async def decide(
-    keys: Keys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int, digest: str | None = None
+    keys: PublicKeys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int, digest: str | None = None
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = await known_review(keys, chain_id, address)
@@ -99,7 +94,7 @@ async def decide(
     return decided
 
 
-async def _write(keys: Keys, chain_id: int, review: Review) -> None:
+async def _write(keys: PublicKeys, chain_id: int, review: Review) -> None:
     """The review, and its address in the list of reviews."""
     pairs = [(review_key(review.address), plain_json(asdict(review))), (REVIEWS + review.address, review.state)]
     await keys.put_many(chain_id, pairs)

@@ -49,7 +49,7 @@ class Received:
         return Fetched(base64.b64decode(self.content), self.media_type, self.immutable, self.note)
 
 
-class Seats(Protocol):
+class Askers(Protocol):
     """The models of one run, each behind the answer book."""
 
     def asker(self, name: str) -> Asker: ...
@@ -93,7 +93,7 @@ class Replayed:
         return self.received.fetched()
 
 
-async def settle(received: Received, submission: Submission, language: str | None) -> Solution | Rejected:
+async def judge_received(received: Received, submission: Submission, language: str | None) -> Solution | Rejected:
     """The verdict about received bytes; pure but for its colour."""
     return await collect_solution(Replayed(received), submission, language=language)
 
@@ -139,7 +139,7 @@ async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge)
 class LiveSources:
     journal: Journal
     fetch: Fetch
-    seats: Seats
+    models: Askers
     retry_after_seconds: tuple[float, ...]
     unanswered: Mapping[str, str]
     gives_up: bool
@@ -172,10 +172,10 @@ class LiveSources:
         return Executed.from_json(saved)
 
     def asker(self, name: str) -> Asker:
-        return self.seats.asker(name)
+        return self.models.asker(name)
 
     def reader(self, names: Sequence[str]) -> Asker:
-        return self.seats.reader(names)
+        return self.models.reader(names)
 
 
 async def left_unanswered(entries: Entries, run: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from clara_eval.camel_json import camel, to_camel_json
 from clara_eval.errors import (
@@ -34,6 +34,7 @@ from clara_eval.hashing import plain_json
 from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.plan import Stage
 from clara_eval.records.documents import State
+from clara_eval.trace.store import KeyedDocuments
 from clara_eval.trace.store_keys import status_key
 
 STATES: tuple[State, ...] = get_args(State)
@@ -64,11 +65,6 @@ _GRAVITY: tuple[type[BaseException], ...] = (
     NotYet, Temporary, Deferred, NeedsReview, BadInput, NotFound, ConfigError, Unscorable, CannotPublish, Disagrees,
 )  # fmt: skip
 _SPAN: dict[Stage, tuple[int, int]] = {"collecting": (0, 10), "extracting": (10, 40), "comparing": (40, 90)}
-
-
-class Keys(Protocol):
-    async def get(self, chain_id: int, key: str) -> str | None: ...
-    async def put(self, chain_id: int, key: str, value: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ def _gravity(error: BaseException) -> int:
     return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
 
 
-async def read_status(keys: Keys, chain_id: int, address: str) -> dict[str, Any] | None:
+async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
     """The status document as stored, or None where nothing was ever started."""
     text = await keys.get(chain_id, status_key(address))
     document: dict[str, Any] | None = json.loads(text) if text else None
@@ -142,7 +138,7 @@ class StatusWriter:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: KeyedDocuments,
         chain_id: int,
         address: str,
         *,
@@ -163,7 +159,7 @@ class StatusWriter:
     @classmethod
     async def resumed(
         cls,
-        keys: Keys,
+        keys: KeyedDocuments,
         chain_id: int,
         address: str,
         *,

@@ -26,7 +26,7 @@ from clara_eval.judge.port import Answer, Asker, Llm, Prompt
 from clara_eval.money.prices import FREE
 from clara_eval.money.run_budget import RunBudget
 from clara_eval.pipeline.evaluate import Evaluation
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_evaluate import opened
@@ -83,7 +83,7 @@ class Shuffled:
 
 
 @dataclass
-class Seats:
+class Askers:
     lines: dict[str, JudgeLine]
 
     def asker(self, name: str) -> Asker:
@@ -98,19 +98,21 @@ class Seats:
 
 
 @dataclass
-class ScriptedBench:
-    """Seats given models behind the real calling layer and the real store."""
+class ScriptedModels:
+    """Opens given models behind the real calling layer and the real store."""
 
     app: App
     llms: dict[str, Llm]
     patience: Patience = field(default_factory=lambda: Patience(tries=2, first_pause_seconds=0.01, most_probes=1))
 
-    def most_games(self, challenge: Challenge, config: EvalConfig, plan: Plan) -> int | None:
+    def most_games(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
         return None
 
     @asynccontextmanager
-    async def seat(self, challenge: Challenge, config: EvalConfig, plan: Plan, seconds: float) -> AsyncIterator[Seats]:
-        yield Seats(
+    async def open_run(
+        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+    ) -> AsyncIterator[Askers]:
+        yield Askers(
             {
                 name: JudgeLine(
                     self.llms[name],
@@ -126,8 +128,8 @@ class ScriptedBench:
 
 
 async def judged(app: App, address: Address, llms: dict[str, Llm]) -> Evaluation:
-    ports = replace(app.ports, bench=ScriptedBench(app, llms))
-    request = EvaluationRequest(plan=Plan(tuple(llms)), dry_run=True)
+    ports = replace(app.ports, models=ScriptedModels(app, llms))
+    request = EvaluationRequest(plan=EvaluationPlan(tuple(llms)), dry_run=True)
     return await evaluate(replace(app, ports=ports), address, request)
 
 
@@ -329,8 +331,8 @@ async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: Lo
     """
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
-        ports = replace(app.ports, bench=ScriptedBench(app, {"scripted:model": ScriptedLlm(in_fours)}))
-        plan = Plan(("scripted:model",), schedule="fours", max_games=11)
+        ports = replace(app.ports, models=ScriptedModels(app, {"scripted:model": ScriptedLlm(in_fours)}))
+        plan = EvaluationPlan(("scripted:model",), schedule="fours", max_games=11)
         done = await evaluate(replace(app, ports=ports), address, EvaluationRequest(plan=plan, dry_run=True))
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     assert done.walk.schedule == "fours"

@@ -14,7 +14,7 @@ from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.errors import BadTrace
-from clara_eval.pipeline.plan import unwatched
+from clara_eval.pipeline.plan import no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.sources import RECEIVED, Received, TraceSources
@@ -177,7 +177,7 @@ async def rewalked(lines: list[str], change: Callable[[Entries], None]) -> list[
     bodies = {entry.key: entry.body for entry in read_entries(lines)}
     change(bodies)
     challenge, plan = CHALLENGE.read(bodies["challenge"]), PLAN.read(bodies["plan"])
-    walked = await walk(challenge, plan, Blind(bodies), unwatched)
+    walked = await walk(challenge, plan, Blind(bodies), no_listener)
     writer = TraceWriter()
     changed = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
     return "".join(render(changed, writer.digest)).splitlines(keepends=True)

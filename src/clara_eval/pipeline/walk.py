@@ -27,9 +27,9 @@ from clara_eval.pipeline.answer_recorder import AnswerRecorder
 from clara_eval.pipeline.evaluable import unevaluable
 from clara_eval.pipeline.execution import Execution, run_all
 from clara_eval.pipeline.harness import choose_harness
-from clara_eval.pipeline.plan import Plan, Watch
+from clara_eval.pipeline.plan import EvaluationPlan, ProgressListener
 from clara_eval.pipeline.review_rules import Round, round_flags
-from clara_eval.pipeline.sources import Received, Sources, settle
+from clara_eval.pipeline.sources import Received, Sources, judge_received
 from clara_eval.publish.calldata import post_scores
 from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_likeness
@@ -80,7 +80,7 @@ class Walk:
     """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
 
 
-async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch) -> Walk:
+async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, listener: ProgressListener) -> Walk:
     """Walk every room once."""
     check_scorable(challenge)
     metadata_bytes = await sources.metadata(challenge)
@@ -88,7 +88,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     keeping = AnswerRecorder(sources.unanswered)
     reader = keeping.over(sources.reader(plan.models)) if plan.models else None
     schema, typed_by_model = await _schema(metadata, reader)
-    pieces = await _collect(challenge, metadata, sources, watch)
+    pieces = await _collect(challenge, metadata, sources, listener)
     accepted = [piece.verdict for piece in pieces if isinstance(piece.verdict, Solution)]
     likeness = await asyncio.to_thread(
         find_likeness,
@@ -102,7 +102,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
     execution = await run_all(sources, chosen, metadata.config, schema, ranked)
     context = Reading(challenge.address, challenge.block.hash, metadata.config.language, sources.gives_up)
-    features = compare_field(schema, await _read(context, schema, reader, ranked, watch, execution))
+    features = compare_field(schema, await _read(context, schema, reader, ranked, listener, execution))
     rejected = _in_order([*rejected, *unevaluable(ranked, features)])
     judges = _judges(plan, metadata, schema, sources, keeping)
     refused = {r.submission.submitter for r in rejected}
@@ -126,7 +126,7 @@ async def walk(challenge: Challenge, plan: Plan, sources: Sources, watch: Watch)
         judges,
         vectors,
         orderers=_orderers(plan, metadata, schema, sources, keeping) if plan.schedule == "fours" else None,
-        on_game=lambda done, total: watch("comparing", done, total),
+        on_game=lambda done, total: listener("comparing", done, total),
     )
     known = facts if choice.schedule.name == "fours" else None
     ranking = rank_round(challenge, items, comparisons, likeness.families, known)
@@ -165,7 +165,9 @@ async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSche
     return with_types(schema, typed), tuple(feature.name for feature in typed)
 
 
-async def _collect(challenge: Challenge, metadata: Metadata, sources: Sources, watch: Watch) -> tuple[Piece, ...]:
+async def _collect(
+    challenge: Challenge, metadata: Metadata, sources: Sources, listener: ProgressListener
+) -> tuple[Piece, ...]:
     total = len(challenge.submissions)
     language = metadata.config.language
     gate = asyncio.Semaphore(READ_AT_ONCE)
@@ -179,8 +181,8 @@ async def _collect(challenge: Challenge, metadata: Metadata, sources: Sources, w
         except Temporary as outage:
             return submission, outage
         done += 1
-        watch("collecting", done, total)
-        return Piece(submission, received, await settle(received, submission, language))
+        listener("collecting", done, total)
+        return Piece(submission, received, await judge_received(received, submission, language))
 
     found = await gather_or_raise(one(submission) for submission in challenge.submissions)
     if missing := [item for item in found if not isinstance(item, Piece)]:
@@ -203,7 +205,7 @@ async def _read(
     schema: FeatureSchema,
     reader: Asker | None,
     solutions: Sequence[Solution],
-    watch: Watch,
+    listener: ProgressListener,
     execution: Execution | None,
 ) -> dict[Address, Features]:
     """Typed facts per submission, each read alone."""
@@ -214,7 +216,7 @@ async def _read(
         executed = execution.executed.get(solution.submission.submitter) if execution else None
         found = await extract_features(reader, schema, solution, context, executed)
         done += 1
-        watch("extracting", done, len(solutions))
+        listener("extracting", done, len(solutions))
         return found
 
     if reader is not None:
@@ -224,7 +226,7 @@ async def _read(
 
 
 def _judges(
-    plan: Plan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
+    plan: EvaluationPlan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
 ) -> dict[str, Judge]:
     """The poster may ask for rules; otherwise the operator's jury sits."""
     if metadata.config.judge == "rules" or plan.judges == ("rules",):
@@ -238,7 +240,7 @@ def _judges(
 
 
 def _orderers(
-    plan: Plan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
+    plan: EvaluationPlan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
 ) -> dict[str, OrderingJudge]:
     """The models of the jury once more, for questions about several at once."""
     return {

@@ -22,8 +22,8 @@ async def advance(challenge: Challenge, *, sender: TransactionSender, results: R
     call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
 
     async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        standing = await results.standing(challenge.address)
-        return None if standing.status is ChallengeStatus.OPEN else _by_others(call, standing.status)
+        state = await results.scoring_state(challenge.address)
+        return None if state.status is ChallengeStatus.OPEN else _by_others(call, state.status)
 
     return await sender.send(call, is_done)
 
@@ -34,12 +34,12 @@ async def finalize(challenge: Challenge, *, sender: TransactionSender, results: 
     call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, data)
 
     async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        standing = await results.standing(challenge.address)
-        if standing.status is ChallengeStatus.FINALIZED:
-            return _by_others(call, standing.status)
-        if standing.status is ChallengeStatus.OPEN or not standing.score_posted_at:
-            if standing.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
-                raise CannotPublish(f"The challenge is {standing.status.name.capitalize()}: nothing to finalize.")
+        state = await results.scoring_state(challenge.address)
+        if state.status is ChallengeStatus.FINALIZED:
+            return _by_others(call, state.status)
+        if state.status is ChallengeStatus.OPEN or not state.score_posted_at:
+            if state.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
+                raise CannotPublish(f"The challenge is {state.status.name.capitalize()}: nothing to finalize.")
             raise NotYet("No scores are posted yet.", remedy="Finalize 12 hours after they are.")
         return None
 
@@ -47,9 +47,4 @@ async def finalize(challenge: Challenge, *, sender: TransactionSender, results: 
 
 
 def _by_others(call: ContractCall, status: ChallengeStatus) -> Receipt:
-    return Receipt(
-        outcome=Outcome.ALREADY_DONE,
-        intention=call.intention,
-        calldata="0x" + call.data.hex(),
-        detail=f"The challenge is already {status.name.capitalize()}.",
-    )
+    return call.receipt(Outcome.ALREADY_DONE, detail=f"The challenge is already {status.name.capitalize()}.")

@@ -39,7 +39,7 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ScoringState:
     """How a challenge stands at the newest block; `score_posted_at` is 0 while nothing is posted."""
 
     status: ChallengeStatus
@@ -49,7 +49,7 @@ class Standing:
 class Results(Protocol):
     """What the chain says about results."""
 
-    async def standing(self, address: Address) -> Standing: ...
+    async def scoring_state(self, address: Address) -> ScoringState: ...
 
     async def posted_by(self, challenge: Challenge) -> Posted | None: ...
 

@@ -15,7 +15,7 @@ from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.errors import CannotPublish, NotYet
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.publish.guard import check_call
-from clara_eval.publish.posted import Posted, PostedBy, Results
+from clara_eval.publish.posted import PostedBy, Results
 from clara_eval.publish.send import ContractCall, Intention, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction
 from clara_eval.winners import Winners
@@ -30,13 +30,13 @@ async def publish(
     call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data)
 
     async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        standing = await results.standing(challenge.address)
-        if standing.score_posted_at:
+        state = await results.scoring_state(challenge.address)
+        if state.score_posted_at:
             return await _posted(call, challenge, results, attempts)
-        if standing.status is ChallengeStatus.OPEN:
+        if state.status is ChallengeStatus.OPEN:
             raise NotYet("The challenge is still Open.", remedy="Call advanceToScoring after the deadline first.")
-        if standing.status is not ChallengeStatus.SCORING:
-            name = standing.status.name.capitalize()
+        if state.status is not ChallengeStatus.SCORING:
+            name = state.status.name.capitalize()
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
         return None
 
@@ -55,21 +55,9 @@ async def _posted(
     is_mine = posted is not None and posted.tx_hash in {attempt.tx_hash for attempt in attempts}
     if posted is None or is_mine or not posted.is_final:
         # The nodes have not settled: ours is mined but not every node shows it, or the post is not deep enough.
-        return _receipt(call, Outcome.UNKNOWN, posted, "Scores are posted, but not yet final.")
+        return call.receipt(Outcome.UNKNOWN, posted, detail="Scores are posted, but not yet final.")
     # Another process with our key, or we ourselves before the store was lost: the same bytes are the same post.
     if posted.calldata == call.data and posted.by is PostedBy.EVALUATOR:
-        return _receipt(call, Outcome.CONFIRMED, posted, "")
+        return call.receipt(Outcome.CONFIRMED, posted)
     detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
-    return _receipt(call, Outcome.ALREADY_DONE, posted, detail)
-
-
-def _receipt(call: ContractCall, outcome: Outcome, posted: Posted | None, detail: str) -> Receipt:
-    return Receipt(
-        outcome=outcome,
-        intention=call.intention,
-        calldata="0x" + call.data.hex(),
-        tx_hash=posted.tx_hash if posted else None,
-        block_number=posted.block_number if posted else None,
-        posted_by=posted.by if posted else None,
-        detail=detail,
-    )
+    return call.receipt(Outcome.ALREADY_DONE, posted, detail=detail)

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish, Disagrees, Temporary
-from clara_eval.publish.posted import PostedBy
+from clara_eval.publish.posted import Posted, PostedBy
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,12 @@ class ContractCall:
     def what(self) -> str:
         """The call in words, for errors."""
         return self.description or self.intention
+
+    def receipt(self, outcome: Outcome, mined: Mined | Posted | None = None, *, detail: str = "") -> Receipt:
+        """How it ended; with the transaction in which it did, if there is one."""
+        calldata, by = "0x" + self.data.hex(), mined.by if isinstance(mined, Posted) else None
+        tx_hash, block = (mined.tx_hash, mined.block_number) if mined else (None, None)
+        return Receipt(outcome, self.intention, calldata, tx_hash, block, by, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +201,7 @@ class TransactionSender:
 
     async def _rehearse_only(self, call: ContractCall) -> Receipt:
         await self.account.rehearse(call)
-        return Receipt(Outcome.DRY_RUN, call.intention, "0x" + call.data.hex(), detail="Rehearsed; nothing was sent.")
+        return call.receipt(Outcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
     @asynccontextmanager
     async def _exclusive(self, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
@@ -260,10 +266,10 @@ class _Sending:
         if not mined.is_final:
             return None
         if mined.has_succeeded:
-            return self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
+            return self._call.receipt(Outcome.CONFIRMED, mined)
         # A revert is often the sign that somebody was first.
         done = await self._is_done(())
-        return self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number) if done is None else self._hear(done)
+        return self._call.receipt(Outcome.REVERTED, mined) if done is None else self._hear(done)
 
     def _hear(self, done: Receipt) -> Receipt | None:
         """What the contract says is done ends the walk, unless it is not deep enough yet."""
@@ -272,9 +278,8 @@ class _Sending:
 
     async def _unknown(self) -> Receipt:
         attempts = await self._attempts()
-        if attempts:
-            return self._receipt(Outcome.UNKNOWN, attempts[-1].tx_hash)
-        return self._latest_word or self._receipt(Outcome.UNKNOWN, None)
+        unknown = self._call.receipt(Outcome.UNKNOWN)
+        return replace(unknown, tx_hash=attempts[-1].tx_hash) if attempts else self._latest_word or unknown
 
     async def _bury(self) -> None:
         """Which nonces of this intention can bring nothing any more: reverted for good, or used by a stranger."""
@@ -404,15 +409,6 @@ class _Sending:
     def _live(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         """What we can still send or raise: after a change of key the old key's attempts are only watched."""
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
-
-    def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:
-        return Receipt(
-            outcome=outcome,
-            intention=self._call.intention,
-            calldata="0x" + self._call.data.hex(),
-            tx_hash=tx_hash,
-            block_number=block_number,
-        )
 
 
 def _chain_of(run: str) -> str:

@@ -8,24 +8,17 @@ cut, and whoever shows it escapes it.
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import BadSubmission
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
+from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import INDEX, index_key
 
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
 METADATA_BYTES = 1_048_576
-
-
-class Keys(Protocol):
-    """What the board needs of the store."""
-
-    async def get(self, chain_id: int, key: str) -> str | None: ...
-    async def put(self, chain_id: int, key: str, value: str) -> None: ...
-    async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> dict[str, Any]:
@@ -56,12 +49,12 @@ def summary_of(challenge: Challenge, posted_by: str | None) -> dict[str, Any]:
     }
 
 
-async def save_summary(keys: Keys, challenge: Challenge, posted_by: str | None) -> None:
+async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | None) -> None:
     summary = summary_of(challenge, posted_by)
     await keys.put(challenge.chain_id, index_key(challenge.address), json.dumps(summary))
 
 
-async def read_document(keys: Keys, chain_id: int, key: str) -> dict[str, Any] | None:
+async def read_document(keys: PublicKeys, chain_id: int, key: str) -> dict[str, Any] | None:
     """The JSON object under a key, or None."""
     text = await keys.get(chain_id, key)
     if text is None:
@@ -70,7 +63,7 @@ async def read_document(keys: Keys, chain_id: int, key: str) -> dict[str, Any] |
     return found
 
 
-async def summaries(keys: Keys, chain_id: int) -> dict[Address, dict[str, Any]]:
+async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, dict[str, Any]]:
     """Everything on the board, by address."""
     rows = await keys.items(chain_id, INDEX)
     return {Address(key.removeprefix(INDEX)): json.loads(value) for key, value in rows}

@@ -46,7 +46,7 @@ _WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChaosPlan:
     challenges: int
     submissions: int
     workers: int
@@ -124,7 +124,7 @@ class Worker:
 
 @dataclass(slots=True)
 class World:
-    plan: Plan
+    plan: ChaosPlan
     chain: LocalChain
     endpoint: CountingEndpoint
     environ: dict[str, str]
@@ -199,7 +199,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
+async def world(plan: ChaosPlan, database_url: str) -> AsyncIterator[World]:
     """Everything up and every challenge past its deadline; no worker yet."""
     async with AsyncExitStack() as stack:
         chain = await stack.enter_async_context(local_chain(AnvilOptions(accounts=plan.submissions + 3)))
@@ -231,7 +231,7 @@ async def world(plan: Plan, database_url: str) -> AsyncIterator[World]:
             await made.stop_workers()
 
 
-async def post_challenge(chain: LocalChain, plan: Plan, number: int) -> Address:
+async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Address:
     """One challenge with its submissions; no two challenges ask the same questions."""
     config = json.dumps(
         {
@@ -254,7 +254,7 @@ async def post_challenge(chain: LocalChain, plan: Plan, number: int) -> Address:
     return address
 
 
-def _text(chain: LocalChain, plan: Plan, number: int, place: int) -> Handed:
+def _text(chain: LocalChain, plan: ChaosPlan, number: int, place: int) -> Handed:
     rng = random.Random(f"{plan.seed}:{number}:{place}")
     lines = [" ".join(rng.choices(_WORDS, k=12)) for _ in range(12)]
     text = "\n".join([*lines, f"depth: {100 + 10 * place}", f"clarity: {200 + 7 * place}"])

@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from clara_eval.hashing import plain_json
+from clara_eval.trace.store import KeyedDocuments
 from clara_eval.trace.store_keys import trace_key
 
 _PART = 1_000_000
-
-
-class Keys(Protocol):
-    async def get(self, chain_id: int, key: str) -> str | None: ...
-    async def put(self, chain_id: int, key: str, value: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +24,7 @@ class Archived:
 
 
 async def save_trace(
-    keys: Keys, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
+    keys: KeyedDocuments, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
 ) -> Archived:
     """Write the pieces of `document.render`; the same trace written twice is the same."""
     before = await archived_trace(keys, chain_id, address)
@@ -60,13 +55,13 @@ async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str
         yield piece
 
 
-async def archived_trace(keys: Keys, chain_id: int, address: str) -> Archived | None:
+async def archived_trace(keys: KeyedDocuments, chain_id: int, address: str) -> Archived | None:
     """What is archived for this challenge, or None."""
     text = await keys.get(chain_id, trace_key(address))
     return Archived(**json.loads(text)) if text else None
 
 
-async def stream_trace(keys: Keys, chain_id: int, address: str) -> AsyncIterator[str]:
+async def stream_trace(keys: KeyedDocuments, chain_id: int, address: str) -> AsyncIterator[str]:
     """The archived text, part by part; nothing where there is no trace."""
     archived = await archived_trace(keys, chain_id, address)
     for part in range(archived.parts if archived else 0):

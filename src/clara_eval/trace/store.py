@@ -19,7 +19,7 @@ from clara_eval.publish.send import TransactionLog
 from clara_eval.publish.transaction import StoredTransaction
 from clara_eval.trace.journal import Entries
 
-__all__ = ["Checkpoint", "PublicKeys", "RunAnswers", "RunEntries", "Store", "StoredTransaction"]
+__all__ = ["Checkpoint", "KeyedDocuments", "PublicKeys", "RunAnswers", "RunEntries", "Store", "StoredTransaction"]
 
 
 class RunEntries(Entries, Protocol):
@@ -40,11 +40,16 @@ class RunAnswers(AnswerBook, Protocol):
     def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]: ...
 
 
-class PublicKeys(Protocol):
+class KeyedDocuments(Protocol):
     """JSON documents by key and network; the last write counts."""
 
     async def get(self, chain_id: int, key: str) -> str | None: ...
     async def put(self, chain_id: int, key: str, value: str) -> None: ...
+
+
+class PublicKeys(KeyedDocuments, Protocol):
+    """The same, many at once."""
+
     async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None: ...
     async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]:

@@ -197,7 +197,7 @@ class EvalStatusResult(TypedDict):
     explanation: str
 
 
-class Standing(TypedDict):
+class LeaderboardRow(TypedDict):
     address: str
     agentId: str | None
     rank: int
@@ -224,7 +224,7 @@ class LeaderboardResult(TypedDict):
     postedBy: PostedBy | None
     """None where the node does not tell."""
     token: TokenDocument
-    standings: list[Standing]
+    standings: list[LeaderboardRow]
     total: int
     traceDigest: str | None
     trace: str
@@ -250,7 +250,7 @@ class ScoreResult(TypedDict):
     network: str
     address: str
     submitter: str
-    standing: Standing
+    standing: LeaderboardRow
     entries: int
     token: TokenDocument
     postedBy: PostedBy | None
@@ -260,7 +260,7 @@ class ScoreResult(TypedDict):
     """`text` features: a model's words about the submission, for people; never judged."""
     flags: list[Untrusted]
     games: list[Game]
-    closestRival: Standing | None
+    closestRival: LeaderboardRow | None
     why: str
     traceDigest: str | None
     trace: str

@@ -26,7 +26,7 @@ from clara_eval.money.caps import check_prize
 from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.pipeline.evaluate import Evaluation, read_scores, walk_and_publish
 from clara_eval.pipeline.leases import evaluation_lease, held
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.post_recorder import record_posted
 from clara_eval.pipeline.record import PLAN
 from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_degraded, most_games
@@ -58,7 +58,7 @@ class EvaluationRequest:
 
     is_named: bool = False
     """A person named this very challenge, so it need not be in the factory's list."""
-    plan: Plan | None = None
+    plan: EvaluationPlan | None = None
     """None is the plan of the settings."""
     dry_run: bool = False
     restart: bool = False
@@ -186,7 +186,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
     return Evaluation(challenge, None, scores.get("traceDigest"), receipt, None)
 
 
-async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> Plan:
+async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
     """The plan that fits the time left; a recorded one that no longer fits is made anew, with fewer games."""
     plan = request.plan or app.plan()
     speed = request.speed or Speed.expected(app.settings.max_concurrency)

@@ -28,10 +28,10 @@ from clara_eval.use_cases.documents import (
     FeatureValue,
     Game,
     LeaderboardResult,
+    LeaderboardRow,
     PostedWinner,
     Progress,
     ScoreResult,
-    Standing,
 )
 from clara_eval.use_cases.plan import sender_of
 from clara_eval.use_cases.times import show_moment, show_wait
@@ -159,7 +159,11 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
 
 
 async def _score(
-    caller: Caller, challenge: Challenge, standing: Standing, standings: list[Standing], scores: documents.Scores | None
+    caller: Caller,
+    challenge: Challenge,
+    standing: LeaderboardRow,
+    standings: list[LeaderboardRow],
+    scores: documents.Scores | None,
 ) -> ScoreResult:
     account = Address(standing["address"])
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
@@ -194,24 +198,26 @@ def _require_posted(challenge: Challenge) -> None:
         )
 
 
-def _standings(challenge: Challenge, scores: documents.Scores | None, posted: list[PostedWinner]) -> list[Standing]:
+def _standings(
+    challenge: Challenge, scores: documents.Scores | None, posted: list[PostedWinner]
+) -> list[LeaderboardRow]:
     paid = {winner["address"]: winner for winner in posted}
     if scores is None or not scores.rankings:
         return [_from_chain(winner) for winner in posted]
     return [_standing(challenge, row, paid.get(row.address)) for row in scores.rankings]
 
 
-def _from_chain(winner: PostedWinner) -> Standing:
-    return Standing(
+def _from_chain(winner: PostedWinner) -> LeaderboardRow:
+    return LeaderboardRow(
         address=winner["address"], agentId=winner["agentId"], rank=winner["rank"], score=winner["score"],
         elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None, tiedWith=[],
         prizeAmount=winner["prizeAmount"], prize=winner["prize"], status="unknown", reason=None,
     )  # fmt: skip
 
 
-def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner | None) -> Standing:
+def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner | None) -> LeaderboardRow:
     amount = int(winner["prizeAmount"]) if winner else 0
-    return Standing(
+    return LeaderboardRow(
         address=to_address(row.address),
         agentId=None if row.agentId is None else str(row.agentId),
         rank=row.rank or 0,
@@ -231,7 +237,7 @@ def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner 
     )
 
 
-def _closest(standings: list[Standing], standing: Standing) -> Standing | None:
+def _closest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> LeaderboardRow | None:
     others = [item for item in standings if item["address"] != standing["address"] and item["elo"] is not None]
     own = standing["elo"]
     if own is None or not others:
@@ -239,7 +245,7 @@ def _closest(standings: list[Standing], standing: Standing) -> Standing | None:
     return min(others, key=lambda item: (abs((item["elo"] or 0.0) - own), item["rank"]))
 
 
-def _nearest(standings: list[Standing], standing: Standing) -> list[Address]:
+def _nearest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> list[Address]:
     others = [item for item in standings if item["address"] != standing["address"] and item["status"] == "ranked"]
     others.sort(key=lambda item: (abs(item["rank"] - standing["rank"]), item["rank"]))
     return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
@@ -286,7 +292,7 @@ def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
     return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in told]
 
 
-def _why(standing: Standing, rival: Standing | None, games: list[Game]) -> str:
+def _why(standing: LeaderboardRow, rival: LeaderboardRow | None, games: list[Game]) -> str:
     if standing["status"] == "rejected":
         return "The submission was rejected and ranks after all that were compared; see its reason."
     parts = [f"Rank {standing['rank']}"]
@@ -308,7 +314,7 @@ def _why(standing: Standing, rival: Standing | None, games: list[Game]) -> str:
     return "; ".join(parts) + "."
 
 
-def _claimable(challenge: Challenge, standing: Standing) -> str:
+def _claimable(challenge: Challenge, standing: LeaderboardRow) -> str:
     if not int(standing["prizeAmount"] or 0):
         return "No prize to claim."
     if challenge.status is ChallengeStatus.FINALIZED:

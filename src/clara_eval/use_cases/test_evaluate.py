@@ -19,7 +19,7 @@ from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, create
 from clara_eval.errors import Deferred, NotFound, Temporary, Unscorable
 from clara_eval.pipeline.evaluate import read_scores
 from clara_eval.pipeline.leases import Busy, evaluation_lease
-from clara_eval.pipeline.plan import Plan
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.scoring_window import Speed
 from clara_eval.pipeline.status import MEANINGS, read_status
@@ -138,7 +138,7 @@ async def test_a_plan_that_does_not_fit_the_time_asks_fewer_questions(local_chai
     address = await closed_round(local_chain)
     degraded: list[str] = []
     slow = EvaluationRequest(
-        plan=Plan(("openai:x@http://127.0.0.1:9/v1",)), dry_run=True, speed=Speed(0.0001), observer=Observer(degraded=degraded.append)
+        plan=EvaluationPlan(("openai:x@http://127.0.0.1:9/v1",)), dry_run=True, speed=Speed(0.0001), observer=Observer(degraded=degraded.append)
     )  # fmt: skip
     async with open_app(settings_of(local_chain, tmp_path, openai_api_key=None), pace=PACE) as app:
         # The poster asks for rules, so no model is called; the plan is made and recorded all the same.

@@ -13,8 +13,8 @@ from clara_eval.use_cases.documents import (
     DetailResult,
     EvalStatusResult,
     LeaderboardResult,
+    LeaderboardRow,
     ScoreResult,
-    Standing,
 )
 from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.untrusted import fence
@@ -83,7 +83,7 @@ def leaderboard(found: LeaderboardResult) -> str:
     return "\n".join(lines)
 
 
-def _place(item: Standing) -> str:
+def _place(item: LeaderboardRow) -> str:
     elo = f", Elo {item['elo']:.0f}" if item["elo"] is not None else ""
     band = f" ({item['low']:.0f} to {item['high']:.0f})" if item["low"] is not None and item["high"] is not None else ""
     prize = f", prize {item['prize']}" if item["prize"] and item["prizeAmount"] not in {None, "0"} else ""
