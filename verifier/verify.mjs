@@ -11,9 +11,8 @@ const utf8 = (text) => Buffer.from(text, "utf8");
 const problems = [];
 const fail = (entry, reason) => problems.push({ entry, reason });
 const hold = (condition, entry, reason) => condition || fail(entry, reason);
-class Unreadable extends Error {}
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
-class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } }
+class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } } class Unreadable extends Error {}
 function parse(text) { // every number goes through JSON.parse as an object that holds its text
   const tagged = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs, (token) => (token[0] === '"' ? token : `{"\\u0000":"${token}"}`));
   try { return JSON.parse(tagged, (_, value) => (value !== null && typeof value === "object" && "\0" in value ? new Num(value["\0"]) : value)); } catch (bad) { throw new Unreadable(`not JSON (${bad.message})`); }
@@ -41,8 +40,7 @@ function rounded(value, digits) { // to so many decimals, a half to the even nei
 const significant = (value, digits) => value === 0 ? 0 : rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
 function exactSum(numbers) { // Shewchuk's partial sums: rounded once
   const partials = [];
-  for (let x of numbers) {
-    let i = 0;
+  for (let x of numbers) { let i = 0;
     for (let y of partials) { if (Math.abs(x) < Math.abs(y)) [x, y] = [y, x]; const high = x + y, low = y - (high - x); if (low) partials[i++] = low; x = high; }
     partials.length = i; partials.push(x);
   }
@@ -50,9 +48,8 @@ function exactSum(numbers) { // Shewchuk's partial sums: rounded once
 }
 // ---- 1. the file ----
 function readFile(path) {
-  const bytes = readFileSync(path), text = bytes.toString("utf8");
+  const bytes = readFileSync(path), text = bytes.toString("utf8"), lines = text.split("\n");
   if (Buffer.compare(utf8(text), bytes)) throw new Unreadable("the file is not UTF-8");
-  const lines = text.split("\n");
   if (lines.pop() !== "") throw new Unreadable("the file does not end with a line feed");
   if (lines.shift() !== '{"format":"clara-eval-trace/2","entries":[') throw new Unreadable("the first line is not that of clara-eval-trace/2");
   const ending = lines.pop(), bodies = new Map();
@@ -144,9 +141,9 @@ function checkRejected(bodies, submissions) {
     if (!body.accepted && row?.code !== "excluded") hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
     else if (row) hold(["copy", "unevaluable", "excluded"].includes(row.code), "rejected", `${submitter} was accepted: only a copy, an unevaluable or an excluded one may stand here`);
     hold((row?.code === "excluded") === bodies.get("rulings").some((ruling) => ruling.kind === "exclude" && ruling.account === submitter), "rejected", `${submitter} is excluded exactly where a ruling says so`);
-    const facts = bodies.get(`features/${submitter}`), isUnknown = facts && Object.values(facts.features).every((value) => value === null);
+    const facts = bodies.get(`features/${submitter}`);
     hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
-    if (facts) hold(isUnknown === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
+    if (facts) hold(Object.values(facts.features).every((value) => value === null) === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
   }
   hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit");
 }
@@ -351,10 +348,9 @@ function checkWinners(bodies, challenge) {
   const prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
   hold(winners.length === count && winners.every((w, i) => w.account === placed[i].account && w.agentId === agents.get(w.account) && +w.score === +placed[i].score && w.prizeAmount === String(prizes[i])), "winners", "they are not the first of placed with the contract's prizes");
-  hold(challenge.contractVersion === "1", "challenge", "its contracts are of a version that this program does not know");
   const word = (value) => BigInt(value).toString(16).padStart(64, "0");
   const call = keccak("postScores((address,uint256,uint256,uint256)[])").slice(0, 10) + word(32) + word(winners.length) + winners.map((w) => word(w.account) + word(w.agentId) + word(w.score.text) + word(w.prizeAmount)).join("");
-  hold(bodies.get("calldata") === call, "calldata", "it is not the call that posts these winners");
+  hold(challenge.contractVersion === "1" && bodies.get("calldata") === call, "calldata", "it is not the call of contracts of version 1 that posts these winners");
 }
 async function checkChain(url, bodies, challenge, digest) {
   let id = 0;
@@ -389,18 +385,15 @@ async function main(path, url) {
   for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
   const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
   const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
-  const isByRules = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge");
-  const judges = isByRules ? ["rules"] : bodies.get("plan").judges;
+  const judges = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge") ? ["rules"] : bodies.get("plan").judges;
   const comparisons = checkComparisons(bodies, items, judges, config, schema);
-  checkRanking(bodies, items, judges, comparisons, challenge);
-  checkWinners(bodies, challenge);
+  checkRanking(bodies, items, judges, comparisons, challenge); checkWinners(bodies, challenge);
   if (url) await checkChain(url, bodies, challenge, digest);
   return { digest, entries: bodies.size, comparisons: comparisons.length, compared: url ? "with the chain" : "offline" };
 }
 const [path, flag, url] = process.argv.slice(2);
 if (!path || (flag && (flag !== "--rpc" || !url))) { console.error("usage: node verify.mjs TRACE.json [--rpc URL]"); process.exit(2); }
-let told = {};
-try { told = await main(path, url); } catch (bad) { fail("trace", bad instanceof Unreadable ? bad.message : `it has another shape than described (${bad.message})`); }
+let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad instanceof Unreadable ? bad.message : `it has another shape than described (${bad.message})`); }
 for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
 if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
 console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
