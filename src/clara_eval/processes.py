@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -30,12 +31,12 @@ def is_gone(text: str) -> bool:
     if found is None or f"{found['boot']}-{found['space']}" != _machine():
         return False
     number = int(found["number"])
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass  # it is somebody's: its beginning tells whether it is the one
+    # A process of somebody else's, or none that can be: its beginning tells whether it is the one.
+    with suppress(PermissionError, OverflowError):
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return True
     began = _began(number)
     return began is not None and began != found["began"]
 

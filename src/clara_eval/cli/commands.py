@@ -44,7 +44,7 @@ COMMANDS = {
     "review list": Entry("review:list_waiting", "List the reviews of this network."),
     "review show": Entry("review:show", "Show why one result is waiting, and what was decided."),
     "review approve": Entry("review:approve", "Let the service post exactly the result you reviewed."),
-    "review rule": Entry("review:rule", "Exclude an entry, name the original or ask another judge, and walk again."),
+    "review rule": Entry("review:rule", "Exclude an entry, name the original, or ask another judge."),
     "review reject": Entry("review:reject", "End the evaluation as failed; the poster may still post."),
     "keys": Entry("", "Create keys for the evaluator."),
     "keys new": Entry("keys:new", "Create a key in an encrypted keystore file."),

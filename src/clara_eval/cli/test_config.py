@@ -67,7 +67,7 @@ def test_validate_shows_the_compiled_schema(tmp_path: Path) -> None:
     assert document["hash"] == config_hash(path.read_bytes())
     code, shown = run("validate", path)
     assert "for people only" in shown
-    assert "a model may type it" in shown
+    assert "a model may choose its type" in shown
 
 
 def test_validate_lists_every_problem_and_says_no(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def _words(seen: Seen) -> Fault | None:
         return Fault("text", text=json.dumps(TYPED))
     check = next(int(word.strip(".,:")) for word in user.split() if word.strip(".,:").isdigit() and len(word) >= 6)
     facts = {"check": check, "check_lines": "under_10", "swap_fee_logic": "fixed", "correctness": 3, "has_tests": False}
-    return Fault("text", text=json.dumps({name: facts[name] for name in fields}))
+    return Fault("text", text=json.dumps({name: facts[name] for name in fields if name in facts}))
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ async def test_the_wrong_network_is_refused(local_chain: LocalChain, tmp_path: P
 async def test_without_a_node_the_tools_say_so() -> None:
     """A server without settings lists its tools, and says what is missing when one is called."""
     async with client(Settings.from_env({})) as caller:
-        assert len((await caller.list_tools()).tools) == 8
+        assert len((await caller.list_tools()).tools) == 9
         assert "CLARA_CHALLENGE_FACTORY is not set" in await refusal(caller, "challenge_browse")
     reachable_nowhere = Settings.from_env({"CLARA_RPC_URL": "http://127.0.0.1:1", "CLARA_CHALLENGE_FACTORY": NOBODY})
     async with open_caller(reachable_nowhere) as at_hand, Client(build_server(at_hand)) as caller:
@@ -339,7 +339,7 @@ async def test_commands_refuse_as_the_tools_do(local_chain: LocalChain, tmp_path
     assert (code, "--send needs a local wallet key" in said) == (2, True), said
     funded = agent_environment(local_chain, local_chain.poster, tmp_path / "none.db")
     code, said = await command(funded, *post, "--send")
-    assert (code, "nobody to ask" in said) == (2, True), said
+    assert (code, "no terminal to ask" in said) == (2, True), said
 
 
 async def test_commands_do_a_dry_run_first(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -38,10 +38,16 @@ _TELLING = frozenset(
     )
 )
 _SHORTEST_SECRET = 6
-_URL_PARTS = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s\"']*@)?(?P<host>[^/\s?#\"']+)[^\s\"']*", re.IGNORECASE
-)
+_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
+_HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")
 _KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
+
+
+def _without_secrets(url: re.Match[str]) -> str:
+    """Scheme and host; a password that holds @ or / itself leaves several places where a host could be."""
+    hosts = [re.split(r"[/?#]", part, maxsplit=1)[0] for part in url["rest"].split("@")]
+    plain = hosts[-1] if len(hosts) < 3 else HIDDEN
+    return url["scheme"] + next((host for host in reversed(hosts) if _HOST.fullmatch(host)), plain)
 
 
 class Redaction:
@@ -71,7 +77,7 @@ class Redaction:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         text = _KEY_HEX.sub(HIDDEN, text)
-        return _URL_PARTS.sub(lambda found: found["scheme"] + found["host"], text)
+        return _URL.sub(_without_secrets, text)
 
 
 class Repeats(logging.Filter):

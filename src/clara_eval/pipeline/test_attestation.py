@@ -138,5 +138,5 @@ async def test_an_unsigned_round_says_so(local_chain: LocalChain, tmp_path: Path
             lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     checked = await check_trace(lines)
     assert [(one.signed, one.keys) for one in checked.judges] == [(0, ())]
-    assert judge in checked.not_proven[0]
+    assert any(judge in point for point in checked.not_proven)
     assert not any('"signed":{' in line or '"key":"attestation"' in line for line in lines)

@@ -83,6 +83,8 @@ class Features(Document):
     text: dict[str, str] = {}
     measured: dict[str, Value] = {}
     claimed: dict[str, Value] = {}
+    secondView: str = "none"
+    unsupported: list[str] = []
     flags: list[Flag] = []
     requests: list[str] = []
 
