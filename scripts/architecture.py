@@ -26,6 +26,7 @@ class Room(NamedTuple):
 
 ROOMS = (
     Room("errors", "floor", "what can go wrong, named by what happens next"),
+    Room("extras", "floor", "the optional parts, and what installs them"),
     Room("gather", "floor", "many tasks, and the first error ends all"),
     Room("processes", "floor", "a name for a process that proves its death"),
     Room("hashing", "floor", "keccak, SHA-256, canonical JSON"),

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from clara_eval.attestation.model import Enclave, NotAttested
+from clara_eval.extras import install
 
-INSTALL = "pip install 'clara-eval[attestation]'"
+INSTALL = install("attestation")
 PCCS = "https://api.trustedservices.intel.com"
 """Intel's own certificate service."""
 REFUSED = ("Revoked", "Unknown")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -18,6 +18,7 @@ from clara_eval.cli.commands import COMMANDS
 from clara_eval.cli.lazy import LazyGroup
 from clara_eval.cli.output import fail, tolerate_terminals
 from clara_eval.errors import ClaraError
+from clara_eval.extras import missing_part
 
 
 class Program(LazyGroup):
@@ -77,10 +78,18 @@ def main() -> None:
     except Exception as bug:
         if sys.flags.dev_mode:
             raise
-        if isinstance(bug, OSError) and bug.errno in {errno.ENOSPC, errno.EDQUOT}:
-            fail("There is no space left to write to. Free some, or write elsewhere.")
-        fail(
-            f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where.",
-            code=70,
-            as_json=as_json,
-        )
+        _explain(bug, as_json=as_json)
+
+
+def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
+    """A part that is not installed and a full disk are nobody's bug; the rest is ours."""
+    part = missing_part(bug) if isinstance(bug, ModuleNotFoundError) else None
+    if part is not None:
+        fail(part, as_json=as_json)
+    if isinstance(bug, OSError) and bug.errno in {errno.ENOSPC, errno.EDQUOT}:
+        fail("There is no space left to write to. Free some, or write elsewhere.")
+    fail(
+        f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where.",
+        code=70,
+        as_json=as_json,
+    )

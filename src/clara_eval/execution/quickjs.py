@@ -15,11 +15,12 @@ from typing import Any
 
 from clara_eval.execution.model import Limits, Outcome
 from clara_eval.execution.wasm import CLOCK_SECONDS, UNMETERED, Printed, Randomness, Stopped, guarded, new_engine
+from clara_eval.extras import install
 
 PACKAGE = "quickjs-wasi"
 VERSION = "3.6.2"
 SHA256 = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
-REMEDY = f"Run `pip install wasmtime` and `npm install {PACKAGE}@{VERSION}`."
+REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 192 * 1024
 """QuickJS counts its own stack, so that its limit is the same on every processor."""
 MAX_MESSAGE_BYTES = 1_048_576

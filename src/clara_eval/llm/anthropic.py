@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from clara_eval.extras import require
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Stop
 from clara_eval.judge.provider import BatchRun, JudgeName, Provider
@@ -101,6 +102,7 @@ def _schema(schema_json: str) -> dict[str, Any]:
 
 
 def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
+    require("anthropic", judge.text)
     return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
 
 

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from clara_eval.attestation import INTERFACES, NotAttested, Quotes, Signed, key_name
 from clara_eval.attestation.quotes import INSTALL
 from clara_eval.errors import ClaraError, ConfigError, Temporary
+from clara_eval.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.outages import Unanswered, Unsigned
 from clara_eval.judge.port import Answer, Prompt
@@ -221,6 +222,7 @@ def _response_format(purpose: str, schema_json: str) -> dict[str, Any]:
 
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
+    require("openai", judge.text)
     if judge.attestation and judge.base_url:
         if not Quotes.can_check():
             raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=INSTALL)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from clara_eval.errors import ConfigError
+from clara_eval.extras import require
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -142,6 +143,7 @@ def public_price(
     model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
 ) -> PriceCard | None:
     """Today's price in the public table, of a provider by name or of whoever serves that address; None if unknown."""
+    require(provider if provider in ("anthropic", "openai") else "openai", f"The price of {model}")
     from genai_prices.data_snapshot import get_snapshot
 
     try:

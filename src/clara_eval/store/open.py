@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from clara_eval.errors import ConfigError
+from clara_eval.extras import require
 from clara_eval.store.sql_store import SqlStore
 
 
@@ -26,6 +27,7 @@ async def open_store(url: str) -> SqlStore:
 
         return await SqliteStore.open(sqlite_path(url))
     if _scheme(url) in ("postgres", "postgresql"):
+        require("postgres", "A Postgres database")
         from clara_eval.store.postgres import PostgresStore
 
         return await PostgresStore.open(url)
