@@ -8,11 +8,14 @@ WORKERS ?= 2
 
 .PHONY: setup demo test test-model check format bench soak serve lock contracts docs security clean
 
+# Some machines tell Python to keep no bytecode; the tests start the program hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 setup: $(READY) $(NODE_READY) ## everything the other targets need
 
 $(READY): requirements-dev.lock pyproject.toml
 	python3 scripts/make_venv.py $(VENV)
-	$(UV) sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+	$(UV) sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
 	$(UV) install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -11,3 +12,7 @@ pytest_plugins = ["clara_eval.testing.fixtures", "clara_eval.testing.databases"]
 # A shared machine has slow moments; a property is about values, never about time.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+# The program is started hundreds of times: compiling it anew each time would be most of the work.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -116,9 +116,70 @@ class CountingEndpoint(FakeEndpoint):
             self.answered.append(time.monotonic())
 
 
+class Nursery:
+    """One process that has imported everything and forks the workers (`chaos_worker --nursery`)."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._pids: asyncio.Queue[int] = asyncio.Queue()
+        self.ended: dict[int, int] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls) -> AsyncIterator[Nursery]:
+        command = (sys.executable, "-m", "clara_eval.testing.chaos_worker", "--nursery")
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        made = cls(process)
+        try:
+            yield made
+        finally:
+            process.terminate()
+            await process.wait()
+            await made._reader
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            said = json.loads(line)
+            if "pid" in said:
+                self._pids.put_nowait(said["pid"])
+            else:
+                self.ended[said["ended"]] = said["code"]
+
+    async def fork(self, environ: dict[str, str], log: Path) -> Forked:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"environ": environ, "log": str(log)}).encode() + b"\n")
+        await self._process.stdin.drain()
+        return Forked(await asyncio.wait_for(self._pids.get(), 120), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A worker's process, as its nursery knows it."""
+
+    pid: int
+    nursery: Nursery
+
+    @property
+    def returncode(self) -> int | None:
+        return self.nursery.ended.get(self.pid)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    async def wait(self) -> int:
+        while (code := self.returncode) is None:  # noqa: ASYNC110 - another process's child
+            await asyncio.sleep(0.02)
+        return code
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
-    process: asyncio.subprocess.Process
+    process: Forked
     log: Path
 
     @property
@@ -134,6 +195,7 @@ class World:
     environ: dict[str, str]
     addresses: list[Address]
     logs: Path
+    nursery: Nursery
     workers: list[Worker] = field(default_factory=list)
     report: Report = field(default_factory=Report)
     points: list[str] = field(default_factory=list)
@@ -145,13 +207,9 @@ class World:
     async def start_worker(self) -> None:
         """One more process; its log is kept for whoever has to look."""
         log = self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log"
-        command = (sys.executable, "-m", "clara_eval.testing.chaos_worker")
+        log.touch()
         point = {"CHAOS_KILL_AT": self.points.pop(0)} if self.points else {}
-        with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(
-                *command, env={**os.environ, **self.environ, **point}, stdout=out, stderr=out
-            )
-        self.workers.append(Worker(process, log))
+        self.workers.append(Worker(await self.nursery.fork({**self.environ, **point}, log), log))
 
     async def kill_one(self, rng: random.Random) -> None:
         """SIGKILL a random worker that has begun to work, and start another in its place."""
@@ -190,13 +248,12 @@ class World:
     async def stop_workers(self) -> None:
         processes = [worker.process for worker in self.workers]
         for process in processes:
-            if process.returncode is None:
-                process.terminate()
+            process.send_signal(signal.SIGTERM)
         for process in processes:
             try:
                 await asyncio.wait_for(process.wait(), 30)
             except TimeoutError:
-                process.kill()
+                process.send_signal(signal.SIGKILL)
                 await process.wait()
 
     def said(self, event: str) -> int:
@@ -234,7 +291,8 @@ async def world(plan: ChaosPlan, database_url: str) -> AsyncIterator[World]:
             "CLARA_BUDGET_PER_MONTH_USD": "1000000",
             "CLARA_PORT": "0",
         }
-        made = World(plan, chain, endpoint, environ, addresses, logs)
+        nursery = await stack.enter_async_context(Nursery.running())
+        made = World(plan, chain, endpoint, environ, addresses, logs, nursery)
         try:
             yield made
         finally:

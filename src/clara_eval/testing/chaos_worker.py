@@ -1,12 +1,19 @@
-"""One worker of the chaos suite: the real service with a faster clockwork, on whatever the environment says."""
+"""One worker of the chaos suite: the real service with a faster clockwork, on whatever the environment says.
+
+With `--nursery` the process imports everything once and then forks a worker for each line it is given, so that a
+thousand kills do not cost a thousand starts of Python: `{"environ": {…}, "log": PATH}` in, `{"pid": …}` out.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import os
 import signal
 import sys
+import traceback
+from importlib import import_module
 from typing import Any
 
 from clara_eval.chain.sending import EthereumAccount
@@ -74,8 +81,58 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-if __name__ == "__main__":
+def _work() -> int:
     _die_with_parent()
     if os.environ.get("CHAOS_KILL_AT"):
         _kill_at(os.environ["CHAOS_KILL_AT"])
-    sys.exit(asyncio.run(run_service(Settings.from_env(env_file=None), options=FAST, pace=FAST_PACE)))
+    return asyncio.run(run_service(Settings.from_env(env_file=None), options=FAST, pace=FAST_PACE))
+
+
+def _fork(asked: dict[str, Any]) -> int:
+    """The child becomes a worker with its own log; the parent gets its number."""
+    child = os.fork()
+    if child:
+        return child
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for given, stream in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(given, stream)
+    os.environ.update(asked["environ"])
+    try:
+        os._exit(_work())
+    except BaseException:  # noqa: BLE001 - a forked child must end here, whatever happens
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _nursery() -> int:
+    """Fork on request, say who ended: one JSON document a line on both sides."""
+    _die_with_parent()
+    for room in ("clara_eval.mcp_server.asgi", "dbos", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"):
+        import_module(room)
+    signal.signal(signal.SIGCHLD, _reap)
+    for line in sys.stdin:
+        _say(pid=_fork(json.loads(line)))
+    return 0
+
+
+def _reap(*_: object) -> None:
+    """One signal may stand for several ends."""
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not child:
+            return
+        _say(ended=child, code=os.waitstatus_to_exitcode(status))
+
+
+def _say(**document: int) -> None:
+    """Without a buffer: a signal may come between two of these."""
+    os.write(1, json.dumps(document).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(_nursery() if "--nursery" in sys.argv else _work())
