@@ -1,125 +1,147 @@
-"""The status page, rendered on the server: a list of challenges and one page for each.
+"""The pages for people, rendered on the server: the list, a challenge, an entry, a game, an agent.
 
-Everything strangers wrote goes through Jinja's autoescape; no script is needed to read the page. The page of a running
-evaluation asks the browser to load it again every few seconds.
+Everything strangers wrote goes through the templates' escape; no script is needed to read a page. With scripts, a
+running evaluation is followed live and details open in a drawer: the same addresses answer with a fragment then.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Request
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.responses import HTMLResponse, Response
+from fastapi import APIRouter, FastAPI, Query, Request
+from sse_starlette import ServerSentEvent
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from clara_eval import __version__
-from clara_eval.api.problems import Refusal
-from clara_eval.api.reading import PLOTS, Reading
-from clara_eval.challenge.model import to_address
-from clara_eval.errors import BadInput
-from clara_eval.money.fees import dollars
+from clara_eval.api.challenge_list import Wanted, card_of, listed
+from clara_eval.api.challenge_view import challenge_view
+from clara_eval.api.entry_view import entry_view, game_view
+from clara_eval.api.reading import Reading
+from clara_eval.api.streams import EVENT_SECONDS, counted_stream
+from clara_eval.api.templating import STATIC, page, rendered
+from clara_eval.challenge.model import Address, to_address
+from clara_eval.errors import BadInput, NotFound
 from clara_eval.pipeline.status import FINAL_STATES
 
 router = APIRouter(include_in_schema=False)
-_ROWS = 200
+PageNumber = Annotated[int, Query(ge=1, le=100_000)]
+_GET = ["GET", "HEAD"]
 
 
-def _moment(seconds: int | None) -> str:
-    """A time for people; the contract takes deadlines that no calendar has."""
-    if not seconds:
-        return "–"
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"second {seconds}"
+class _Assets(StaticFiles):
+    """Static files; their addresses change with their content, so browsers may keep them."""
 
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return response
 
-def _amount(units: str | None, token: dict[str, Any]) -> str:
-    return "–" if units is None else f"{dollars(int(units), token['decimals'])} {token['symbol']}"
-
-
-def _fact(value: object) -> str:
-    """A typed fact for people."""
-    match value:
-        case None:
-            return "–"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.4g}"
-        case _:
-            return str(value)
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("clara_eval.api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters.update(moment=_moment, amount=_amount, fact=_fact)
-    environment.globals.update(version=__version__)
-    return environment
-
-
-_pages = _environment()
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        return await super().get_response(path, scope)
 
 
 def mount_static(app: FastAPI) -> None:
-    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+    app.mount("/static", _Assets(directory=STATIC), name="static")
 
 
-def _reading(request: Request) -> Reading:
+def reading_of(request: Request) -> Reading:
     context = request.app.state.context
     return Reading(context.store, context.chain_id, context.settings.traces_public)
 
 
-def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
-    return HTMLResponse(_pages.get_template(name).render(**values), status)
+def is_fragment(request: Request) -> bool:
+    """Whether a script on our page asks, which wants a part of one."""
+    return request.headers.get("hx-request") == "true"
 
 
-@router.get("/")
-async def index(request: Request) -> HTMLResponse:
-    rows = await _reading(request).listed(None)
-    network = request.app.state.context.settings.network_name
-    return _page("index.html", rows=rows[:_ROWS], total=len(rows), network=network)
-
-
-@router.get("/challenges/{address}")
-async def challenge(address: str, request: Request) -> HTMLResponse:
-    reading = _reading(request)
+def known_address(text: str) -> Address:
+    """An address from a path; what is none is not found."""
     try:
-        found = await reading.detail(to_address(address), admin=False)
-    except (BadInput, Refusal) as bad:
-        status = bad.status if isinstance(bad, Refusal) else 404
-        return _page("missing.html", status, message=str(bad))
-    refresh = found["evaluation"]["status"] not in FINAL_STATES
-    known, scores = to_address(found["address"]), found["leaderboard"]
-    plots = {name: PLOTS[name] for name in await reading.plot_names(known, scores)}
-    facts = await reading.facts(known, scores)
-    columns = sorted({name for one in facts.values() for name in one})
-    shown = [row.address for row in (scores.rankings if scores else []) if row.address in facts][:_ROWS]
-    return _page(
-        "challenge.html",
-        found=found,
-        refresh=refresh,
-        plots=plots,
-        facts=[(account, [facts[account].get(name) for name in columns]) for account in shown],
-        columns=columns,
-        explorer=request.app.state.context.settings.network.explorer,
-        has_trace=found["traceDigest"] is not None and reading.traces_public != "never",
-    )
+        return to_address(text)
+    except BadInput as bad:
+        raise NotFound(bad.message, remedy="An address is 0x followed by 40 hex digits.") from None
 
 
-@router.get("/challenges/{address}/{name}.svg")
+@router.api_route("/favicon.ico", methods=_GET)
+async def favicon() -> Response:
+    return FileResponse(STATIC / "favicon.svg", media_type="image/svg+xml")
+
+
+@router.api_route("/", methods=_GET)
+async def index(
+    request: Request,
+    status: Annotated[str, Query(max_length=20)] = "",
+    skill: Annotated[str, Query(max_length=60)] = "",
+    q: Annotated[str, Query(max_length=200)] = "",
+    number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+) -> HTMLResponse:
+    wanted = Wanted(status, skill, q, number)
+    rows = await reading_of(request).listed(None)
+    settings = request.app.state.context.settings
+    found = listed(rows, wanted, time.time())
+    return page("index.html", found=found, wanted=wanted, network=settings.network_name)
+
+
+@router.api_route("/challenges/{address}/card", methods=_GET)
+async def card(address: str, request: Request) -> HTMLResponse:
+    """One card of the list, which asks for itself while its evaluation runs."""
+    found = await reading_of(request).detail(known_address(address), admin=False)
+    return page("_card.html", card=card_of(found, time.time()))
+
+
+@router.api_route("/challenges/{address}", methods=_GET)
+async def challenge(address: str, request: Request, number: Annotated[int, Query(alias="page", ge=1)] = 1) -> Response:
+    settings = request.app.state.context.settings
+    values = await challenge_view(reading_of(request), known_address(address), number, settings)
+    return page("challenge.html", url=str(request.base_url), **values)
+
+
+@router.get("/challenges/{address}/live")
+async def live(address: str, request: Request) -> Response:
+    """The progress as a fragment of the page, at each change, until the evaluation ends."""
+    reading, known = reading_of(request), known_address(address)
+    state = request.app.state
+
+    async def changes() -> AsyncIterator[ServerSentEvent]:
+        said = None
+        while not state.stopping.is_set():
+            status = await reading.status(known)
+            if status != said:
+                yield ServerSentEvent(data=rendered("_progress.html", evaluation=status), event="progress")
+                if said is not None and status["status"] in FINAL_STATES:
+                    yield ServerSentEvent(data=json.dumps({"status": status["status"]}), event="ended")
+                    return
+                said = status
+            await asyncio.sleep(EVENT_SECONDS)
+
+    await reading.status(known)
+    return counted_stream(state, changes())
+
+
+@router.api_route("/challenges/{address}/games/{first}/{second}", methods=_GET)
+async def game(address: str, first: str, second: str, request: Request) -> Response:
+    """Both verdicts about two entries: a page, or the content of a drawer."""
+    known, one, other = known_address(address), known_address(first), known_address(second)
+    values = await game_view(reading_of(request), known, one, other)
+    return page("_game.html" if is_fragment(request) else "game.html", **values)
+
+
+@router.api_route("/challenges/{address}/{name}.svg", methods=_GET)
 async def plot(address: str, name: str, request: Request) -> Response:
     """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
-    try:
-        svg = await _reading(request).plot(to_address(address), name)
-    except (BadInput, Refusal) as bad:
-        status = bad.status if isinstance(bad, Refusal) else 404
-        return _page("missing.html", status, message=str(bad))
+    svg = await reading_of(request).plot(known_address(address), name)
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
     headers = {"content-security-policy": policy, "cache-control": "public, max-age=300"}
     return Response(svg, media_type="image/svg+xml", headers=headers)
+
+
+@router.api_route("/challenges/{address}/{submitter}", methods=_GET)
+async def entry(address: str, submitter: str, request: Request) -> Response:
+    """Why one entry ended where it did."""
+    values = await entry_view(reading_of(request), known_address(address), known_address(submitter))
+    return page("entry.html", **values)

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents, every one of them, whoever raised it.
+"""Errors as RFC 9457 problem documents, every one of them, whoever raised it; as a page where a browser asks for one.
 
 `type` names the kind, `detail` says what happened, `remedy` what to do about it. An error of ours has one status; what
 nobody expected is a 500 that tells the caller nothing about our inside and the log everything.
@@ -14,12 +14,14 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
+from clara_eval.api.templating import page
 from clara_eval.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotYet, Temporary
 
 MEDIA_TYPE = "application/problem+json"
 _log = structlog.get_logger(__name__)
+_FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")
 
 TITLES = {
     400: "The request cannot be read",
@@ -104,9 +106,22 @@ def document(
 def response(
     request: Request, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None,
     errors: list[dict[str, Any]] | None = None,
-) -> JSONResponse:  # fmt: skip
+) -> Response:  # fmt: skip
+    if wants_page(request):
+        title = TITLES.get(status, "Refused")
+        return page("problem.html", status, headers, code=status, title=title, detail=detail, remedy=remedy)
     body = document(status, detail, request.url.path, remedy=remedy, errors=errors)
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person's browser asks for a page, not a program for a document."""
+    is_document = request.url.path.startswith(_FOR_PROGRAMS)
+    return not is_document and ("text/html" in request.headers.get("accept", "") or _is_page(request.url.path))
+
+
+def _is_page(path: str) -> bool:
+    return path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -124,11 +139,11 @@ def install(app: FastAPI) -> None:
     """Route every exception of the application through problem documents."""
 
     @app.exception_handler(Refusal)
-    async def refused(request: Request, bad: Refusal) -> JSONResponse:
+    async def refused(request: Request, bad: Refusal) -> Response:
         return response(request, bad.status, bad.detail, remedy=bad.remedy, headers=bad.headers)
 
     @app.exception_handler(ClaraError)
-    async def ours(request: Request, bad: ClaraError) -> JSONResponse:
+    async def ours(request: Request, bad: ClaraError) -> Response:
         status = next((status for kind, status in _STATUS if isinstance(bad, kind)), 500)
         if status == 500:
             _log.error("request_failed", path=request.url.path, problem=str(bad))
@@ -137,7 +152,7 @@ def install(app: FastAPI) -> None:
         return response(request, status, bad.message, remedy=bad.remedy, headers=wait)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, bad: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, bad: RequestValidationError) -> Response:
         errors = [
             {"path": ".".join(str(part) for part in error["loc"]), "message": str(error["msg"])}
             for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
@@ -146,10 +161,10 @@ def install(app: FastAPI) -> None:
         return response(request, 422, f"{first['path']}: {first['message']}.", errors=errors)
 
     @app.exception_handler(HTTPException)
-    async def routing(request: Request, bad: HTTPException) -> JSONResponse:
+    async def routing(request: Request, bad: HTTPException) -> Response:
         return response(request, bad.status_code, str(bad.detail), headers=dict(bad.headers or {}))
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, bad: Exception) -> JSONResponse:
+    async def unexpected(request: Request, bad: Exception) -> Response:
         _log.error("request_broke", path=request.url.path, exc_info=bad)
         return response(request, 500, "The request failed.", remedy="The operator's log has the reason.")

@@ -7,14 +7,18 @@ leaderboard and the trace are, unless the operator keeps traces private; the adm
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
+from clara_eval.money.spend_report import SpendLine, spend_report
 from clara_eval.pipeline.review import read_review
 from clara_eval.records.challenge_index import read_document, summaries
-from clara_eval.records.documents import Features, Scores, Value, read
+from clara_eval.records.documents import Features, Scores, read
+from clara_eval.records.games import Played, games_among, games_of
+from clara_eval.records.judging import Judging, read_judging
 from clara_eval.trace.archive import Archived, archived_trace
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import features_key, index_key, plots_key, scores_key
@@ -98,13 +102,43 @@ class Reading:
         plots = await self._plots(address, scores)
         return [name for name in PLOTS if name in plots]
 
-    async def facts(self, address: Address, scores: Scores | None) -> dict[str, dict[str, Value]]:
-        """The typed facts by which these scores were judged, by submitter; private where traces are."""
-        if scores is None or scores.traceDigest is None or self.traces_public == "never":
+    def _shows_evidence(self, scores: Scores) -> bool:
+        """Facts, games and criteria belong to the trace of these scores: private where traces are."""
+        return scores.traceDigest is not None and self.traces_public != "never"
+
+    async def features_of(self, address: Address, scores: Scores, accounts: Sequence[str]) -> dict[str, Features]:
+        """The typed facts by which these scores were judged, for some of the submitters."""
+        found = {}
+        for account in accounts if self._shows_evidence(scores) else ():
+            features = await read(self.store, self.chain_id, Features, features_key(address, account))
+            if features is not None:
+                found[account] = features
+        return found
+
+    async def games(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
+        """The games between these accounts."""
+        if not self._shows_evidence(scores):
             return {}
-        start = features_key(address, "")
-        rows = await self.store.items(self.chain_id, start)
-        return {key.removeprefix(start): Features.model_validate_json(value).features for key, value in rows}
+        return await games_among(self.store, self.chain_id, address, accounts)
+
+    async def games_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
+        """The games of one account against these rivals."""
+        if not self._shows_evidence(scores):
+            return {}
+        return await games_of(self.store, self.chain_id, address, account, rivals)
+
+    async def judging(self, address: Address, scores: Scores) -> Judging | None:
+        """By what these scores were judged; what somebody else posted was judged elsewhere."""
+        archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
+        if archived is None or archived.digest != scores.traceDigest:
+            return None
+        return await read_judging(self.store, self.chain_id, address)
+
+    async def money(self, address: Address) -> SpendLine | None:
+        """What its evaluation cost, or has reserved; None where nothing was asked that costs."""
+        run = f"{self.chain_id}:{address}"
+        report = spend_report([spend for spend in await self.store.spends() if spend.run == run])
+        return report.total if report.by_challenge else None
 
     async def trace(self, address: Address, *, admin: bool) -> Archived:
         """What is archived, if this caller may read it."""

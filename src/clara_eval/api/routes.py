@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from clara_eval.api.admin import IsAdmin, require_admin
 from clara_eval.api.context import ApiContext
@@ -28,6 +27,7 @@ from clara_eval.api.schemas import (
     ReviewRecord,
     ReviewRequest,
 )
+from clara_eval.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput
 from clara_eval.llm.registry import models_of, parse_jury
@@ -39,8 +39,6 @@ from clara_eval.use_cases.review import Decree
 from clara_eval.use_cases.review_sheet import ReviewSheet, review_sheet
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
-MOST_STREAMS = 256
-EVENT_SECONDS = 0.5
 
 _ALWAYS = (422, 429, 503)
 _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Unchanged since the given ETag."}}
@@ -172,10 +170,6 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
     known = to_address(address)
     first = await read.status_text(known)
     state = request.app.state
-    if state.streams >= MOST_STREAMS:
-        raise Refusal(
-            503, "Too many event streams are open.", remedy="Poll eval-status.", headers={"retry-after": "30"}
-        )
 
     async def changes() -> AsyncIterator[ServerSentEvent]:
         text, said = first, ""
@@ -188,19 +182,7 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
             await asyncio.sleep(EVENT_SECONDS)
             text = await read.status_text(known)
 
-    # Counted before anything is awaited, so that many at once cannot pass the limit together.
-    state.streams += 1
-    return _CountedStream(changes(), ping=15)
-
-
-class _CountedStream(EventSourceResponse):
-    """Gives its place back when it ends, however it ends."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            scope["app"].state.streams -= 1
+    return counted_stream(state, changes())
 
 
 @router.post(

@@ -18,17 +18,20 @@ from clara_eval.trace.store_keys import INDEX, index_key
 
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
+_MOST_SKILL = 40
+MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> dict[str, Any]:
     """What the list and the pages show; amounts are strings, because they pass 2^53."""
-    title, statement = _words(challenge.challenge_uri)
+    title, statement, skills = _words(challenge.challenge_uri)
     return {
         "address": challenge.address,
         "chainId": challenge.chain_id,
         "title": title,
         "problemStatement": statement,
+        "skills": skills,
         "poster": challenge.poster,
         "evaluator": challenge.evaluator,
         "token": {
@@ -69,10 +72,18 @@ async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, dict[str, 
     return {Address(key.removeprefix(INDEX)): json.loads(value) for key, value in rows}
 
 
-def _words(challenge_uri: str) -> tuple[str, str]:
-    """Title and problem of metadata that stands in the URI itself; nothing is fetched for a list."""
+def _words(challenge_uri: str) -> tuple[str, str, list[str]]:
+    """Title, problem and skills of metadata that stands in the URI itself; nothing is fetched for a list."""
     document = inline_metadata(challenge_uri)
-    return _text(document.get("title"), _MOST_TITLE), _text(document.get("problemStatement"), _MOST_STATEMENT)
+    title, statement = document.get("title"), document.get("problemStatement")
+    skills = [_text(skill, _MOST_SKILL) for skill in skills_in(document)]
+    return _text(title, _MOST_TITLE), _text(statement, _MOST_STATEMENT), skills
+
+
+def skills_in(words: dict[str, Any]) -> list[str]:
+    """The skills that a poster named, as far as they are words."""
+    listed = words.get("skills")
+    return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
 def inline_metadata(challenge_uri: str) -> dict[str, Any]:

@@ -191,6 +191,7 @@ class Summary(Document):
     chainId: int
     title: str
     problemStatement: str
+    skills: list[str] = []
     poster: str
     evaluator: str
     token: Token

@@ -65,4 +65,9 @@ async def stream_trace(keys: KeyedDocuments, chain_id: int, address: str) -> Asy
     """The archived text, part by part; nothing where there is no trace."""
     archived = await archived_trace(keys, chain_id, address)
     for part in range(archived.parts if archived else 0):
-        yield await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
+        yield await trace_part(keys, chain_id, address, part)
+
+
+async def trace_part(keys: KeyedDocuments, chain_id: int, address: str, part: int) -> str:
+    """One part of the archived text."""
+    return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""

@@ -16,7 +16,7 @@ from clara_eval.app import Caller
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, Token
 from clara_eval.errors import BadInput, ClaraError
 from clara_eval.eval_config import BadEvalConfig, read_metadata
-from clara_eval.records.challenge_index import inline_metadata, json_object
+from clara_eval.records.challenge_index import inline_metadata, json_object, skills_in
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
@@ -36,7 +36,6 @@ from clara_eval.use_cases.untrusted import TITLE_CHARS, fence
 MAX_PAGE = 50
 PAGES_SCANNED = 4
 """A filter looks through at most this many pages of the newest challenges in one call."""
-MAX_SKILLS = 10
 KEPT_SECONDS = 10.0
 MOST_KEPT = 2000
 
@@ -203,11 +202,6 @@ def evaluator_kind(caller: Caller, challenge: Challenge) -> Literal["clara", "se
     if challenge.is_scored_by_poster:
         return "self"
     return "clara" if challenge.evaluator == caller.evaluator else "other"
-
-
-def skills_in(words: dict[str, Any]) -> list[str]:
-    listed = words.get("skills")
-    return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
 def _text(words: dict[str, Any], key: str) -> str:

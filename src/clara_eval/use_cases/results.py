@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 from clara_eval.app import Caller
 from clara_eval.camel_json import to_camel_json
@@ -18,6 +17,7 @@ from clara_eval.errors import BadInput, NotFound, NotYet
 from clara_eval.flags import Flag
 from clara_eval.pipeline.status import MEANINGS
 from clara_eval.records import documents
+from clara_eval.records.games import outcome
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.browse import STATUS, posted_winners, token_document
 from clara_eval.use_cases.challenges import challenge_at, posted_by, submission_of
@@ -262,11 +262,10 @@ async def _games(caller: Caller, address: Address, account: Address, rivals: Ite
 
 
 def _game(game: documents.Pairwise, account: Address, rival: Address, *, shown_first: bool) -> Game:
-    results: dict[str | None, Literal["won", "lost", "tie"]] = {account: "won", rival: "lost", "tie": "tie"}
     return Game(
         rival=rival,
         shownFirst=shown_first,
-        result=results.get(game.winner, "undecided"),
+        result=outcome(game, account, rival),
         confidence=game.confidence,
         reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
     )

@@ -1,0 +1,166 @@
+"""Everything that the page of one challenge shows, gathered from the read model.
+
+Comes in: what may be read (`Reading`), an address and a page number. Goes out: the values of the template. Before
+scores are posted there is only the challenge and its progress; facts, games and criteria are shown where traces are
+public.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clara_eval.api import wording
+from clara_eval.api.board import Board, around_line, board_of, key_facts
+from clara_eval.api.reading import PLOTS, Reading
+from clara_eval.challenge.model import Address
+from clara_eval.eval_config.model import Feature
+from clara_eval.pipeline.status import FINAL_STATES
+from clara_eval.records.documents import Features, Scores
+from clara_eval.records.games import Played, outcome
+from clara_eval.records.judging import Judging
+from clara_eval.settings import Settings
+from clara_eval.use_cases.claim import FINALIZATION_SECONDS
+
+SIDE_BY_SIDE = 8
+"""Entries whose facts stand side by side."""
+MATRIX = 12
+"""Entries in the win matrix; everybody's games are on their own page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Two entries in the win matrix, from the row's side: points won of points played, or no game."""
+
+    points: float
+    games: int
+
+    @property
+    def tone(self) -> str:
+        if not self.games:
+            return "none"
+        return "won" if self.points > self.games / 2 else "lost" if self.points < self.games / 2 else "even"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One point of the timeline."""
+
+    name: str
+    at: int | None
+    state: str
+    """`done`, `now` or `next`."""
+    said: str = ""
+    tx: str | None = None
+
+
+async def challenge_view(reading: Reading, address: Address, number: int, settings: Settings) -> dict[str, Any]:
+    """The values of the template `challenge.html`."""
+    found = await reading.detail(address, admin=False)
+    now = time.time()
+    scores: Scores | None = found["leaderboard"]
+    values = {
+        "found": found,
+        "phase": wording.phase(found, now),
+        "is_live": found["evaluation"]["status"] not in FINAL_STATES,
+        "now": int(now),
+        "explorer": settings.network.explorer,
+        "steps": timeline(found, scores, int(now)),
+        "money": await reading.money(address),
+        "cap": settings.budget_per_challenge_usd,
+        "has_trace": found["traceDigest"] is not None and reading.traces_public != "never",
+        "network": settings.network_name,
+        "board": None,
+    }
+    return values if scores is None else values | await _result(reading, address, scores, number)
+
+
+async def _result(reading: Reading, address: Address, scores: Scores, number: int) -> dict[str, Any]:
+    """What is there once scores are posted."""
+    judging = await reading.judging(address, scores)
+    near = around_line(scores, SIDE_BY_SIDE)
+    matrix = around_line(scores, MATRIX)
+    board = board_of(scores, number)
+    accounts = dict.fromkeys([*near, *(row.address for row in board.rows)])
+    facts = await reading.features_of(address, scores, list(accounts))
+    return {
+        "scores": scores,
+        "board": with_facts(board, facts, judging),
+        "judging": judging,
+        "weights": weights_of(judging),
+        "near": [account for account in near if account in facts],
+        "facts": facts,
+        "feature_names": feature_names(judging, facts),
+        "matrix": matrix,
+        "cells": cells_of(await reading.games(address, scores, matrix)),
+        "consistency": wording.consistency(scores.consistency),
+        "flags": scores.flags,
+        "shortened": wording.shortened,
+        "rejection": wording.rejection,
+        "plots": {name: PLOTS[name] for name in await reading.plot_names(address, scores)},
+    }
+
+
+def weights_of(judging: Judging | None) -> list[tuple[Feature, float]]:
+    """The judged features with their share of all weight, the heaviest first."""
+    judged = judging.schema.judged if judging else ()
+    total = sum(feature.weight for feature in judged) or 1.0
+    return sorted(((feature, feature.weight / total) for feature in judged), key=lambda pair: -pair[1])
+
+
+def feature_names(judging: Judging | None, facts: dict[str, Features]) -> list[str]:
+    """Every fact that was judged, the heaviest first; without a schema by name."""
+    known = [feature.name for feature, _ in weights_of(judging)]
+    told = {name for found in facts.values() for name in found.features}
+    return [name for name in known if name in told] + sorted(told.difference(known))
+
+
+def with_facts(board: Board, facts: dict[str, Features], judging: Judging | None) -> Board:
+    """The board with the facts that stand in its rows."""
+    names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
+    known = {account: found.features for account, found in facts.items()}
+    rows = tuple(
+        replace(row, facts=tuple(known.get(row.address, {}).get(name) for name in names)) for row in board.rows
+    )
+    return replace(board, rows=rows, fact_names=names)
+
+
+def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
+    """Points of each against each, both orders together."""
+    points = {"won": 1.0, "lost": 0.0, "tie": 0.5}
+    found: dict[tuple[str, str], list[float]] = {}
+    for (first, second), game in games.items():
+        for one, other in ((first, second), (second, first)):
+            if (result := outcome(game, one, other)) != "undecided":
+                found.setdefault((one, other), []).append(points[result])
+    return {pair: Cell(sum(list_), len(list_)) for pair, list_ in found.items()}
+
+
+def timeline(found: dict[str, Any], scores: Scores | None, now: int) -> list[Step]:
+    """From the last entry to the last claim, as far as the read model knows."""
+    phase, closed = wording.phase(found, now), now >= found["deadline"]
+    posted = found["scorePostedAt"] or (scores.publishedAt if scores else None)
+    entries = f"{found['submissionCount']:,} entries"
+    steps = [Step("Entries close", found["deadline"], "done" if closed else "now", entries)]
+    if found["chainStatus"] in {"cancelled", "expired"}:
+        return [*steps, Step(phase.label, None, "done", phase.sentence)]
+    judged = "done" if posted or found["evaluation"]["progress"] == 100 else "now" if closed else "next"
+    started = found["evaluation"].get("startedAt") if closed else None
+    steps.append(Step("Evaluation", started, judged, "" if posted or not closed else phase.sentence))
+    return [*steps, *(_after_post(found, scores, posted) if posted else _before_post(found))]
+
+
+def _before_post(found: dict[str, Any]) -> list[Step]:
+    shared = "after it every submitter can claim an equal share"
+    return [Step("Scores posted", None, "next"), Step("Latest moment", found["scoringDeadline"], "next", shared)]
+
+
+def _after_post(found: dict[str, Any], scores: Scores | None, posted: int) -> list[Step]:
+    final = found["chainStatus"] == "finalized"
+    by = f"by the {found['postedBy']}" if found["postedBy"] else ""
+    free = "prizes can be claimed" if final else "prizes can be claimed from then on"
+    return [
+        Step("Scores posted", posted, "done", by, scores.txHash if scores else None),
+        Step("Final", posted + FINALIZATION_SECONDS, "done" if final else "now", free),
+    ]

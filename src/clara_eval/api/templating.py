@@ -1,0 +1,142 @@
+"""Pages as text: the templates, what they may call, and the one place where a stranger's text becomes harmless.
+
+Comes in: the name of a template and values. Goes out: HTML. Must hold: every text is escaped for HTML, and characters
+that do not print as themselves (controls, bidirectional marks, invisible ones) are spelled out before that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from clara_eval import __version__
+from clara_eval.challenge.model import Address, Token, short
+from clara_eval.use_cases.amounts import show_amount
+from clara_eval.use_cases.times import show_wait
+from clara_eval.use_cases.untrusted import escaped
+
+STATIC = Path(__file__).parent / "static"
+
+
+def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **values: Any) -> HTMLResponse:
+    """A template as an answer; it is asked for anew each time, because what it tells moves."""
+    text = rendered(name, **values)
+    return HTMLResponse(text, status, {"cache-control": "no-cache", "vary": "HX-Request, Cookie", **(headers or {})})
+
+
+def rendered(name: str, **values: Any) -> str:
+    return _environment().get_template(name).render(**values)
+
+
+def seen(value: Any) -> Any:
+    """What is printed into a page: a text with everything unseen spelled out."""
+    if isinstance(value, str) and not isinstance(value, Markup) and not value.isascii():
+        return escaped(value, keep_lines=True)
+    return value
+
+
+def moment(seconds: int | None) -> str:
+    """A time for people; the contract takes deadlines that no calendar has."""
+    if not seconds:
+        return "–"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"second {seconds}"
+
+
+def iso(seconds: int) -> str:
+    """The same moment for programs; empty where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def amount(units: str | int | None, token: Any) -> str:
+    """An amount in tokens, with its thousands apart; `token` is a document of one, or its model."""
+    if units is None:
+        return "–"
+    known = token if isinstance(token, dict) else token.model_dump()
+    shown = show_amount(int(units), Token(Address(known["address"]), known["symbol"], known["decimals"]))
+    number, _, symbol = shown.partition(" ")
+    whole, dot, rest = number.partition(".")
+    return f"{int(whole):,}{dot}{rest} {symbol}"
+
+
+def fact(value: object) -> str:
+    """A typed fact for people."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case int():
+            return f"{value:,}" if abs(value) >= 10_000 else str(value)
+        case _:
+            return str(value)
+
+
+def share(value: float | None) -> str:
+    """A share in percent; never 0 or 100 where it is not exactly that."""
+    if value is None:
+        return "–"
+    if 0 < value < 0.01:
+        return "<1 %"
+    if 0.99 < value < 1:
+        return ">99 %"
+    return f"{100 * value:.0f} %"
+
+
+def words(name: str) -> str:
+    """The name of a feature as words."""
+    return name.replace("_", " ")
+
+
+def badge(account: str) -> Markup:
+    """A small mark drawn from an address, so that the eye finds it again."""
+    digest = hashlib.sha256(account.encode()).digest()
+    squares = "".join(
+        f"M{x} {y}h1v1h-1z" + (f"M{4 - x} {y}h1v1h-1z" if x < 2 else "")
+        for x in range(3)
+        for y in range(5)
+        if digest[x * 5 + y] & 1
+    )
+    hue = int.from_bytes(digest[20:22]) % 360
+    return Markup(
+        '<svg class="badge" viewBox="-1 -1 7 7" aria-hidden="true"><path fill="hsl({} 55% 52%)" d="{}"/></svg>'
+    ).format(hue, squares)
+
+
+@cache
+def asset(name: str) -> str:
+    """The address of a static file, which changes with its content."""
+    return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("clara_eval.api"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=seen,
+        extensions=["jinja2.ext.do"],
+    )
+    environment.filters.update(
+        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
+        wait=show_wait,
+    )  # fmt: skip
+    environment.globals.update(version=__version__, asset=asset)
+    return environment
