@@ -8,58 +8,30 @@ The value of `evalConfig.harness` comes in; a `HarnessSpec` goes out, or problem
 from __future__ import annotations
 
 import re
-from typing import Any, get_args
+from typing import Any
 
-from clara_eval.eval_config.model import Feature, FeatureType, HarnessLanguage, HarnessSpec, IfNotRevealed
+from clara_eval.eval_config.json_schema import faults
+from clara_eval.eval_config.model import Feature, FeatureType, HarnessLanguage, HarnessSpec
 from clara_eval.eval_config.problems import Report, at, suggestion
 
-HARNESS_KEYS = ("language", "source", "hidden", "ifNotRevealed", "reference")
-HARNESS_LANGUAGES: tuple[HarnessLanguage, ...] = ("solidity", "javascript")
-"""Those that an engine of this version runs: a challenge in another one could never be evaluated."""
-IF_NOT_REVEALED: tuple[IfNotRevealed, ...] = get_args(IfNotRevealed)
 _COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
 
 
 def read_harness(report: Report, value: Any) -> HarnessSpec | None:
     path = "$.harness"
-    if not isinstance(value, dict):
-        report.error(
-            path, value, "The harness is not an object.", 'For example {"language": "solidity", "source": "…"}.'
-        )
-        return None
-    before = len(report.problems)
-    for key in value:
-        if key not in HARNESS_KEYS:
-            report.error(at(path, key), value[key], f"The key {key[:60]!r} is unknown.", suggestion(key, HARNESS_KEYS))
-    if value.get("language") not in HARNESS_LANGUAGES:
-        hint = f"One of: {', '.join(HARNESS_LANGUAGES)}."
-        report.error(at(path, "language"), value.get("language"), "This language cannot be executed.", hint)
-    for key in ("source", "reference"):
-        if key in value and (not isinstance(value[key], str) or not value[key].strip()):
-            report.error(at(path, key), value[key], f"The {key} is not a text.", "Write the program, or leave it out.")
-    _check_hidden(report, path, value)
-    if len(report.problems) > before:
-        return None
-    return HarnessSpec(
-        language=value["language"],
-        source=value.get("source"),
-        hidden=value.get("hidden", False),
-        if_not_revealed=value.get("ifNotRevealed", "public"),
-        reference=value.get("reference"),
-    )
-
-
-def _check_hidden(report: Report, path: str, value: dict[str, Any]) -> None:
-    hidden = value.get("hidden", False)
-    if not isinstance(hidden, bool):
-        report.error(at(path, "hidden"), hidden, "hidden is true or false.", "Write true, or leave it out.")
-    elif not hidden and "source" not in value:
-        report.error(at(path, "source"), None, "A public harness needs its source.", 'Add "source", or "hidden": true.')
-    elif not hidden and "ifNotRevealed" in value:
+    wrong = faults(value, path, "properties", "harness")
+    report.problems += [problem for _, problem in wrong.values()]
+    if isinstance(value, dict) and value.get("hidden") is not True and "ifNotRevealed" in value:
         report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
-    if value.get("ifNotRevealed", "public") not in IF_NOT_REVEALED:
-        hint = f"One of: {', '.join(IF_NOT_REVEALED)}."
-        report.error(at(path, "ifNotRevealed"), value["ifNotRevealed"], "ifNotRevealed has no such value.", hint)
+    elif not wrong:
+        return HarnessSpec(
+            language=value["language"],
+            source=value.get("source"),
+            hidden=value.get("hidden", False),
+            if_not_revealed=value.get("ifNotRevealed", "public"),
+            reference=value.get("reference"),
+        )
+    return None
 
 
 def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:

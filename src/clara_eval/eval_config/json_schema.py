@@ -1,66 +1,35 @@
-"""The eval config as JSON Schema 2020-12, for editors and for other people's programs.
+"""The eval config as JSON Schema 2020-12: one file that editors, other programs and our own parser go by.
 
-Built from the same constants the parser uses. A schema cannot say everything: that names are unique, that min is below
-max, that a measured name has a tool, and what the lint finds are the parser's part; all that the schema refuses, the
-parser refuses too.
+`schema.json` says the shape, and in `errorMessage` (as editors and ajv know it) what is wrong and what to do about it.
+In comes a document or a part of one; out go its faults with path, value, reason and remedy. A schema cannot say
+everything: that names are unique, that min is below max, that a measured name has a tool, and what the lint finds are
+the parser's part; all that the schema refuses, the parser refuses too.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
 
 from clara_eval.eval_config.catalogue import COMMON, EXECUTED, MEASURED
-from clara_eval.eval_config.feature_reading import (
-    ENUM_VALUE,
-    MAX_ANCHOR,
-    MAX_DESCRIPTION,
-    MAX_VALUES,
-    MAX_WEIGHT,
-    MIN_VALUES,
-    NAME,
-    RESERVED,
-    TYPES,
-)
-from clara_eval.eval_config.harness_reading import HARNESS_LANGUAGES, IF_NOT_REVEALED
-from clara_eval.eval_config.model import LARGEST_NUMBER, Better, Source
-from clara_eval.eval_config.reading import FORMATS, LANGUAGE, MAX_CRITERIA, MAX_FEATURES, VERSION
+from clara_eval.eval_config.problems import Problem, at, shown, suggestion
 
 
+@cache
 def eval_config_schema() -> dict[str, Any]:
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Clara Eval config",
-        "description": "What makes a submission to a challenge good.",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["version", "features", "criteria"],
-        "properties": {
-            "version": {"const": VERSION, "description": "The version of this format."},
-            "features": {
-                "description": "What is observed in each submission: names, or objects with a type.",
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MAX_FEATURES,
-                "items": {"anyOf": [{"$ref": "#/$defs/name"}, {"$ref": "#/$defs/feature"}]},
-            },
-            "criteria": {
-                "description": "What makes one solution better than another, in words. No addresses, URLs or hashes.",
-                "type": "string",
-                "minLength": 1,
-                "maxLength": MAX_CRITERIA,
-                "pattern": r"\S",
-            },
-            "submissionFormat": {"description": "What agents submit.", "enum": list(FORMATS)},
-            "language": {"description": "The programming language, as a hint.", "type": "string", "pattern": LANGUAGE},
-            "judge": {
-                "description": "`rules` compares by better and weight, without any model.",
-                "enum": ["rules"],
-            },
-            "harness": _harness(),
-        },
-        "$defs": {"name": _name(), "feature": _feature()},
-    }
+    """The schema, with the names of the catalogue. The value is shared: read it, do not change it."""
+    schema: dict[str, Any] = json.loads(resources.files(__package__).joinpath("schema.json").read_text("utf-8"))
+    schema["$defs"]["name"]["examples"] = [*MEASURED, *EXECUTED, *COMMON]
+    measured = f"`measured` is computed by a tool: {', '.join([*MEASURED, *EXECUTED])}."
+    schema["$defs"]["feature"]["properties"]["source"]["description"] = measured
+    return schema
 
 
 def eval_config_schema_text() -> str:
@@ -68,90 +37,78 @@ def eval_config_schema_text() -> str:
     return json.dumps(eval_config_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _harness() -> dict[str, Any]:
-    program = {"type": "string", "pattern": r"\S"}
-    return {
-        "description": "The program that runs every submission: setUp, test_… and metric_… functions.",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["language"],
-        "properties": {
-            "language": {"enum": list(HARNESS_LANGUAGES)},
-            "source": {"description": "The public harness.", **program},
-            "hidden": {"description": "Committed by privateSetHash, revealed after the deadline.", "type": "boolean"},
-            "ifNotRevealed": {
-                "description": "`public`: go on without it; `fail`: do not post.",
-                "enum": list(IF_NOT_REVEALED),
-            },
-            "reference": {"description": "A solution that passes: the harness is checked with it.", **program},
-        },
-        "if": {"required": ["hidden"], "properties": {"hidden": {"const": True}}},
-        "else": {"required": ["source"], "properties": {"ifNotRevealed": False}},
-    }
+def part(*keys: str) -> Any:
+    """What the schema says below these keys."""
+    found: Any = eval_config_schema()
+    for key in keys:
+        found = found[key]
+    return found
 
 
-def _name() -> dict[str, Any]:
-    return {
-        "description": "A property of the work. Names of the catalogue have a built-in type.",
-        "type": "string",
-        "pattern": NAME,
-        "not": {"enum": sorted(RESERVED)},
-        "examples": [*MEASURED, *EXECUTED, *COMMON],
-    }
+def faults(value: object, path: str, *keys: str) -> dict[str, tuple[str, Problem]]:
+    """What is wrong with the value by that part of the schema: the first fault at each path, with its keyword.
+
+    What a type forbids is the parser's part, because a type may come from the catalogue; so are items that are equal.
+    """
+    found: dict[str, tuple[str, Problem]] = {}
+    for error in _validator(*keys).iter_errors(value):
+        if error.validator not in {None, "uniqueItems"}:
+            for problem in _problems(error, path):
+                found.setdefault(problem.path, (str(error.validator), problem))
+    return found
 
 
-def _feature() -> dict[str, Any]:
-    bound = {"type": "number", "minimum": -LARGEST_NUMBER, "maximum": LARGEST_NUMBER}
-    return {
-        "description": "A typed feature. A name of the catalogue may leave out what the catalogue says.",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name"],
-        "properties": {
-            "name": {"$ref": "#/$defs/name"},
-            "type": {
-                "description": "`text` is for people and never reaches the judge.",
-                "enum": list(TYPES),
-            },
-            "min": {"description": "Smaller values are clamped to it.", **bound},
-            "max": {"description": "Larger values are clamped to it.", **bound},
-            "values": {
-                "description": 'The closed list of an enum. With better "higher", later values are better.',
-                "type": "array",
-                "minItems": MIN_VALUES,
-                "maxItems": MAX_VALUES,
-                "uniqueItems": True,
-                "items": {"type": "string", "pattern": ENUM_VALUE},
-            },
-            "better": {
-                "description": "Which end is good; for booleans `higher` means true. Left out: the criteria decide.",
-                "enum": list(get_args(Better)),
-            },
-            "weight": {"description": "1 if left out.", "type": "number", "exclusiveMinimum": 0, "maximum": MAX_WEIGHT},
-            "source": {
-                "description": f"`measured` is computed by a tool: {', '.join([*MEASURED, *EXECUTED])}.",
-                "enum": list(get_args(Source)),
-            },
-            "description": {"type": "string", "maxLength": MAX_DESCRIPTION},
-            "anchors": {
-                "description": "For an integer: what each level from min to max means.",
-                "type": "array",
-                "minItems": MIN_VALUES,
-                "maxItems": MAX_VALUES,
-                "items": {"type": "string", "minLength": 1, "maxLength": MAX_ANCHOR},
-            },
-        },
-        "allOf": [
-            _if_type(["boolean", "text", "enum"], forbidden=["min", "max", "anchors"]),
-            _if_type(["boolean", "text", "number", "integer"], forbidden=["values"]),
-            _if_type(["number"], forbidden=["anchors"]),
-            _if_type(["text"], forbidden=["better"]),
-        ],
-    }
+def _whole_text(_: Any, pattern: str, instance: object, __: Any) -> Iterator[ValidationError]:
+    # `$` of Python also matches before a last line break, as no other reader of the schema has it.
+    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-def _if_type(types: list[str], *, forbidden: list[str]) -> dict[str, Any]:
-    return {
-        "if": {"required": ["type"], "properties": {"type": {"enum": types}}},
-        "then": {"properties": dict.fromkeys(forbidden, False)},
-    }
+_Validator = extend(Draft202012Validator, {"pattern": _whole_text})  # type: ignore[no-untyped-call]  # jsonschema is untyped here
+
+
+@cache
+def _validator(*keys: str) -> Any:
+    return _Validator({**part(*keys), "$defs": part("$defs")})
+
+
+def _problems(error: ValidationError, path: str) -> Iterator[Problem]:
+    for key in error.absolute_path:
+        path = at(path, key)
+    instance: Any = error.instance
+    schema: Any = error.schema
+    if error.validator == "additionalProperties":
+        known = tuple(schema["properties"])
+        for key in instance.keys() - set(known):
+            reason = f"The key {key[:60]!r} is unknown."
+            yield Problem(at(path, key), shown(instance[key]), reason, suggestion(key, known))
+    elif error.validator == "required":
+        for key in [key for key in schema["required"] if key not in instance]:
+            yield Problem(at(path, key), None, *_missing(key, schema))
+    else:
+        yield Problem(path, shown(instance), *_told(error, schema))
+
+
+def _missing(key: str, schema: Any) -> tuple[str, str]:
+    if said := schema.get("errorMessage", {}).get("required"):
+        return _sentences(said)
+    described = schema["properties"][key]
+    examples = described.get("examples") or part("$defs", "name", "examples")
+    return f"The key {key!r} is missing.", f'Add "{key}": {json.dumps(examples[0])}.'
+
+
+def _told(error: ValidationError, schema: Any) -> tuple[str, str]:
+    said = schema.get("errorMessage")
+    said = said.get(error.validator) if isinstance(said, dict) else said
+    if said:
+        return _sentences(said)
+    choices = [str(choice) for choice in schema["enum"]]
+    value = error.instance
+    hint = suggestion(value, choices) if isinstance(value, str) else f"One of: {', '.join(choices)}."
+    return f"{error.absolute_path[-1]} has no such value.", f"{hint} Or leave it out."
+
+
+def _sentences(said: str) -> tuple[str, str]:
+    """The first sentence is the reason, the rest the remedy."""
+    reason, _, remedy = said.partition(". ")
+    return f"{reason}.", remedy

@@ -16,10 +16,18 @@ from typing import Any
 
 from clara_eval.eval_config.catalogue import level_feature, typed
 from clara_eval.eval_config.feature_reading import FEATURE_KEYS, MAX_DESCRIPTION, NAME, RESERVED, read_feature
+from clara_eval.eval_config.json_schema import faults, part
 from clara_eval.eval_config.model import Adaptation, Feature, HarnessLanguage
 from clara_eval.eval_config.problems import Report, at, shown
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+_HINTS = {
+    "submissionFormat": "It has no such value, so it is ignored.",
+    "judge": "It has no such value, so it is ignored.",
+    "language": "This names no language, so it is ignored.",
+}
 
 
 @dataclass(slots=True)
@@ -30,18 +38,14 @@ class Adapting:
         self.told.append(Adaptation(path, str(shown(written)), taken, reason))
 
 
-def adapt(
-    document: Mapping[str, Any], known: tuple[str, ...], choices: Mapping[str, tuple[str, ...]], language: str
-) -> tuple[dict[str, Any], tuple[Adaptation, ...]]:
+def adapt(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Adaptation, ...]]:
     """The document as our rules can take it, and what was changed."""
     adapting = Adapting()
-    taken = dict(_known_keys(adapting, "$", document, known))
-    for key, values in choices.items():
-        if key in taken and taken[key] not in values:
-            adapting.tell(at("$", key), taken.pop(key), "", "It has no such value, so it is ignored.")
-    hint = taken.get("language")
-    if "language" in taken and not (isinstance(hint, str) and re.fullmatch(language, hint)):
-        adapting.tell("$.language", taken.pop("language"), "", "This names no language, so it is ignored.")
+    taken = dict(_known_keys(adapting, "$", document, tuple(part("properties"))))
+    wrong = faults(taken, "$")
+    for key, reason in _HINTS.items():
+        if at("$", key) in wrong:
+            adapting.tell(at("$", key), taken.pop(key), "", reason)
     if isinstance(taken.get("features"), list):
         taken["features"] = list(_features(adapting, taken["features"], _language_of(taken.get("harness"))))
     if taken.get("judge") == "rules" and not _by_rules(taken.get("features")):

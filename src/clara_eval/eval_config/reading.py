@@ -8,29 +8,31 @@ our taste stops nothing, and everything that was taken otherwise than written is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from clara_eval.errors import BadInput
+from clara_eval.eval_config.catalogue import typed
 from clara_eval.eval_config.feature_reading import read_feature
 from clara_eval.eval_config.harness_reading import check_functions, read_harness
+from clara_eval.eval_config.json_schema import faults, part
 from clara_eval.eval_config.lenient import adapt
 from clara_eval.eval_config.lint import lint_criteria, lint_feature, lint_judge
 from clara_eval.eval_config.model import Adaptation, BareName, EvalConfig, Feature, HarnessLanguage
-from clara_eval.eval_config.problems import BadEvalConfig, Problem, Report, at, suggestion
+from clara_eval.eval_config.problems import BadEvalConfig, Problem, Report, at
 from clara_eval.eval_config.strict_json import read_strict_json
 from clara_eval.hashing import canonical_json
 
 VERSION = 1
-MAX_FEATURES = 20
-MAX_CRITERIA = 4_000
 MOST_FEATURES, MOST_CRITERIA = 100, 32_000
 """What is evaluated at all, however it was posted."""
-FORMATS = ("code", "text", "url", "json")
-LANGUAGE = r"^[A-Za-z0-9][A-Za-z0-9+#. _-]{0,39}$"
-KEYS = ("version", "features", "criteria", "submissionFormat", "language", "judge", "harness")
+_MOST = {
+    ("$.features", "maxItems"): MOST_FEATURES,
+    ("$.criteria", "maxLength"): MOST_CRITERIA,
+    ("$.criteria", "pattern"): MOST_CRITERIA,
+}
+_SIZES = {"maxItems": "There are {} features.", "maxLength": "The criteria have {:,} characters."}
 
 
 def parse_eval_config(text: str | bytes) -> EvalConfig:
@@ -46,7 +48,7 @@ def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, .
     """The config of a challenge that is posted already, as far as the specification's schema allows it."""
     report = Report(is_lenient=True)
     document = _document(text, report)
-    adapted, told = adapt(document, KEYS, {"submissionFormat": FORMATS, "judge": ("rules",)}, LANGUAGE)
+    adapted, told = adapt(document)
     config = _read_document(adapted, report) if not report.failed else None
     if config is None or report.failed:
         raise BadEvalConfig(report.problems)
@@ -74,32 +76,26 @@ def _document(text: str | bytes, report: Report) -> dict[str, Any]:
         report.error(bad.path or "$", bad.value, bad.message, bad.remedy)
         return {}
     if not isinstance(document, dict):
-        report.error("$", document, "The eval config is not a JSON object.", "Write { … } with version and features.")
+        report.problems += [problem for _, problem in faults(document, "$").values()]
         return {}
     return document
 
 
 def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | None:
-    check_keys(report, "$", document, KEYS)
-    if "version" not in document:
-        report.error("$.version", None, "The version is missing.", 'Add "version": 1.')
-    elif isinstance(document["version"], bool) or document["version"] != VERSION:
-        report.error("$.version", document["version"], "Only version 1 exists.", 'Write "version": 1.')
+    wrong = _check_shape(report, document)
     harness = read_harness(report, document["harness"]) if "harness" in document else None
-    features = _read_features(document.get("features"), report, harness.language if harness else None)
+    items = document["features"][:MOST_FEATURES] if not wrong & {"$.features"} else []
+    features = _read_features(items, report, harness.language if harness else None)
     if harness is not None:
         check_functions(report, harness, tuple(feature.name for feature in features))
-    criteria = _read_criteria(document.get("criteria"), report)
-    _check_choice(report, document, "submissionFormat", FORMATS)
-    _check_choice(report, document, "judge", ("rules",))
-    if "language" in document:
-        _check_language(report, document["language"])
+    criteria = document["criteria"] if not wrong & {"$.criteria"} else ""
+    lint_criteria(report, criteria[: part("properties", "criteria", "maxLength")])
     if document.get("judge") == "rules":
         _check_rules(features, report)
     config = EvalConfig(
         version=VERSION,
         features=features,
-        criteria=criteria,
+        criteria=criteria if criteria.strip() else "",
         submission_format=document.get("submissionFormat"),
         language=document.get("language"),
         judge=document.get("judge"),
@@ -110,24 +106,29 @@ def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | 
     return config
 
 
-def check_keys(report: Report, path: str, document: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for key in document:
-        if key not in known:
-            report.error(at(path, key), document[key], f"The key {key[:60]!r} is unknown.", suggestion(key, known))
+def _check_shape(report: Report, document: Mapping[str, Any]) -> set[str]:
+    """Hold all but features and harness, which have readers of their own, to the schema; the paths of what is wrong."""
+    wrong: set[str] = set()
+    for path, (keyword, problem) in faults(document, "$").items():
+        most = _MOST.get((path, keyword))
+        if path.startswith(("$.features[", "$.harness")):
+            continue
+        if most is None:
+            report.problems.append(problem)
+            wrong.add(path)
+            continue
+        size = len(document[path.removeprefix("$.")])
+        judge = report.forbid if size <= most else report.error
+        if keyword in _SIZES:
+            judge(path, size, _SIZES[keyword].format(size), problem.remedy)
+        else:
+            judge(path, problem.value, problem.reason, problem.remedy)
+    return wrong
 
 
-def _read_features(value: Any, report: Report, harness: HarnessLanguage | None) -> tuple[Feature | BareName, ...]:
-    if value is None:
-        report.error("$.features", None, "The features are missing.", 'Add "features": ["correctness", …].')
-        return ()
-    if not isinstance(value, list):
-        report.error("$.features", value, "The features are not a list.", "Write [ … ] with 1 to 20 items.")
-        return ()
-    if not 1 <= len(value) <= MAX_FEATURES:
-        judge = report.forbid if 1 <= len(value) <= MOST_FEATURES else report.error
-        judge("$.features", len(value), f"There are {len(value)} features.", f"Give 1 to {MAX_FEATURES}.")
+def _read_features(items: list[Any], report: Report, harness: HarnessLanguage | None) -> tuple[Feature | BareName, ...]:
     found: list[Feature | BareName] = []
-    for number, item in enumerate(value[:MOST_FEATURES]):
+    for number, item in enumerate(items):
         path = at("$.features", number)
         feature = read_feature(report, path, item, harness)
         if feature is None:
@@ -137,7 +138,7 @@ def _read_features(value: Any, report: Report, harness: HarnessLanguage | None) 
             continue
         lint_feature(report, path, feature)
         found.append(feature)
-    if len(found) == len(value) and all(isinstance(item, Feature) and item.type == "text" for item in found):
+    if items and len(found) == len(items) and all(isinstance(item, Feature) and item.type == "text" for item in found):
         report.error(
             "$.features",
             None,
@@ -147,37 +148,7 @@ def _read_features(value: Any, report: Report, harness: HarnessLanguage | None) 
     return tuple(found)
 
 
-def _read_criteria(value: Any, report: Report) -> str:
-    if report.is_lenient and isinstance(value, str) and not value.strip():
-        report.forbid("$.criteria", value, "The criteria are empty: the features alone decide.", "")
-        return ""
-    if not isinstance(value, str) or not value.strip():
-        reason = "The criteria are missing." if value is None else "The criteria are not a text."
-        report.error("$.criteria", value, reason, "Say in words what makes one solution better than another.")
-        return ""
-    if len(value) > MAX_CRITERIA:
-        judge = report.forbid if len(value) <= MOST_CRITERIA else report.error
-        judge("$.criteria", len(value), f"The criteria have {len(value):,} characters.", "At most 4,000.")
-    lint_criteria(report, value[:MAX_CRITERIA])
-    return value
-
-
-def _check_choice(report: Report, document: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> None:
-    value = document.get(key)
-    if key not in document or value in choices:
-        return
-    hint = suggestion(value, choices) if isinstance(value, str) else f"One of: {', '.join(choices)}."
-    report.error(at("$", key), value, f"{key} has no such value.", f"{hint} Or leave it out.")
-
-
-def _check_language(report: Report, value: Any) -> None:
-    if not isinstance(value, str) or not re.fullmatch(LANGUAGE, value):
-        report.error("$.language", value, "This is not the name of a language.", 'For example "solidity".')
-
-
 def _check_rules(features: tuple[Feature | BareName, ...], report: Report) -> None:
-    from clara_eval.eval_config.catalogue import typed
-
     for number, item in enumerate(features):
         feature = item if isinstance(item, Feature) else typed(item.name)
         path = at("$.features", number)
