@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clara_eval.errors import BadTrace
+from clara_eval.execution import Machine
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.testing.forged_trace import Change, Entries, forged
 
@@ -106,6 +107,17 @@ def _repay_the_pool(bodies: Entries) -> None:
     )
 
 
+def _another_agent_for_the_best(bodies: Entries) -> None:
+    row = next(row for row in bodies["challenge"]["submissions"] if row["submitter"] == best(bodies))
+    row["agentId"] = str(int(row["agentId"]) + 7)
+
+
+def _turn_a_test(bodies: Entries) -> None:
+    run = of_kind(bodies, "executed/")
+    call = next(call for call in run["calls"] if call["kind"] == "test")
+    call["outcome"] = "failed" if call["outcome"] == "passed" else "passed"
+
+
 def raised(value: Any) -> Any:
     return value + 1
 
@@ -117,7 +129,7 @@ FORGERIES: dict[str, Change] = {
     "another winner count": setting("challenge|winnerCount", lambda count: count - 1),
     "other shares": setting("challenge|payoutBps", lambda shares: [shares[1], shares[0], *shares[2:]]),
     "another committed config": setting("challenge|evalConfigHash", lambda _: "0x" + "22" * 32),
-    "another agent": setting("challenge|submissions|0|agentId", lambda agent: str(int(agent) + 7)),
+    "another agent": _another_agent_for_the_best,
     "another committed solution": setting("challenge|submissions|0|solutionHash", lambda _: "0x" + "33" * 32),
     "a submission forgotten": _forget_a_submission,
     "other criteria in the config": setting(
@@ -140,8 +152,11 @@ FORGERIES: dict[str, Change] = {
     "called unpinned": setting("solution/|pinned", lambda pinned: not pinned),
     "a wrong hash forgiven": _forgive_a_wrong_hash,
     "a rejection with another code": setting("rejected|0|code", lambda code: "empty" if code != "empty" else "binary"),
-    "a fact better than measured": setting("features/|features|max_complexity", lambda value: max(1, value - 1)),
-    "a measured fact": setting("features/|measured|max_nesting", raised),
+    "a fact better than measured": setting("features/|features|deploy_gas", lambda value: max(1, value - 9000)),
+    "a measured fact": setting("features/|measured|deploy_gas", raised),
+    "a metric": setting("features/|measured|metric_batch_gas", raised),
+    "a share of tests": setting("features/|measured|tests_passed", lambda share: share / 2),
+    "a run whose test is turned": _turn_a_test,
     "a turned verdict": setting("comparison/0000000|winner", turned),
     "a surer verdict": setting("comparison/0000003|confidence", lambda value: 0.999 if value != 0.999 else 0.5),
     "a comparison dropped": _drop_the_last_comparison,
@@ -169,6 +184,14 @@ def demo_trace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return next((place / "var" / "traces").glob("*.trace.json")).read_text(encoding="utf-8").splitlines(keepends=True)
 
 
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """One machine for all checks, which compiles everything once."""
+    found = Machine(cache=tmp_path_factory.mktemp("cache"))
+    yield found
+    found.close()
+
+
 def test_the_program_is_small_and_alone() -> None:
     """A stranger can read it in one sitting, and it needs nothing but Node and a Keccak package."""
     text = PROGRAM.read_text(encoding="utf-8")
@@ -184,18 +207,19 @@ def test_an_honest_trace_holds(demo_trace: list[str], tmp_path: Path) -> None:
     path.write_text("".join(demo_trace), encoding="utf-8")
     code, words = by_node(path)
     assert (code, words.startswith("holds"), "not checked here" in words) == (0, True, True)
+    assert "running the submissions" in words
 
 
 @pytest.mark.xdist_group("verifier")
 @pytest.mark.parametrize("lie", FORGERIES)
-async def test_a_forgery_is_named_by_both(lie: str, demo_trace: list[str], tmp_path: Path) -> None:
+async def test_a_forgery_is_named_by_both(lie: str, demo_trace: list[str], machine: Machine, tmp_path: Path) -> None:
     """A changed entry whose hashes were made right again is refused by our verifier and by the independent one."""
     lines = forged(demo_trace, FORGERIES[lie])
     path = tmp_path / "forged.json"
     path.write_text("".join(lines), encoding="utf-8")
     code, words = by_node(path)
     with pytest.raises(BadTrace):
-        await check_trace(lines)
+        await check_trace(lines, machine=machine)
     assert code == 1, words
     assert words.startswith("wrong"), words
 
@@ -218,10 +242,12 @@ def test_a_damaged_file_is_refused(damage: str, demo_trace: list[str], tmp_path:
 
 
 @pytest.mark.xdist_group("verifier")
-async def test_what_neither_can_prove_is_accepted_by_both(demo_trace: list[str], tmp_path: Path) -> None:
+async def test_what_neither_can_prove_is_accepted_by_both(
+    demo_trace: list[str], machine: Machine, tmp_path: Path
+) -> None:
     """The name of the software is the one thing in a trace that nothing else follows from."""
     lines = forged(demo_trace, setting("header|software", lambda _: "another program"))
     path = tmp_path / "other.json"
     path.write_text("".join(lines), encoding="utf-8")
-    await check_trace(lines)
+    assert (await check_trace(lines, machine=machine)).unchecked == ()
     assert by_node(path)[0] == 0

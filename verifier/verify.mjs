@@ -5,10 +5,8 @@ import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
 
 const ZERO = "0x" + "0".repeat(64), RULES = 4;
-const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex");
-const keccak = (data) => "0x" + sha3.keccak256(data);
-const utf8 = (text) => Buffer.from(text, "utf8");
-const problems = [];
+const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"); const keccak = (data) => "0x" + sha3.keccak256(data);
+const utf8 = (text) => Buffer.from(text, "utf8"); const problems = [];
 const fail = (entry, reason) => problems.push({ entry, reason });
 const hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
@@ -21,8 +19,7 @@ const byPoint = (a, b) => { const x = [...a], y = [...b]; for (let i = 0; i < Ma
 const quoted = (text) => JSON.stringify(text).replace(/[\x7f-\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 function written(value, number, string, order) {
   const again = (item) => written(item, number, string, order);
-  if (value instanceof Num) return number(value);
-  if (typeof value === "string") return string(value);
+  if (value instanceof Num) return number(value); if (typeof value === "string") return string(value);
   if (Array.isArray(value)) return `[${value.map(again).join(",")}]`;
   if (value === null || typeof value !== "object") return String(value);
   return `{${Object.keys(value).sort(order).map((key) => `${string(key)}:${again(value[key])}`).join(",")}}`;
@@ -52,8 +49,7 @@ function readFile(path) {
   if (Buffer.compare(utf8(text), bytes)) throw new Unreadable("the file is not UTF-8");
   if (lines.pop() !== "") throw new Unreadable("the file does not end with a line feed");
   if (lines.shift() !== '{"format":"clara-eval-trace/2","entries":[') throw new Unreadable("the first line is not that of clara-eval-trace/2");
-  const ending = lines.pop(), bodies = new Map();
-  let previous = ZERO;
+  const ending = lines.pop(), bodies = new Map(); let previous = ZERO;
   lines.forEach((line, seq) => {
       const found = /^\{"hash":"(0x[0-9a-f]{64})","entry":(.*)\}(,?)$/s.exec(line);
     if (!found || found[3] !== (seq < lines.length - 1 ? "," : "")) throw new Unreadable(`line ${seq + 2} is not an entry`);
@@ -62,8 +58,7 @@ function readFile(path) {
     if (plain(entry) !== found[2]) throw new Unreadable(`${name} is not in the plain JSON form`);
     if (Object.keys(entry).sort().join() !== "body,key,prev,seq" || entry.prev !== previous || Number(entry.seq) !== seq) throw new Unreadable(`${name} does not follow the entry before`);
     if (bodies.has(entry.key)) throw new Unreadable(`${name} occurs twice`);
-    previous = found[1];
-    bodies.set(entry.key, entry.body);
+    previous = found[1]; bodies.set(entry.key, entry.body);
   });
   if (ending !== `],"digest":"${previous}"}`) throw new Unreadable("the digest is not the hash of the last entry");
   return { bodies, digest: previous };
@@ -106,10 +101,8 @@ function percent(text) {
 const MAGIC = ["89504e47", "ffd8ff", "47494638", "255044462d", "504b0304", "1f8b", "7f454c46", "0061736d", "52494646"];
 const estimate = (text) => { let ascii = 0, other = 0; for (const c of text) c < "\x80" ? ascii++ : (other += utf8(c).length); return Math.ceil(ascii / 3) + other; };
 function judged(content, submission) { // the first check that fails, or null
-  if (content.length > 262144) return "too_large";
-  if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
-  const hex = content.toString("hex", 0, 8), text = content.toString("utf8");
-  if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
+  if (content.length > 262144) return "too_large"; if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
+  const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
   if (Buffer.compare(utf8(text), content)) return "not_utf8";
   if ((text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100) return "binary";
   if ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < 8 || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < 4) return "empty";
@@ -155,8 +148,7 @@ function textFeatures(content, isProse) {
   const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
   const found = {
     bytes: content.length, lines: lines.length, words: words.length,
-    blank_share: share(lines.filter((line) => !line.trim()).length),
-    long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
+    blank_share: share(lines.filter((line) => !line.trim()).length), long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
     todo_count: (text.match(/(?<![\p{L}\p{N}_])(?:TODO|FIXME|XXX|HACK)(?![\p{L}\p{N}_])/gu) ?? []).length,
   };
   if (isProse) found.sentences = text.split(/[.!?…。！？]+(?=\s|$)|\n\s*\n/u).filter((part) => part.match(WORD)).length;
@@ -166,13 +158,21 @@ function quantised(feature, value) {
   if (!isNumber(value)) return value;
   const { min: low, max: high } = feature, bounded = low !== null && high !== null, clamped = Math.min(Math.max(+value, low === null ? -1e12 : +low), high === null ? 1e12 : +high);
   if (feature.type === "integer") return rounded(feature.source !== "measured" && bounded && high - low > 1000 ? significant(clamped, 3) : clamped, 0);
-  if (!bounded) return significant(clamped, 3);
-  const step = (high - low) / 1000;
+  if (!bounded) return significant(clamped, 3); const step = (high - low) / 1000;
   return significant(+low + rounded((clamped - low) / step, 0) * step, 6);
 }
 const fits = (feature, value) => value !== undefined && value !== null && (feature.type === "boolean" ? typeof value === "boolean" : feature.type === "enum" ? feature.values.includes(value) : isNumber(value));
-function checkFeatures(key, body, schema, solution) {
-  const content = Buffer.from(solution.received.content, "base64");
+const featureName = (name) => name.toLowerCase().replace(/[^a-z0-9_]/g, "_").slice(0, 40), within = (value) => (value === null ? null : Math.min(Math.max(+value, -1e12), 1e12));
+function runFeatures(run) {
+  const tests = run.calls.filter((call) => call.kind === "test"), passed = (call) => call.outcome === "passed", runs = run.calls.length > 0 && run.calls.every((call) => ["passed", "failed", "not_a_number"].includes(call.outcome));
+  const found = run.outcome === "infrastructure" ? {} : { ...run.facts }, share = tests.length ? tests.filter(passed).length / tests.length : runs ? null : 0;
+  if (run.outcome === "infrastructure" || !run.withHarness) return found;
+  const ofCall = (call) => [[featureName(call.name), call.kind === "test" ? passed(call) : within(call.value)], [featureName(`${run.language === "solidity" ? "gas" : "fuel"}_${call.name.replace(/^[^_]*_/, "")}`), call.used]];
+  return { ...found, runs, tests_passed: share, ...Object.fromEntries(run.calls.filter((call) => call.kind !== "setUp").flatMap(ofCall)) };
+}
+function checkFeatures(key, body, schema, solution, run) {
+  const content = Buffer.from(solution.received.content, "base64"), asNumber = (value) => (typeof value === "boolean" ? value : +value);
+  if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
   for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
     if (name in body.measured) hold(value === null ? body.measured[name] === null : +body.measured[name] === value, key, `measured ${name} is ${value}`);
   hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema");
@@ -382,7 +382,7 @@ async function main(path, url) {
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
   checkRejected(bodies, challenge.submissions);
   const read = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`)), out = new Set(bodies.get("rejected").map((row) => row.account)), ranked = read.filter((who) => !out.has(who));
-  for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`));
+  for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`), bodies.get(`executed/${who}`));
   const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
   const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
   const judges = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge") ? ["rules"] : bodies.get("plan").judges;
@@ -397,4 +397,4 @@ let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad 
 for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
 if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
 console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
-console.log("not checked here: that the models said it; what was fetched from mutable addresses; code features measured by parsers; which\nlooks full+ and adaptive choose; copies, families, flags and the estimates (intervals, chances, margins, consistency).");
+console.log("not checked here: that the models said it; what was fetched from mutable addresses; code features measured by parsers;\nwhat running the submissions gave (`clara-eval verify` runs them again); which looks full+ and adaptive choose; copies,\nfamilies, flags and the estimates (intervals, chances, margins, consistency).");

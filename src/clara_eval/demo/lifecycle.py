@@ -16,10 +16,12 @@ from pydantic import SecretStr
 
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address
-from clara_eval.demo.round import Round, post_round, submit_round
+from clara_eval.demo.gas_golf import gas_golf
+from clara_eval.demo.round import Round, Story, post_round, rate_limiter, submit_round
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.errors import ClaraError
+from clara_eval.execution import Machine, MissingEngine
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.pipeline.status import Status
@@ -69,14 +71,26 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[Status], Non
     with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
         async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
-            posted = await post_round(chain)
-            tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
-            round_ = await submit_round(chain, posted)
-            tell("submissions", f"{len(round_.names)} agents submitted before the deadline")
-            await chain.move_time(HOUR + 1)
             settings = local_settings(chain, Path(place) / "store.db", trace_dir)
             async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
+                story = _story(app.ports.machine, tell)
+                posted = await post_round(chain, story=story)
+                tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
+                round_ = await submit_round(chain, posted, story)
+                tell("submissions", f"{len(round_.names)} agents submitted before the deadline")
+                await chain.move_time(HOUR + 1)
                 return await _judge_and_pay(app, chain, round_, tell, listener)
+
+
+def _story(machine: Machine, tell: Tell) -> Story:
+    """The round in which submissions are run; where they cannot be, one that needs no engine, and a sentence."""
+    try:
+        machine.require("solidity")
+    except MissingEngine as missing:
+        tell("engine", f"{missing} This round is therefore judged without running anything. {missing.remedy}")
+        return rate_limiter()
+    tell("engine", "submissions are compiled and run in a closed EVM: the same numbers on every machine")
+    return gas_golf()
 
 
 async def _judge_and_pay(
@@ -93,7 +107,7 @@ async def _judge_and_pay(
     balances, claimed = await _claim(app, chain, evaluation)
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
     with path.open(encoding="utf-8") as lines:
-        checked = await check_trace(lines, app.chain)
+        checked = await check_trace(lines, app.chain, machine=app.ports.machine)
     tell("verify", f"replayed: all {checked.entries} entries hold, and the posted transaction commits to them")
     return Told(round_, evaluation, checked, path, balances, claimed)
 
@@ -132,6 +146,7 @@ def demo_document(told: Told) -> dict[str, Any]:
     evaluation, walk = told.evaluation, told.evaluation.walk
     standings = walk.ranking.standings if walk.ranking else ()
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
+    executed = walk.execution.summaries if walk.execution else {}
     receipt = evaluation.receipt
     return {
         "challenge": evaluation.challenge.address,
@@ -149,6 +164,7 @@ def demo_document(told: Told) -> dict[str, Any]:
                 "high": s.high,
                 "pTop": s.p_top,
                 "tiedWith": walk.ranking.tied_with(s.item) if walk.ranking else [],
+                "executed": executed.get(Address(s.item)),
             }
             for s in standings
         ],

@@ -1,7 +1,8 @@
-"""The round itself: a poster's challenge and nine submissions, as they would stand on chain.
+"""The round itself: a poster's challenge and ten submissions, as they would stand on chain.
 
-Six pieces of code of different quality, one copy with other names, one whose hash covers other bytes, and one that is
-not text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
+A `Story` comes in: by default a rate limiter in Python, of which nothing is run. A posted `Round` goes out: seven
+pieces of code of different quality, one copy with other names, one whose hash covers other bytes, and one that is not
+text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
 """
 
 from __future__ import annotations
@@ -59,6 +60,20 @@ NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
+class Story:
+    """What a round is about: the poster's words and what the agents hand in."""
+
+    title: str
+    problem: str
+    config: str
+    skills: tuple[str, ...]
+    entries: tuple[tuple[str, str], ...]
+    """Name and source of each submission, in an order that is not the order of merit."""
+    copied: tuple[str, str]
+    """Whom a copyist copies, and the copy."""
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """A posted round, with the names under which the demo tells its story."""
 
@@ -75,41 +90,53 @@ def data_uri(content: bytes, media_type: str = "text/x-python") -> str:
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
-async def post_round(chain: LocalChain, *, pool: int = POOL, open_seconds: int = HOUR) -> Address:
+def rate_limiter() -> Story:
+    """The round that needs no engine: what is measured is read from the text."""
+    order = ("token_bucket", "nested_flags", "deque_window", "list_filter", "ring_buffer", "unfinished", "sliding_log")
+    return Story(
+        title=TITLE,
+        problem=PROBLEM,
+        config=json.dumps(CONFIG, indent=1),
+        skills=("python",),
+        entries=tuple((name, entry(name)) for name in order),
+        copied=("deque_window", _renamed(entry("deque_window"))),
+    )
+
+
+async def post_round(
+    chain: LocalChain, *, pool: int = POOL, open_seconds: int = HOUR, story: Story | None = None
+) -> Address:
     """Post the challenge with its config committed by hash."""
-    config = json.dumps(CONFIG, indent=1)
-    metadata = build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=config)
+    told = story or rate_limiter()
+    metadata = build_metadata(
+        title=told.title, problem_statement=told.problem, skills=told.skills, config_text=told.config
+    )
     return await chain.post_challenge(
         Terms(
             challenge_uri=metadata,
-            eval_config_hash=config_hash(config.encode()),
+            eval_config_hash=config_hash(told.config.encode()),
             prize_pool=pool,
             payout_bps=PAYOUT_BPS,
             open_seconds=open_seconds,
-            skill_tags=("python",),
+            skill_tags=told.skills,
         )
     )
 
 
-async def submit_round(chain: LocalChain, address: Address) -> Round:
-    """Let every agent submit, in an order that is not the order of merit."""
-    order = ("token_bucket", "nested_flags", "deque_window", "list_filter", "ring_buffer", "unfinished", "sliding_log")
-    handed = [_handed(chain, number, name) for number, name in enumerate(order)]
-    copied = _renamed(entry("deque_window")).encode()
-    late = len(order)
-    handed += [
-        Handed(chain.agents[late], data_uri(copied), keccak_hex(copied)),
-        Handed(chain.agents[late + 1], data_uri(entry("ring_buffer").encode()), keccak_hex(b"other bytes")),
-        Handed(chain.agents[late + 2], data_uri(b"\x89PNG\r\n\x1a\n" + bytes(range(256))), None),
+async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> Round:
+    """Let every agent submit: the entries, then a copy, a wrong hash, and what is not text."""
+    told = story or rate_limiter()
+    original, copy = told.copied
+    pieces: list[tuple[str, bytes, str | None]] = [(name, source.encode(), None) for name, source in told.entries]
+    pieces += [(f"copy of {original}", copy.encode(), None), ("wrong hash", pieces[0][1], keccak_hex(b"other bytes"))]
+    handed = [
+        Handed(agent, data_uri(content), wrong or keccak_hex(content))
+        for agent, (_, content, wrong) in zip(chain.agents, pieces, strict=False)
     ]
-    await chain.submit_all(address, handed)
-    labels = [*order, "copy of deque_window", "wrong hash", "not text"]
-    return Round(address, {item.agent.address: label for item, label in zip(handed, labels, strict=True)})
-
-
-def _handed(chain: LocalChain, number: int, name: str) -> Handed:
-    content = entry(name).encode()
-    return Handed(chain.agents[number], data_uri(content), keccak_hex(content))
+    not_text = Handed(chain.agents[len(pieces)], data_uri(b"\x89PNG\r\n\x1a\n" + bytes(range(256))), None)
+    await chain.submit_all(address, [*handed, not_text])
+    labels = {item.agent.address: name for item, (name, _, _) in zip(handed, pieces, strict=True)}
+    return Round(address, labels | {not_text.agent.address: "not text"})
 
 
 def _renamed(source: str) -> str:

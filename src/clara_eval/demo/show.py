@@ -6,8 +6,9 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from clara_eval.challenge.model import Address, short
 from clara_eval.demo.lifecycle import Told
+from clara_eval.ranking.rank import Standing
 
 _BAR = 19
 
@@ -22,24 +24,18 @@ _BAR = 19
 def show_story(console: Console, told: Told) -> None:
     """Everything after the walk, on standard output."""
     console.print()
-    console.print(_leaderboard(told))
+    console.print(_leaderboard(told, console.width))
     _rejections(console, told)
     console.print()
     console.print(_money(told))
     _where(console, told)
 
 
-_HEADINGS: tuple[tuple[str, Literal["left", "right"]], ...] = (
-    ("#", "right"),
-    ("entry", "left"),
-    ("agent", "left"),
-    ("Elo", "right"),
-    ("95 % interval", "left"),
-    ("P(paid)", "right"),
-    ("W–L–T", "right"),
-    ("score", "right"),
-    ("prize", "right"),
-)
+_LEFT = frozenset({"entry", "agent", "95 % interval"})
+_ONLY_WIDE = frozenset({"agent", "95 % interval"})
+"""Left out where a round also shows what was run and the screen has fewer columns than `_WIDE`."""
+_WIDE = 116
+_METRICS_SHOWN = 2
 
 
 def _table(title: str) -> Table:
@@ -54,30 +50,52 @@ def _table(title: str) -> Table:
     )
 
 
-def _leaderboard(told: Told) -> Table:
-    walk, token = told.evaluation.walk, told.evaluation.challenge.token
-    standings = walk.ranking.standings if walk.ranking else ()
+def _leaderboard(told: Told, width: int) -> Table:
+    """One row for each place; where submissions were run, also the tests they passed and what was measured."""
+    standings = told.evaluation.walk.ranking.standings if told.evaluation.walk.ranking else ()
+    executed = told.evaluation.walk.execution.summaries if told.evaluation.walk.execution else {}
+    rows = [_row(told, standing, executed) for standing in standings]
     table = _table("Leaderboard")
-    for heading, side in _HEADINGS:
-        table.add_column(heading, justify=side, no_wrap=True)
-    prizes = {w.account: w.prize_amount for w in walk.winners.entries}
-    low, high = min((s.low for s in standings), default=0), max((s.high for s in standings), default=1)
-    for s in standings:
-        account = Address(s.item)
-        prize = prizes.get(account)
-        table.add_row(
-            f"{s.rank}{'=' if walk.ranking and walk.ranking.tied_with(s.item) else ''}",
-            told.round.names[account],
-            short(account),
-            f"{s.elo:.0f}",
-            bar(s.low, s.elo, s.high, low, high),
-            f"{100 * s.p_top:.0f} %",
-            f"{s.wins}–{s.losses}–{s.ties}",
-            str(s.score),
-            f"{prize / 10**token.decimals:,.2f} {token.symbol}" if prize is not None else "",
-            style="bold green" if prize else "",
-        )
+    hidden = _ONLY_WIDE if executed and width < _WIDE else frozenset()
+    headings = [heading for heading in (rows[0] if rows else {}) if heading not in hidden]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in _LEFT else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[heading] for heading in headings), style="bold green" if row["prize"] else "")
     return table
+
+
+def _row(told: Told, s: Standing, executed: Mapping[Address, Mapping[str, Any]]) -> dict[str, str]:
+    walk, token = told.evaluation.walk, told.evaluation.challenge.token
+    account = Address(s.item)
+    prize = {w.account: w.prize_amount for w in walk.winners.entries}.get(account)
+    standings = walk.ranking.standings if walk.ranking else ()
+    low, high = min(one.low for one in standings), max(one.high for one in standings)
+    return {
+        "#": f"{s.rank}{'=' if walk.ranking and walk.ranking.tied_with(s.item) else ''}",
+        "entry": told.round.names[account],
+        "agent": short(account),
+        **_ran(account, executed),
+        "Elo": f"{s.elo:.0f}",
+        "95 % interval": bar(s.low, s.elo, s.high, low, high),
+        "P(paid)": f"{100 * s.p_top:.0f} %",
+        "W–L–T": f"{s.wins}–{s.losses}–{s.ties}",
+        "score": str(s.score),
+        "prize": f"{prize / 10**token.decimals:,.2f} {token.symbol}" if prize is not None else "",
+    }
+
+
+def _ran(account: Address, executed: Mapping[Address, Mapping[str, Any]]) -> dict[str, str]:
+    """Tests passed of all, and the first metrics (gas or fuel without any); nothing where nothing was run."""
+    if not executed:
+        return {}
+    run = executed.get(account, {})
+    tests = f"{run['testsPassed']} of {run['tests']}" if run.get("tests") else ""
+    metrics = sorted({name for one in executed.values() for name in one["metrics"]})[:_METRICS_SHOWN]
+    unit = "fuel" if any(one["fuel"] for one in executed.values()) else "gas"
+    values = {name: run.get("metrics", {}).get(name) for name in metrics} or {unit: run.get(unit)}
+    shown = {name.replace("_", " "): "" if value is None else f"{value:,}" for name, value in values.items()}
+    return {"tests": tests, **shown}
 
 
 def bar(low: float, middle: float, high: float, first: float, last: float) -> str:

@@ -177,6 +177,23 @@ class Executed:
             return {name: call.outcome == Outcome.PASSED, cost: call.used}
         return {name: _bounded(call.value), cost: call.used}
 
+    def summary(self) -> dict[str, Any]:
+        """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""
+        tests = [call.outcome == Outcome.PASSED for call in self.calls if call.kind == "test"]
+        ran = self.is_measured and bool(self.calls)
+        return {
+            "outcome": self.outcome.value,
+            "testsPassed": sum(tests) if ran else None,
+            "tests": len(tests) if ran else None,
+            "gas": self.used if ran and self.unit == "gas" else None,
+            "fuel": self.used if ran and self.unit == "fuel" else None,
+            "metrics": {
+                feature_name(call.name.partition("_")[2]): _bounded(call.value)
+                for call in self.calls
+                if call.kind == "metric"
+            },
+        }
+
     def to_json(self) -> dict[str, Any]:
         """What is kept of it: everything that another machine must repeat, and no text of a stranger."""
         return {

@@ -48,6 +48,11 @@ class Execution:
         """Versions and settings, the same for every submission that came as far as a machine."""
         return dict(next((one.machine for _, one in sorted(self.executed.items()) if one.machine), {}))
 
+    @property
+    def summaries(self) -> dict[Address, dict[str, Any]]:
+        """What a leaderboard shows of every run."""
+        return {account: one.summary() for account, one in self.executed.items()}
+
 
 async def run_all(
     executor: Executor,

@@ -78,6 +78,7 @@ def scores_document(
 
 def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) -> list[dict[str, Any]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
+    executed = walked.execution.summaries if walked.execution else {}
     ranked = list(walked.ranking.standings) if walked.ranking else []
     rows: list[dict[str, Any]] = [
         {
@@ -98,6 +99,7 @@ def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) ->
             "prizeAmount": prizes.get(Address(s.item)),
             "status": "ranked",
             "reason": None,
+            "executed": executed.get(Address(s.item)),
         }
         for s in ranked
     ]
@@ -112,6 +114,7 @@ def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) ->
                 "status": "rejected",
                 "code": refused.code,
                 "reason": refused.reason,
+                "executed": executed.get(account),
             }
         )
     return rows

@@ -116,6 +116,19 @@ class Token(Document):
     )
 
 
+class ExecutedRun(Document):
+    """What running one submission under the round's harness measured."""
+
+    outcome: str = Field(description="`passed`, `failed`, or the limit or fault that ended it, such as `out_of_gas`.")
+    testsPassed: int | None = Field(
+        None, description="Null where nothing could be run, such as code that fails to compile."
+    )
+    tests: int | None = Field(None, description="How many tests were run.")
+    gas: int | None = Field(None, description="Of all functions of the harness together, in Solidity.")
+    fuel: int | None = Field(None, description="The same in JavaScript and Python.")
+    metrics: dict[str, int | float | None] = Field({}, description="What each `metric_…` function returned.")
+
+
 class Ranked(Document):
     """One place. Without an evaluation of ours only what the chain says is known."""
 
@@ -137,6 +150,7 @@ class Ranked(Document):
     status: str | None = None
     code: str | None = None
     reason: str | None = None
+    executed: ExecutedRun | None = Field(None, description="Null where the round runs nothing.")
 
 
 class Winner(Document):

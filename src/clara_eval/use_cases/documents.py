@@ -197,6 +197,17 @@ class EvalStatusResult(TypedDict):
     explanation: str
 
 
+class ExecutedRow(TypedDict):
+    """What running a submission under the round's harness measured; null where it could not be run."""
+
+    outcome: str
+    testsPassed: int | None
+    tests: int | None
+    gas: int | None
+    fuel: int | None
+    metrics: dict[str, int | float | None]
+
+
 class LeaderboardRow(TypedDict):
     address: str
     agentId: str | None
@@ -214,6 +225,8 @@ class LeaderboardRow(TypedDict):
     prize: str | None
     status: Literal["ranked", "rejected", "unknown"]
     reason: Untrusted | None
+    executed: ExecutedRow | None
+    """None where the round runs nothing."""
 
 
 class LeaderboardResult(TypedDict):

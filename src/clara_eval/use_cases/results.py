@@ -14,6 +14,7 @@ from clara_eval.app import Caller
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, to_address
 from clara_eval.errors import BadInput, NotFound, NotYet
+from clara_eval.execution.model import feature_name
 from clara_eval.flags import Flag
 from clara_eval.pipeline.status import MEANINGS
 from clara_eval.records import documents
@@ -25,6 +26,7 @@ from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
     EvalStatus,
     EvalStatusResult,
+    ExecutedRow,
     FeatureValue,
     Game,
     LeaderboardResult,
@@ -212,6 +214,7 @@ def _from_chain(winner: PostedWinner) -> LeaderboardRow:
         address=winner["address"], agentId=winner["agentId"], rank=winner["rank"], score=winner["score"],
         elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None, tiedWith=[],
         prizeAmount=winner["prizeAmount"], prize=winner["prize"], status="unknown", reason=None,
+        executed=None,
     )  # fmt: skip
 
 
@@ -234,6 +237,20 @@ def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner 
         prize=show_amount(amount, challenge.token),
         status="rejected" if row.status == "rejected" else "ranked",
         reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
+        executed=_executed(row.executed),
+    )
+
+
+def _executed(run: documents.ExecutedRun | None) -> ExecutedRow | None:
+    if run is None:
+        return None
+    return ExecutedRow(
+        outcome=run.outcome[:40],
+        testsPassed=run.testsPassed,
+        tests=run.tests,
+        gas=run.gas,
+        fuel=run.fuel,
+        metrics={feature_name(name): value for name, value in run.metrics.items()},
     )
 
 
