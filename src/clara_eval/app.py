@@ -31,6 +31,8 @@ from clara_eval.money.run_budget import RunBudget
 from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import EvaluationPlan
+from clara_eval.publication.ipfs import IpfsPublication
+from clara_eval.publication.port import Publication
 from clara_eval.publish.policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.publish.send import Pace, Receipt, TransactionSender
 from clara_eval.settings import Settings
@@ -52,6 +54,8 @@ class App:
     sender: TransactionSender
     ports: Ports
     models: ModelPool
+    places: tuple[Publication, ...] = ()
+    """Where posted results are published beside this store; what gives a trace its address comes first."""
 
     @property
     def chain_id(self) -> int:
@@ -110,12 +114,21 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     fetch = UriFetch(settings.ipfs_gateway)
     machine = open_machine(settings)
     try:
-        yield App(settings, store, chain, sender, Ports(chain, fetch, store, sender, models, machine), models)
+        ports = Ports(chain, fetch, store, sender, models, machine)
+        yield App(settings, store, chain, sender, ports, models, publication_places(settings))
     finally:
         machine.close()
         await models.close()
         await chain.close()
         await store.close()
+
+
+def publication_places(settings: Settings) -> tuple[Publication, ...]:
+    """Every place that the settings name, in the order in which results go there."""
+    places: list[Publication] = []
+    if settings.ipfs_api and settings.traces_public != "never":
+        places.append(IpfsPublication(settings.ipfs_api))
+    return tuple(places)
 
 
 def trace_fetch(settings: Settings) -> UriFetch:

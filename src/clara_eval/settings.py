@@ -138,7 +138,7 @@ class Settings(BaseModel):
     ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")
     """A comma list: the next is asked where one cannot give the content."""
     ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")
-    """An IPFS node's HTTP API; with it, submitted content is pinned there instead of going into a data: URI."""
+    """An IPFS node's HTTP API: submitted content is pinned there instead of going into a data: URI, as are traces."""
     trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")
     solc: str | None = Field(None, alias="CLARA_SOLC")
     """The Solidity compiler for harnesses: a binary, or the folder of the npm package; if empty, that is sought."""

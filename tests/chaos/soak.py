@@ -21,8 +21,8 @@ from typing import Any
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import LocalChain, local_chain
 from clara_eval.testing.chaos import ChaosPlan, Report, run_chaos, world
-from clara_eval.testing.chaos_worker import KILL_POINTS
 from clara_eval.testing.databases import running_postgres
+from clara_eval.testing.kill_points import KILL_POINTS
 from clara_eval.testing.scenarios import node_scenario, poison_scenario, reorg_scenario
 
 Scenario = Callable[[LocalChain, Path, int], Awaitable[list[str]]]

@@ -35,6 +35,7 @@ from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import read_document, save_summary, summaries
 from clara_eval.trace.store_keys import INDEX, status_key
+from clara_eval.use_cases.publication import publish_missing
 
 _log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
@@ -74,6 +75,8 @@ class Ticker:
     """For all finalizing of one tick; what is cut off goes on at the next, with the same nonce."""
     look_seconds: float = 60.0
     """For one look at one challenge."""
+    publish_seconds: float = 120.0
+    """For all publishing of one tick; what is cut off goes on at the next, from where it was."""
 
     async def tick(self) -> TickReport:
         """Raises what keeps the whole tick from working, such as a node that does not answer."""
@@ -91,6 +94,7 @@ class Ticker:
                 await self._act(challenge, found, report)
         await self._look_at_all(others, head, report)
         await self._finalize(looked, report)
+        await self._apart("publication", self._publish(report), report)
         await self._count(report)
         return report
 
@@ -115,6 +119,16 @@ class Ticker:
         except TimeoutError:
             _log.warning("finalize_goes_on_later", seconds=self.finalize_seconds)
             report.problems.append("Finalizing is taking long: it continues at the next tick.")
+
+    async def _publish(self, report: TickReport) -> None:
+        """Posted results go to every place that lacks them: one that was down, or that is new."""
+        try:
+            async with asyncio.timeout(self.publish_seconds):
+                async for told in publish_missing(self.app):
+                    if told.problem is not None:
+                        report.problems.append(f"{told.address}: not published at {told.place}: {told.problem}")
+        except TimeoutError:
+            _log.warning("publication_goes_on_later", seconds=self.publish_seconds)
 
     async def _discover(self) -> None:
         """Note every challenge the factory announced, from the event alone: nothing of the challenge is asked here."""

@@ -274,7 +274,8 @@ async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt:
     if receipt is None and earlier.get("postedBy"):
         return
     published_at = (await ports.chain.scoring_state(challenge.address)).score_posted_at if is_posted(receipt) else None
-    text = plain_json(scores_document(challenge, walked, digest, receipt, published_at))
+    cid = earlier.get("traceCid") if earlier.get("traceDigest") == digest else None
+    text = plain_json(scores_document(challenge, walked, digest, receipt, published_at, cid))
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 
 

@@ -49,7 +49,12 @@ def is_posted(receipt: Receipt | None) -> bool:
 
 
 def scores_document(
-    challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None, published_at: int | None = None
+    challenge: Challenge,
+    walked: Walk,
+    digest: str,
+    receipt: Receipt | None,
+    published_at: int | None = None,
+    trace_cid: str | None = None,
 ) -> dict[str, Any]:
     """The `scores` key: everybody's place, the money, and how far to trust it. Where somebody else posted, nobody is
     called a winner of ours, and no prize is named: what was paid is on the chain.
@@ -68,6 +73,7 @@ def scores_document(
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),
         "traceDigest": digest,
+        "traceCid": trace_cid,
         "outcome": receipt.outcome.value if receipt else None,
         "txHash": receipt.tx_hash if receipt else None,
         "postedBy": by,

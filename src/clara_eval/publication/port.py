@@ -17,6 +17,11 @@ class Publication(Protocol):
         """Under this name it is remembered how far publication got."""
         ...
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether the keys go there; otherwise only the trace does."""
+        ...
+
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         """Put some hundred (key, JSON) pairs at once; an outage is Temporary."""
         ...
@@ -25,6 +30,6 @@ class Publication(Protocol):
         """The digest of the trace that is there as a whole."""
         ...
 
-    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> None:
-        """Take a whole trace, in parts of about a megabyte."""
+    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str | None:
+        """Take a whole trace, in parts of about a megabyte; its URI where the place gives it one that lasts."""
         ...

@@ -3,51 +3,117 @@
 Comes in: the store that holds them and a `Publication`. Must hold: only a result that is posted goes out. Features and
 pairs go first, then the trace, then scores and status: whoever reads `complete` finds everything. What was put is
 remembered bulk by bulk in the store, so a process that is killed goes on where it was, and a second call puts nothing.
+Where a place gives the trace an address that lasts, that is in the scores: they are put again where they lacked it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 
 from clara_eval.hashing import plain_json
 from clara_eval.publication.port import Publication
 from clara_eval.trace.archive import archived_trace, stream_trace
 from clara_eval.trace.store import PublicKeys
-from clara_eval.trace.store_keys import features_key, pairwise_key, scores_key, status_key
+from clara_eval.trace.store_keys import (
+    TRACE_URIS,
+    features_key,
+    pairwise_key,
+    scores_key,
+    status_key,
+    trace_uri_key,
+)
 
 BULK = 500
 DONE = "done"
+PROGRESS = "publication:"
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Which result is going out, and the last key that is there; `DONE` when all are."""
+    """Which result is going out, the last key that is there, or `DONE` when all are; the trace's URI as told there."""
 
     digest: str
     last: str = ""
+    uri: str | None = None
 
 
-async def publish_documents(store: PublicKeys, place: Publication, chain_id: int, address: str) -> bool:
-    """Publish this challenge's documents; False where nothing is posted yet, so nothing may go out."""
+async def publish_documents(
+    store: PublicKeys, place: Publication, chain_id: int, address: str, *, traces_public: bool = True
+) -> bool:
+    """Publish this challenge's documents; False where nothing is posted yet, so nothing may go out.
+
+    With traces kept private only scores and status go out.
+    """
     digest = await _posted_digest(store, chain_id, address)
     if digest is None:
         return False
     progress = await _progress(store, place, chain_id, address, digest)
-    if progress.last == DONE:
+    if progress.last != DONE and traces_public:
+        progress = await _put_evidence(store, place, chain_id, address, progress)
+    uri = await trace_uri(store, chain_id, address, digest)
+    if progress.last == DONE and progress.uri == uri:
         return True
-    async for bulk in _bulks(store, chain_id, address, progress.last):
-        await place.put_keys(chain_id, bulk)
-        await _remember(store, place, chain_id, address, _Progress(digest, bulk[-1][0]))
-    if await place.trace_digest(chain_id, address) != digest:
-        await place.take_trace(chain_id, address, digest, stream_trace(store, chain_id, address))
-    # In order of key the scores come after all the others: what is remembered says so.
-    for key, last in ((scores_key(address), scores_key(address)), (status_key(address), DONE)):
-        if progress.last != last:
-            await place.put_keys(chain_id, [(key, await store.get(chain_id, key) or "")])
-            await _remember(store, place, chain_id, address, _Progress(digest, last))
+    if place.takes_keys:
+        # In order of key the scores come after all the others: what is remembered says so.
+        if progress.last != scores_key(address) or progress.uri != uri:
+            await _put(store, place, chain_id, scores_key(address))
+            await _remember(store, place, chain_id, address, _Progress(digest, scores_key(address), uri))
+        await _put(store, place, chain_id, status_key(address))
+    await _remember(store, place, chain_id, address, _Progress(digest, DONE, uri))
     return True
+
+
+async def _put_evidence(
+    store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
+) -> _Progress:
+    """Features, pairs and the trace, from where it was left."""
+    digest = progress.digest
+    if place.takes_keys:
+        async for bulk in _bulks(store, chain_id, address, progress.last):
+            await place.put_keys(chain_id, bulk)
+            progress = _Progress(digest, bulk[-1][0])
+            await _remember(store, place, chain_id, address, progress)
+    if await place.trace_digest(chain_id, address) != digest:
+        uri = await place.take_trace(chain_id, address, digest, stream_trace(store, chain_id, address))
+        if uri is not None:
+            await _tell_uri(store, chain_id, address, digest, uri)
+    return progress
+
+
+async def _put(store: PublicKeys, place: Publication, chain_id: int, key: str) -> None:
+    await place.put_keys(chain_id, [(key, await store.get(chain_id, key) or "")])
+
+
+async def _tell_uri(store: PublicKeys, chain_id: int, address: str, digest: str, uri: str) -> None:
+    """Into the scores, and into a list of its own: who published before sees there that the scores are newer."""
+    scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
+    cid = uri.removeprefix("ipfs://")
+    pairs = [(scores_key(address), plain_json(scores | {"traceCid": cid}))]
+    pairs += [(trace_uri_key(address), plain_json({"digest": digest, "uri": uri}))]
+    await store.put_many(chain_id, pairs)
+
+
+async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
+    """Where this trace is kept for good, if anywhere."""
+    found = json.loads(await store.get(chain_id, trace_uri_key(address)) or "{}")
+    return found["uri"] if found.get("digest") == digest else None
+
+
+async def unpublished(
+    store: PublicKeys, places: Sequence[Publication], chain_id: int, posted: Sequence[str]
+) -> list[tuple[Publication, str]]:
+    """Of these posted challenges, at which place the documents of which one are not yet as they are here."""
+    rows = await store.items(chain_id, TRACE_URIS)
+    uris = {key.removeprefix(TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
+    found: list[tuple[Publication, str]] = []
+    for place in places:
+        start = _progress_key(place, "")
+        told = {key.removeprefix(start): json.loads(text) for key, text in await store.items(chain_id, start)}
+        is_there = {address for address, one in told.items() if (one["last"], one["uri"]) == (DONE, uris.get(address))}
+        found += [(place, address) for address in posted if address not in is_there]
+    return found
 
 
 async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str | None:
@@ -69,7 +135,7 @@ async def _bulks(store: PublicKeys, chain_id: int, address: str, last: str) -> A
 
 
 def _progress_key(place: Publication, address: str) -> str:
-    return f"publication:{place.name}:{address}"
+    return f"{PROGRESS}{place.name}:{address}"
 
 
 async def _progress(store: PublicKeys, place: Publication, chain_id: int, address: str, digest: str) -> _Progress:

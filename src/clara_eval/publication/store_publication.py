@@ -15,6 +15,7 @@ class StorePublication:
 
     keys: PublicKeys
     name: str = "store"
+    takes_keys: bool = True
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         await self.keys.put_many(chain_id, pairs)

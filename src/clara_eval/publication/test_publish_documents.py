@@ -42,6 +42,7 @@ class Breaking:
     inner: StorePublication
     calls_left: int
     name: str = "elsewhere"
+    takes_keys: bool = True
     put: list[str] = field(default_factory=list)
 
     def _count(self) -> None:

@@ -187,6 +187,7 @@ class Scores(Document):
     token: Token | None = None
     prizePool: str | None = None
     traceDigest: str | None = None
+    traceCid: str | None = Field(None, description="Under this CID the trace is pinned at IPFS; null where it is not.")
     txHash: str | None = None
     postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`; null before.")
     outcome: str | None = None

@@ -56,7 +56,7 @@ class ChaosPlan:
     latency: float = 0.15
     patience_seconds: float = 120
     kill_points: tuple[str, ...] = ()
-    """Where workers kill themselves, one after the other, each once: `chaos_worker.POINTS`."""
+    """Where workers kill themselves, one after the other, each once: `kill_points.POINTS`."""
     restart_events: tuple[str, ...] = ()
     """The database is restarted at once when a worker says one of these, in turn."""
     answers_between: tuple[int, int] = (4, 20)

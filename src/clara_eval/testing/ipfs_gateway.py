@@ -47,11 +47,14 @@ class LocalGateway:
         return uri
 
     async def start(self) -> None:
-        app = web.Application()
-        app.router.add_get("/ipfs/{cid}", self._block)
+        app = web.Application(client_max_size=2**30)
+        self.routes(app)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+
+    def routes(self, app: web.Application) -> None:
+        app.router.add_get("/ipfs/{cid}", self._block)
 
     async def stop(self) -> None:
         if self._runner is not None:

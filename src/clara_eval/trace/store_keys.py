@@ -8,6 +8,8 @@ from __future__ import annotations
 
 INDEX = "challenge-index:"
 REVIEWS = "review-index:"
+TRACE_URIS = "trace-uri:"
+"""Before the address of every challenge whose trace has an address that outlives this store."""
 
 
 def status_key(address: str) -> str:
@@ -42,6 +44,10 @@ def review_key(address: str) -> str:
 def harness_key(address: str) -> str:
     """A hidden harness, once its poster has revealed it."""
     return f"challenges:{address}:harness"
+
+
+def trace_uri_key(address: str) -> str:
+    return f"{TRACE_URIS}{address}"
 
 
 def index_key(address: str) -> str:

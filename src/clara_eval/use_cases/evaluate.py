@@ -27,6 +27,7 @@ from clara_eval.pipeline.evaluate import Evaluation, read_scores, walk_and_publi
 from clara_eval.pipeline.leases import evaluation_lease, held
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.post_recorder import record_posted
+from clara_eval.pipeline.public_documents import is_posted
 from clara_eval.pipeline.record import PLAN
 from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_degraded, most_games
 from clara_eval.pipeline.status import Status, StatusWriter, gravest
@@ -34,6 +35,7 @@ from clara_eval.processes import this_process
 from clara_eval.publish.send import Intention, Outcome, Receipt
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store_keys import index_key
+from clara_eval.use_cases.publication import publish_after_post
 
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0
@@ -83,10 +85,13 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
     async with held(app.store, lease, request.holder, request.lease_seconds):
         status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
         try:
-            return await _evaluate(app, address, request, status)
+            done = await _evaluate(app, address, request, status)
         except Exception as bad:
             await _say_error(status, gravest(bad))
             raise
+        if is_posted(done.receipt):
+            await publish_after_post(app, address)
+        return done
 
 
 async def check_known(app: App, address: Address) -> None:

@@ -1,0 +1,110 @@
+"""Processes that do one piece of work each and may be killed on the way, without loading everything anew for each.
+
+`StepWorkers` starts one process that has loaded the product; for every piece of work it forks a child that really runs
+it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`, or `evaluate ADDRESS`, with
+settings of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Self
+
+from clara_eval.app import open_app
+from clara_eval.challenge.model import Address, Challenge
+from clara_eval.engine.tick import Ticker
+from clara_eval.observe.alerts import Alerts
+from clara_eval.observe.metrics import Metrics
+from clara_eval.publish.send import Pace
+from clara_eval.settings import Settings
+from clara_eval.testing.kill_points import die_with_parent, kill_at
+from clara_eval.use_cases.evaluate import evaluate
+
+PACE = Pace(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
+KILLED = -9
+
+
+class StepWorkers:
+    """Use as `async with StepWorkers(environ) as workers: code = await workers.run("tick", kill="after:put:1")`."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self.environ = environ
+        self.told = ""
+        """What the last one had to say."""
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "clara_eval.testing.step_worker",
+            env={"PATH": os.environ["PATH"], "HOME": str(Path.home())},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    async def run(self, *words: str, kill: str = "") -> int:
+        """The exit code of one piece of work; -9 where it was killed."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([words, kill, self.environ]).encode() + b"\n")
+        answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 150))
+        self.told = answer["told"]
+        return int(answer["code"])
+
+
+async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
+    """What went wrong."""
+    async with open_app(Settings.from_env(environ), pace=PACE) as app:
+        if words[0] == "evaluate":
+            await evaluate(app, Address(words[1]))
+            return []
+
+        async def nothing(_challenge: Challenge) -> None:
+            """Evaluations are asked for by name here."""
+
+        return (await Ticker(app, Alerts(Metrics()), Metrics(), nothing).tick()).problems
+
+
+def _child(words: list[str], kill: str, environ: dict[str, str], out: int) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        if kill:
+            kill_at(kill)
+        problems = asyncio.run(_work(words, environ))
+        os.write(out, "\n".join(problems).encode()[-4000:])
+        code = 1 if problems else 0
+    except BaseException:  # noqa: BLE001 - told to whoever waits, and the child ends
+        os.write(out, traceback.format_exc().encode()[-4000:])
+    finally:
+        os._exit(code)
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        words, kill, environ = json.loads(line)
+        end, out = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _child(words, kill, environ, out)
+        os.close(out)
+        _, status = os.waitpid(child, 0)
+        answer: dict[str, Any] = {"code": os.waitstatus_to_exitcode(status), "told": os.read(end, 65_536).decode()}
+        os.close(end)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    _serve()

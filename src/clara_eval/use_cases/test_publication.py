@@ -1,0 +1,109 @@
+"""Posted results reach every place of publication: after the post, after an outage, after a death at any step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clara_eval.app import open_app
+from clara_eval.challenge.model import Address
+from clara_eval.demo.lifecycle import local_settings
+from clara_eval.demo.round import post_round, submit_round
+from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.pipeline.evaluate import read_scores
+from clara_eval.records.challenge_index import save_summary
+from clara_eval.settings import Settings
+from clara_eval.testing.ipfs_node import LocalIpfsNode
+from clara_eval.testing.step_worker import KILLED, PACE, StepWorkers
+from clara_eval.use_cases.evaluate import evaluate
+from clara_eval.use_cases.publication import publish_missing
+from clara_eval.use_cases.verify import verify_trace
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[LocalIpfsNode]:
+    async with LocalIpfsNode() as made:
+        await made.start()
+        yield made
+
+
+async def closed_round(chain: LocalChain) -> Address:
+    address = await post_round(chain)
+    await submit_round(chain, address)
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+def settings_of(chain: LocalChain, place: Path, node: LocalIpfsNode) -> Settings:
+    changes = {"ipfs_api": node.url, "ipfs_gateway": node.url}
+    return local_settings(chain, place / "store.db", place).model_copy(update=changes)
+
+
+async def test_a_posted_trace_is_pinned_and_verified_from_there(
+    local_chain: LocalChain, tmp_path: Path, node: LocalIpfsNode
+) -> None:
+    """The scores name its CID, and whoever has only the CID and a node verifies the result."""
+    address, settings = await closed_round(local_chain), settings_of(local_chain, tmp_path, node)
+    async with open_app(settings, pace=PACE) as app:
+        done = await evaluate(app, address)
+        scores = await read_scores(app.store, app.chain_id, address) or {}
+        again = await evaluate(app, address)
+    assert node.pins == {scores["traceCid"]: 1}
+    assert again.digest == done.digest
+    stranger = settings.model_copy(update={"database_url": f"sqlite:///{tmp_path}/empty.db"})
+    checked = await verify_trace(f"ipfs://{scores['traceCid']}", stranger, rpc=local_chain.rpc_url)
+    assert (checked.digest, checked.posted is not None) == (done.digest, True)
+
+
+async def test_a_place_that_was_down_gets_everything_later(
+    local_chain: LocalChain, tmp_path: Path, node: LocalIpfsNode
+) -> None:
+    """The post does not wait for it; when it answers again, what it lacks goes there, once."""
+    address, settings = await closed_round(local_chain), settings_of(local_chain, tmp_path, node)
+    await node.stop()
+    async with open_app(settings, pace=PACE) as app:
+        done = await evaluate(app, address)
+        assert done.receipt is not None
+        await save_summary(app.store, done.challenge, "evaluator")
+        problems = [told.problem async for told in publish_missing(app)]
+        assert len(problems) == 1
+        assert "does not take the trace" in (problems[0] or "")
+        await node.start()
+        assert [told.problem async for told in publish_missing(app)] == [None]
+        assert [told async for told in publish_missing(app)] == []
+        assert node.pins == {(await read_scores(app.store, app.chain_id, address) or {})["traceCid"]: 1}
+
+
+async def test_killed_at_each_step_of_pinning_nothing_is_lost(
+    local_chain: LocalChain, tmp_path: Path, node: LocalIpfsNode
+) -> None:
+    """A real process dies before and after the trace is taken and as it is written down; ticks of others finish it."""
+    address = await closed_round(local_chain)
+    environ = {
+        "CLARA_NETWORK": "local",
+        "CLARA_RPC_URL": local_chain.rpc_url,
+        "CLARA_CHALLENGE_FACTORY": local_chain.deployment.factory,
+        "CLARA_FROM_BLOCK": str(local_chain.deployment.from_block),
+        "CLARA_EVALUATOR_KEY": local_chain.evaluator.key,
+        "CLARA_DATABASE_URL": f"sqlite:///{tmp_path}/store.db",
+        "CLARA_IPFS_API": node.url,
+    }
+    async with StepWorkers(environ) as workers:
+        assert await workers.run("evaluate", address, kill="before:take_trace:1") == KILLED, workers.told
+        assert node.pins == {}
+        for point in ("after:take_trace:1", "before:put_many:1", "after:put_many:1"):
+            assert await workers.run("tick", kill=point) == KILLED, (point, workers.told)
+        assert await workers.run("tick") == 0, workers.told
+        pinned = dict(node.pins)
+        assert await workers.run("tick") == 0, workers.told
+        assert node.pins == pinned, "a tick with nothing to do sends nothing"
+    async with open_app(Settings.from_env(environ), pace=PACE) as app:
+        scores = await read_scores(app.store, app.chain_id, address) or {}
+        assert list(node.pins) == [scores["traceCid"]]
+        progress = json.loads(await app.store.get(app.chain_id, f"publication:ipfs:{address}") or "{}")
+    assert progress["last"] == "done"
+    logs = await local_chain.challenge(address).events.ScoresPosted.get_logs(from_block=0)
+    assert len(logs) == 1
