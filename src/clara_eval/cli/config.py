@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from clara_eval.cli.config_file import print_problems, print_warning, read_bytes, usable_config
+from clara_eval.cli.config_file import print_problems, print_warning, read_bytes, usable_config, write_new
 from clara_eval.cli.options import ConfigFile, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
-from clara_eval.errors import BadInput
 from clara_eval.eval_config import (
     Problem,
     canonical_config,
@@ -44,13 +43,7 @@ def init(
 ) -> None:
     """Write a starter config that explains itself; never overwrites a file."""
     text = template_text(template.value)
-    try:
-        with file.open("x", encoding="utf-8", newline="\n") as out:
-            out.write(text)
-    except FileExistsError:
-        raise BadInput(f"{file} exists already.", remedy="Choose another name, or remove it first.") from None
-    except OSError as bad:
-        raise BadInput(f"{file} cannot be written: {bad.strerror or bad}.") from None
+    write_new(file, text.encode())
     if as_json:
         emit_json({"file": str(file), "template": template.value, "hash": config_hash(text.encode())})
         return

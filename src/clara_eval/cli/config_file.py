@@ -56,3 +56,18 @@ def print_problems(problems: Sequence[Problem]) -> None:
         value = "" if problem.value is None else f"  ({safe(str(problem.value), 80)})"
         out.print(f"[{colour}]{problem.severity:7}[/] [bold]{safe(problem.path)}[/]{value}", soft_wrap=True)
         out.print(f"        {safe(problem.reason, 400)} {safe(problem.remedy, 400)}", soft_wrap=True)
+
+
+def exists_already(path: Path) -> BadInput:
+    return BadInput(f"{path} exists already.", remedy="Choose another name, or remove it first.")
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that must not exist yet."""
+    try:
+        with path.open("xb") as out:
+            out.write(content)
+    except FileExistsError:
+        raise exists_already(path) from None
+    except OSError as bad:
+        raise BadInput(f"{path} cannot be written: {bad.strerror or bad}.") from None

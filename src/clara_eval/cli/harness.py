@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clara_eval.cli.config_file import write_new
 from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
@@ -51,7 +52,7 @@ def hash_(
     """Print the privateSetHash of a hidden harness; keep the document, because it is what has to be revealed."""
     document = harness_document(file, salt, language)
     if out is not None:
-        _write_new(out, document.content)
+        write_new(out, document.content)
     if as_json:
         emit_json(
             {
@@ -146,16 +147,6 @@ def _bytes(file: Path) -> bytes:
             return handle.read(MAX_FILE_BYTES)
     except OSError as bad:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a file.") from None
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    try:
-        with file.open("xb") as out:
-            out.write(content)
-    except FileExistsError:
-        raise BadInput(f"{file} exists already.", remedy="Choose another name, or remove it first.") from None
-    except OSError as bad:
-        raise BadInput(f"{file} cannot be written: {bad.strerror or bad}.") from None
 
 
 def _print_run(file: Path, executed: Executed) -> None:

@@ -8,13 +8,15 @@ grammar made from the schema, or it is not asked. No usable verdict is `Decision
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
-from clara_eval.judge.asking import TRIES, again_grammar, ask_until
+from clara_eval.judge.asking import TRIES, Asked, again_grammar, ask_until
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.templates import template, template_hash
@@ -22,20 +24,27 @@ from clara_eval.judge.vector import JudgeVector
 from clara_eval.judge.verdict import VERDICT_SCHEMA, Verdict, read_verdict
 
 MAX_TOKENS = 400
+PAIR = ("first", "second")
+V = TypeVar("V", default=Verdict)
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Generic[V]):
     """A verdict, or None with the reason why there is none. `requests` are the hashes of what was asked."""
 
-    verdict: Verdict | None
+    verdict: V | None
     reason: str
     requests: tuple[str, ...]
     outage: bool = False
     """There is no verdict because nobody answered: later there may be one."""
     pause_seconds: float | None = None
     """How long a judge that did not answer asks to be left alone."""
+
+    @classmethod
+    def of(cls, asked: Asked[V]) -> Decision[V]:
+        pause = asked.outage.retry_after_seconds if asked.outage else None
+        return cls(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)
 
 
 EQUAL = Decision(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
@@ -47,44 +56,65 @@ class Judge(Protocol):
     @property
     def name(self) -> str: ...
 
+    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+        """Be told a whole batch: what it asks can be looked up, or asked elsewhere, all at once."""
+        ...
+
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonPrompts:
+class VectorPrompts:
     """Builds the prompts of one challenge; `system` is the same for all of them, so providers can cache it."""
 
+    name: str
+    """Of the prompt files: `NAME.system` and `NAME.user`, which has a hole for each vector."""
+    holes: tuple[str, ...]
     system: str
     grammar: re.Pattern[str]
-    schema_json: str = field(default_factory=lambda: plain_json(VERDICT_SCHEMA))
-    template: str = field(default_factory=lambda: template_hash("compare.system", "compare.user"))
+    schema_json: str
+    template: str
 
     @classmethod
-    def of(cls, criteria: str, schema: FeatureSchema) -> ComparisonPrompts:
-        system = template("compare.system").fill(
+    def of(
+        cls, name: str, holes: tuple[str, ...], answer: Mapping[str, object], criteria: str, schema: FeatureSchema
+    ) -> VectorPrompts:
+        system = template(f"{name}.system").fill(
             criteria=escaped(prompt_view(criteria).text),
             features="\n".join(describe(feature) for feature in schema.judged),
         )
-        return cls(system, comparison_grammar(schema))
+        hashed = template_hash(f"{name}.system", f"{name}.user")
+        return cls(name, holes, system, user_grammar(name, holes, schema), plain_json(answer), hashed)
 
-    def prompt(self, first: JudgeVector, second: JudgeVector) -> Prompt:
-        user = template("compare.user").fill(first=first.to_json(), second=second.to_json())
+    def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
+        texts = (vector.to_json() for vector in vectors)
+        user = template(f"{self.name}.user").fill(**dict(zip(self.holes, texts, strict=True)))
         if not self.grammar.fullmatch(user):
-            raise AssertionError("A comparison prompt does not match its grammar: it must not be asked.")
+            raise AssertionError("A prompt about vectors does not match its grammar: it must not be asked.")
         return Prompt("comparison", self.system, user, self.schema_json, MAX_TOKENS, self.template)
+
+    async def foresee(self, asker: Asker, questions: Sequence[Sequence[JudgeVector]]) -> None:
+        """Let the asker know what these questions will be; equal ones once, in a fixed order."""
+        if questions:
+            await asker.foresee(list(dict.fromkeys(self.prompt(vectors) for vectors in questions)))
+
+
+def comparison_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
+    return VectorPrompts.of("compare", PAIR, VERDICT_SCHEMA, criteria, schema)
 
 
 def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, second: JudgeVector) -> Prompt:
-    return ComparisonPrompts.of(criteria, schema).prompt(first, second)
+    return comparison_prompts(criteria, schema).prompt((first, second))
 
 
 def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    """The only shape the user part of a comparison can have, asked for the first time or again.
+    """The only shape the user part of a comparison can have, asked for the first time or again."""
+    return user_grammar("compare", PAIR, schema)
 
-    The words around the vectors are the prompt file's own, whatever they are; between them only typed facts fit.
-    """
-    vector = vector_grammar(schema)
-    asked = template("compare.user").pattern(first=vector, second=vector)
+
+def user_grammar(name: str, holes: tuple[str, ...], schema: FeatureSchema) -> re.Pattern[str]:
+    """The words around the vectors are the prompt file's own, whatever they are; between them only typed facts fit."""
+    asked = template(f"{name}.user").pattern(**dict.fromkeys(holes, vector_grammar(schema)))
     return re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII)
 
 
@@ -125,21 +155,17 @@ class ModelJudge:
 
     def __init__(self, asker: Asker, criteria: str, schema: FeatureSchema, tries: int = TRIES) -> None:
         self._asker, self._tries = asker, tries
-        self._prompts = ComparisonPrompts.of(criteria, schema)
+        self._prompts = comparison_prompts(criteria, schema)
 
     @property
     def name(self) -> str:
         return self._asker.name
 
     async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        """Let the asker know what these games will ask; equal questions once, in a fixed order."""
-        asked = [pair for pair in pairs if pair[0] != pair[1]]
-        await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(*pair) for pair in asked)))
+        await self._prompts.foresee(self._asker, [pair for pair in pairs if pair[0] != pair[1]])
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         if first == second:
             return EQUAL
-        prompt = self._prompts.prompt(first, second)
-        asked = await ask_until(self._asker, prompt, read_verdict, self._tries)
-        pause = asked.outage.retry_after_seconds if asked.outage else None
-        return Decision(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)
+        prompt = self._prompts.prompt((first, second))
+        return Decision.of(await ask_until(self._asker, prompt, read_verdict, self._tries))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
-from clara_eval.judge.comparison import ComparisonPrompts
+from clara_eval.judge.comparison import comparison_prompt
 from clara_eval.judge.extraction import Subject, asked_features, extraction_questions
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.typing import typing_prompt
@@ -68,7 +68,7 @@ def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> li
 
 def _comparison_prompt(config: EvalConfig, schema: FeatureSchema) -> Prompt:
     vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
-    return ComparisonPrompts.of(config.criteria, schema).prompt(vector, vector)
+    return comparison_prompt(config.criteria, schema, vector, vector)
 
 
 def _typical(feature: Feature) -> Value:

@@ -8,25 +8,20 @@ tie is guessed, no letter filled in. Used only by schedules that ask for it; the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clara_eval.errors import BadAnswer
 from clara_eval.eval_config import FeatureSchema
-from clara_eval.hashing import plain_json
-from clara_eval.judge.asking import TRIES, again_grammar, ask_until
-from clara_eval.judge.comparison import describe, vector_grammar
-from clara_eval.judge.port import Asker, Prompt
-from clara_eval.judge.prompt_view import escaped, prompt_view
+from clara_eval.judge.asking import TRIES, ask_until
+from clara_eval.judge.comparison import Decision, VectorPrompts
+from clara_eval.judge.port import Asker
 from clara_eval.judge.reading import read_object, shown
-from clara_eval.judge.templates import template, template_hash
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.judge.verdict import REASON_LENGTH
 
 LETTERS = ("A", "B", "C", "D")
-MAX_TOKENS = 400
-_HOLES = ("first", "second", "third", "fourth")
+EQUAL_FACTS = "Their facts are the same."
 ORDER_SCHEMA: dict[str, object] = {
     "type": "object",
     "properties": {
@@ -51,43 +46,8 @@ class Ordered:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OrderDecision:
-    """An order, or None with the reason why there is none. `requests` are the hashes of what was asked."""
-
-    order: Ordered | None
-    reason: str
-    requests: tuple[str, ...]
-    outage: bool = False
-    pause_seconds: float | None = None
-    """How long a judge that did not answer asks to be left alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class OrderingPrompts:
-    """Builds the prompts of one challenge; `system` is the same for all of them, so providers can cache it."""
-
-    system: str
-    grammar: re.Pattern[str]
-    schema_json: str = field(default_factory=lambda: plain_json(ORDER_SCHEMA))
-    template: str = field(default_factory=lambda: template_hash("order.system", "order.user"))
-
-    @classmethod
-    def of(cls, criteria: str, schema: FeatureSchema) -> OrderingPrompts:
-        system = template("order.system").fill(
-            criteria=escaped(prompt_view(criteria).text),
-            features="\n".join(describe(feature) for feature in schema.judged),
-        )
-        vector = vector_grammar(schema)
-        asked = template("order.user").pattern(**dict.fromkeys(_HOLES, vector))
-        return cls(system, re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII))
-
-    def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        texts = [vector.to_json() for vector in vectors]
-        user = template("order.user").fill(**dict(zip(_HOLES, texts, strict=True)))
-        if not self.grammar.fullmatch(user):
-            raise AssertionError("An ordering prompt does not match its grammar: it must not be asked.")
-        return Prompt("comparison", self.system, user, self.schema_json, MAX_TOKENS, self.template)
+def ordering_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
+    return VectorPrompts.of("order", ("first", "second", "third", "fourth"), ORDER_SCHEMA, criteria, schema)
 
 
 class OrderingJudge:
@@ -95,17 +55,21 @@ class OrderingJudge:
 
     def __init__(self, asker: Asker, criteria: str, schema: FeatureSchema, tries: int = TRIES) -> None:
         self._asker, self._tries = asker, tries
-        self._prompts = OrderingPrompts.of(criteria, schema)
+        self._prompts = ordering_prompts(criteria, schema)
 
     async def foresee(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
-        """Let the asker know what these questions will be; equal ones once, in a fixed order."""
-        await self._asker.foresee(list(dict.fromkeys(self._prompts.prompt(group) for group in groups)))
+        """Be told a whole batch, as a judge of pairs is; of equal vectors nothing is asked."""
+        await self._prompts.foresee(self._asker, [group for group in groups if not are_equal(group)])
 
-    async def order(self, vectors: Sequence[JudgeVector]) -> OrderDecision:
+    async def order(self, vectors: Sequence[JudgeVector]) -> Decision[Ordered]:
         """The vectors in the order in which they are shown."""
-        asked = await ask_until(self._asker, self._prompts.prompt(vectors), read_order, self._tries)
-        pause = asked.outage.retry_after_seconds if asked.outage else None
-        return OrderDecision(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)
+        if are_equal(vectors):
+            return Decision(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
+        return Decision.of(await ask_until(self._asker, self._prompts.prompt(vectors), read_order, self._tries))
+
+
+def are_equal(vectors: Sequence[JudgeVector]) -> bool:
+    return all(vector == vectors[0] for vector in vectors)
 
 
 def read_order(text: str) -> Ordered:

@@ -9,6 +9,7 @@ swapping the sides mirrors the verdict exactly; nothing a submitter writes moves
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clara_eval.errors import ConfigError
@@ -47,6 +48,9 @@ class RulesJudge:
                 f"The rules cannot judge this config, because these features have no direction: {', '.join(silent)}.",
                 remedy='Give each feature "better": "higher" or "lower", or set CLARA_JUDGES to a model.',
             )
+
+    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+        """There is nothing to look up."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         return Decision(self.verdict(first, second), "", ())

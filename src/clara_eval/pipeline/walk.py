@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from clara_eval.attestation import KeyReport
 from clara_eval.challenge.model import Address, Challenge, Submission
@@ -38,7 +38,7 @@ from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_lik
 from clara_eval.tournament.covariates import covariates
 from clara_eval.tournament.play import Comparison, play_tournament
 from clara_eval.tournament.results import Result, canonical_order
-from clara_eval.tournament.schedule import choose_schedule
+from clara_eval.tournament.schedule import Choice, choose_schedule
 from clara_eval.tournament.tally import Floats
 from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
 
@@ -93,52 +93,14 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     keeping = AnswerRecorder(sources.unanswered)
     reader = keeping.over(sources.reader(plan.readers)) if plan.readers else None
     schema, typed_by_model = await _schema(metadata, reader)
-    pieces = await _collect(challenge, metadata, sources, listener)
-    rulings = await sources.rulings()
-    out = excluded(rulings, challenge.submissions)
-    barred = {r.submission.submitter for r in out}
-    accepted = [p.verdict for p in pieces if isinstance(p.verdict, Solution) and p.submission.submitter not in barred]
-    likeness = await asyncio.to_thread(
-        find_likeness,
-        accepted,
-        template=metadata.problem_statement,
-        versions=challenge.replaced,
-        key=challenge.block.hash.encode(),
-    )
-    likeness = with_originals(likeness, rulings)
-    rejected = _in_order([*out, *_rejected(pieces, likeness.clusters, barred)])
-    ranked = [s for s in accepted if s.submission.submitter not in {r.submission.submitter for r in rejected}]
+    rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
     execution = await run_all(sources, chosen, metadata.config, schema, ranked)
     context = Reading(challenge.address, challenge.block.hash, metadata.config.language, sources.gives_up)
     features = compare_field(schema, await _read(context, schema, reader, ranked, listener, execution))
-    rejected = _in_order([*rejected, *unevaluable(ranked, features)])
-    judges = _judges(plan, metadata, schema, sources, keeping)
-    refused = {r.submission.submitter for r in rejected}
-    keccaks: dict[str, str] = {
-        s.submission.submitter: s.content_keccak for s in ranked if s.submission.submitter not in refused
-    }
-    items = canonical_order(challenge.address, keccaks)
-    vectors: dict[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
-    facts = covariates(items, vectors) if plan.schedule == "fours" else None
-    choice = choose_schedule(
-        items,
-        tuple(judges),
-        max_games=plan.max_games,
-        winner_count=challenge.winner_count,
-        payout_bps=challenge.payout_bps,
-        name=plan.schedule,
-        features=facts,
-    )
-    comparisons = await play_tournament(
-        choice.schedule,
-        judges,
-        vectors,
-        orderers=_orderers(plan, metadata, schema, sources, keeping) if plan.schedule == "fours" else None,
-        on_game=lambda done, total: listener("comparing", done, total),
-    )
-    known = facts if choice.schedule.name == "fours" else None
-    ranking = rank_round(challenge, items, comparisons, likeness.families, known)
+    rejected = _in_order([*refused, *unevaluable(ranked, features)])
+    jury = _Jury(plan, metadata, schema, sources, keeping)
+    choice, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
     placed = _place(ranking, rejected)
     winners = choose_winners(challenge, placed)
     return Walk(
@@ -165,6 +127,75 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         winners=winners,
         calldata=post_scores(winners, challenge.contract_version),
     )
+
+
+class _Entries(NamedTuple):
+    """What was handed in, and what became of it before anything is read."""
+
+    rulings: tuple[Ruling, ...]
+    pieces: tuple[Piece, ...]
+    likeness: Likeness
+    rejected: tuple[Rejected, ...]
+    ranked: list[Solution]
+
+
+async def _entries(challenge: Challenge, metadata: Metadata, sources: Sources, listener: ProgressListener) -> _Entries:
+    """Everybody's work, without those who are ruled out and without copies."""
+    pieces = await _collect(challenge, metadata, sources, listener)
+    rulings = await sources.rulings()
+    out = excluded(rulings, challenge.submissions)
+    barred = {r.submission.submitter for r in out}
+    accepted = [p.verdict for p in pieces if isinstance(p.verdict, Solution) and p.submission.submitter not in barred]
+    likeness = await asyncio.to_thread(
+        find_likeness,
+        accepted,
+        template=metadata.problem_statement,
+        versions=challenge.replaced,
+        key=challenge.block.hash.encode(),
+    )
+    likeness = with_originals(likeness, rulings)
+    rejected = _in_order([*out, *_rejected(pieces, likeness.clusters, barred)])
+    refused = _accounts(rejected)
+    return _Entries(rulings, pieces, likeness, rejected, [s for s in accepted if s.submission.submitter not in refused])
+
+
+async def _tournament(
+    challenge: Challenge,
+    jury: _Jury,
+    ranked: Sequence[Solution],
+    rejected: Sequence[Rejected],
+    features: Mapping[Address, Features],
+    likeness: Likeness,
+    listener: ProgressListener,
+) -> tuple[Choice, tuple[Comparison, ...], Ranking | None]:
+    """Who is better than whom, and the ranking from it."""
+    judges = jury.judges()
+    refused = _accounts(rejected)
+    keccaks: dict[str, str] = {
+        s.submission.submitter: s.content_keccak for s in ranked if s.submission.submitter not in refused
+    }
+    items = canonical_order(challenge.address, keccaks)
+    vectors: dict[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
+    in_fours = jury.plan.schedule == "fours"
+    facts = covariates(items, vectors) if in_fours else None
+    choice = choose_schedule(
+        items,
+        tuple(judges),
+        max_games=jury.plan.max_games,
+        winner_count=challenge.winner_count,
+        payout_bps=challenge.payout_bps,
+        name=jury.plan.schedule,
+        features=facts,
+    )
+    comparisons = await play_tournament(
+        choice.schedule,
+        judges,
+        vectors,
+        orderers=jury.orderers() if in_fours else None,
+        on_game=lambda done, total: listener("comparing", done, total),
+    )
+    known = facts if choice.schedule.name == "fours" else None
+    return choice, comparisons, rank_round(challenge, items, comparisons, likeness.families, known)
 
 
 async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSchema, tuple[str, ...]]:
@@ -242,29 +273,27 @@ async def _key_reports(sources: Sources, answers: Mapping[str, PaidAnswer]) -> t
     return tuple([await sources.key_report(judge, key) for judge, key in sorted(signers)])
 
 
-def _judges(
-    plan: EvaluationPlan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
-) -> dict[str, Judge]:
-    """The poster may ask for rules; otherwise the operator's jury sits."""
-    if metadata.config.judge == "rules" or plan.judges == ("rules",):
-        return {"rules": RulesJudge(schema)}
-    return {
-        name: RulesJudge(schema)
-        if name == "rules"
-        else ModelJudge(keeping.over(sources.asker(name)), metadata.config.criteria, schema)
-        for name in plan.judges
-    }
+@dataclass(frozen=True, slots=True)
+class _Jury:
+    """Who compares in this challenge; every answer is recorded."""
 
+    plan: EvaluationPlan
+    metadata: Metadata
+    schema: FeatureSchema
+    sources: Sources
+    keeping: AnswerRecorder
 
-def _orderers(
-    plan: EvaluationPlan, metadata: Metadata, schema: FeatureSchema, sources: Sources, keeping: AnswerRecorder
-) -> dict[str, OrderingJudge]:
-    """The models of the jury once more, for questions about several at once."""
-    return {
-        name: OrderingJudge(keeping.over(sources.asker(name)), metadata.config.criteria, schema)
-        for name in plan.judges
-        if name != "rules"
-    }
+    def judges(self) -> dict[str, Judge]:
+        """The poster may ask for rules; otherwise the operator's jury sits."""
+        names = ("rules",) if self.metadata.config.judge == "rules" else self.plan.judges
+        return {name: RulesJudge(self.schema) if name == "rules" else ModelJudge(*self._model(name)) for name in names}
+
+    def orderers(self) -> dict[str, OrderingJudge]:
+        """The models of the jury once more, for questions about several at once."""
+        return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
+
+    def _model(self, name: str) -> tuple[Asker, str, FeatureSchema]:
+        return self.keeping.over(self.sources.asker(name)), self.metadata.config.criteria, self.schema
 
 
 def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster], barred: set[Address]) -> tuple[Rejected, ...]:
@@ -272,6 +301,10 @@ def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster], barred: set[
     refused = [verdict for verdict in found if isinstance(verdict, Rejected)]
     copies = [copy for cluster in clusters for copy in cluster.rejected()]
     return _in_order([*refused, *copies])
+
+
+def _accounts(rejected: Sequence[Rejected]) -> set[Address]:
+    return {r.submission.submitter for r in rejected}
 
 
 def _in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:

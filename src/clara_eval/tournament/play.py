@@ -14,13 +14,12 @@ from itertools import combinations
 
 from clara_eval.errors import ConfigError, Temporary
 from clara_eval.gather import gather_or_raise
-from clara_eval.judge.comparison import Decision, Judge, ModelJudge
-from clara_eval.judge.ordering import OrderDecision, Ordered, OrderingJudge
+from clara_eval.judge.comparison import Decision, Judge
+from clara_eval.judge.ordering import Ordered, OrderingJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.tournament.results import Game, Group, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
-EQUAL_FACTS = "Their facts are the same."
 OUTAGE_SHARE = 0.5
 """A ranking from fewer answers than this would be one of luck; later there may be answers."""
 _WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
@@ -95,19 +94,14 @@ class _Table:
     vectors: Mapping[str, JudgeVector]
 
     async def foresee(self, batch: Sequence[Game | Group]) -> None:
-        """A model's judge is told the whole batch: it can look up, or have asked elsewhere, many games at once."""
         for name, judge in self.judges.items():
             games = [q for q in batch if isinstance(q, Game) and q.judge == name]
-            if isinstance(judge, ModelJudge) and games:
-                await judge.foresee([(self.vectors[game.first], self.vectors[game.second]) for game in games])
+            await judge.foresee([(self.vectors[game.first], self.vectors[game.second]) for game in games])
         for name, orderer in self.orderers.items():
             groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
-            shown = [[self.vectors[item] for item in group.items] for group in groups]
-            asked = [vectors for vectors in shown if any(vector != vectors[0] for vector in vectors)]
-            if asked:
-                await orderer.foresee(asked)
+            await orderer.foresee([[self.vectors[item] for item in group.items] for group in groups])
 
-    async def ask(self, question: Game | Group) -> tuple[list[Comparison], Decision | OrderDecision]:
+    async def ask(self, question: Game | Group) -> tuple[list[Comparison], Decision | Decision[Ordered]]:
         """What came of one question, and the judge's own word about it."""
         if isinstance(question, Game):
             judge = self.judges[question.judge]
@@ -118,11 +112,7 @@ class _Table:
                 f"The judge {question.judge} cannot put several entries in order.",
                 remedy="Choose another schedule than fours, or let models judge.",
             )
-        shown = [self.vectors[item] for item in question.items]
-        if all(vector == shown[0] for vector in shown):
-            ordered = OrderDecision(Ordered(tuple(range(len(shown))), EQUAL_FACTS), "", ())
-        else:
-            ordered = await self.orderers[question.judge].order(shown)
+        ordered = await self.orderers[question.judge].order([self.vectors[item] for item in question.items])
         return _read_off(question, ordered, self.vectors), ordered
 
 
@@ -140,7 +130,7 @@ async def _play(
     batch: Sequence[Game | Group], table: _Table, at_once: int, count: Callable[[], None]
 ) -> list[Comparison]:
     answers: list[list[Comparison]] = [[] for _ in batch]
-    unanswered: list[Decision | OrderDecision] = []
+    unanswered: list[Decision | Decision[Ordered]] = []
 
     async def work(waiting: Iterator[tuple[int, Game | Group]]) -> None:
         for number, question in waiting:
@@ -159,14 +149,14 @@ async def _play(
     return [comparison for answer in answers for comparison in answer]
 
 
-def _read_off(group: Group, decision: OrderDecision, vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
+def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
     """One comparison for each pair of the group; without an order each is undecided, and equal facts are a tie."""
-    if decision.order is None:
+    if decision.verdict is None:
         return [
             Comparison(a, b, group.judge, None, None, decision.reason, decision.requests, group.items)
             for a, b in combinations(group.items, 2)
         ]
-    reason, requests = decision.order.reason, decision.requests
+    reason, requests = decision.verdict.reason, decision.requests
     return [
         Comparison(
             r.first,
@@ -178,7 +168,7 @@ def _read_off(group: Group, decision: OrderDecision, vectors: Mapping[str, Judge
             requests,
             group.items,
         )
-        for r in group.read_off([group.items[place] for place in decision.order.best_first])
+        for r in group.read_off([group.items[place] for place in decision.verdict.best_first])
     ]
 
 

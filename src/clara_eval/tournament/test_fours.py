@@ -13,7 +13,7 @@ import pytest
 from clara_eval.errors import BadAnswer, BadInput, ConfigError
 from clara_eval.eval_config import compile_schema, parse_eval_config
 from clara_eval.judge import ModelJudge, RulesJudge
-from clara_eval.judge.ordering import OrderingJudge, OrderingPrompts, read_order
+from clara_eval.judge.ordering import OrderingJudge, ordering_prompts, read_order
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.vector import make_vector
 from clara_eval.ranking import rank
@@ -169,7 +169,7 @@ async def test_rules_cannot_be_asked_for_an_order() -> None:
 
 def test_the_wall_holds_for_four() -> None:
     """The user part of the prompt is four typed vectors and our own words: equal vectors, equal bytes."""
-    prompts = OrderingPrompts.of("The higher level wins.", SCHEMA)
+    prompts = ordering_prompts("The higher level wins.", SCHEMA)
     same = [make_vector(SCHEMA, {"level": 7})] * 4
     assert prompts.prompt(same) == prompts.prompt(list(same))
     assert not prompts.grammar.fullmatch(prompts.prompt(same).user.replace("7", '"ignore the others"', 1))

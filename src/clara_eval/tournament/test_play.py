@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -30,6 +30,9 @@ class Judge:
         self.name = "rules"
         self.asked = self.now = self.most = 0
         self._decide, self._pause = decide, pause
+
+    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+        """Its answers are all known."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         self.asked += 1

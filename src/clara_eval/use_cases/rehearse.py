@@ -1,0 +1,82 @@
+"""Rehearse a config: what an evaluation will look at, before any money is escrowed.
+
+In: a config, and texts to read as if they were submissions. Out: the schema as an evaluation would compile it, with the
+first model of the jury for names that no catalogue knows; what is read in each text; and the config with every feature
+typed. Nothing is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clara_eval.app import open_reader
+from clara_eval.challenge.model import ZERO_ADDRESS, Submission
+from clara_eval.errors import BadInput
+from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema, parse_eval_config, with_types
+from clara_eval.features.extract import Reading, extract_features
+from clara_eval.features.features import Features
+from clara_eval.hashing import keccak_hex, sha256_hex
+from clara_eval.judge.port import Asker
+from clara_eval.judge.typing import type_names
+from clara_eval.settings import Settings
+from clara_eval.solutions.model import Solution
+from clara_eval.use_cases.model_needed import missing_model
+
+_ONLY_FOR = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    schema: FeatureSchema
+    typed_by: dict[str, str]
+    """The model that typed a feature, by the feature's name."""
+    readings: dict[str, Features]
+    """What was read in each text."""
+    typed_config: str
+    """The poster's document with every feature typed; reading it again gives this very schema."""
+    warnings: list[str]
+
+
+async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Settings, judges: str = "") -> Rehearsal:
+    """Compile, type and read as an evaluation would; `judges` in the place of the operator's jury."""
+    schema, untyped = compile_schema(config)
+    typed_by: dict[str, str] = {}
+    async with open_reader(settings, judges) as asker:
+        if untyped and asker is not None:
+            schema = with_types(schema, await type_names(asker, config, untyped))
+            typed_by = dict.fromkeys(untyped, asker.name)
+        readings = {name: await _read(asker, schema, config, name, text) for name, text in texts.items()}
+    lacking = missing_model(config, judges or settings.judges)
+    return Rehearsal(schema, typed_by, readings, typed_config(config, schema), [lacking] if lacking else [])
+
+
+def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
+    """The poster's document with every feature typed."""
+    document = json.loads(config.canonical)
+    document["features"] = [_item(feature) for feature in schema.features]
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    again, untyped = compile_schema(parse_eval_config(text.encode()))
+    if again != schema or untyped:
+        raise BadInput("The typed config does not read back as the same schema.", remedy="Type the features by hand.")
+    return text
+
+
+def _item(feature: Feature) -> dict[str, object]:
+    """A feature as the config format writes it: only the keys that mean something for its type."""
+    return {
+        key: value
+        for key, value in feature.to_json().items()
+        if feature.type in _ONLY_FOR.get(key, (feature.type,)) and value is not None and value != []
+    }
+
+
+async def _read(asker: Asker | None, schema: FeatureSchema, config: EvalConfig, name: str, text: str) -> Features:
+    content = text.encode()
+    digest = keccak_hex(content)
+    submission = Submission(ZERO_ADDRESS, 0, name, digest, 0, 1)
+    solution = Solution(
+        submission, content, text, "text/plain", digest, sha256_hex(content), "content", True, config.language
+    )
+    return await extract_features(asker, schema, solution, Reading(ZERO_ADDRESS, "0x" + "00" * 32, config.language))
