@@ -11,7 +11,7 @@ import asyncio
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from clara_eval.observe.alerts import Alerts, Webhook
 from clara_eval.observe.logs import configure_logs
 from clara_eval.observe.metrics import Metrics
 from clara_eval.publish.send import Pace
-from clara_eval.settings import Settings
+from clara_eval.settings import Settings, listed
 
 _log = structlog.get_logger(__name__)
 _GRACE_SECONDS = 10
@@ -79,7 +79,8 @@ async def serving(
         context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine turns: whoever watches sees the start, too.
-        await stack.enter_async_context(api_running(api, listening))
+        proxies = listed(settings.trusted_proxies)
+        await stack.enter_async_context(api_running(api, listening, proxies=proxies))
         await stack.enter_async_context(engine.running())
         host, port = listening.getsockname()[:2]
         _log.info("service_started", mode=mode, host=host, port=port, network=settings.network_name,
@@ -160,8 +161,10 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def api_running(api: FastAPI, listening: socket.socket, bounds: Connections | None = None) -> AsyncIterator[None]:
-    """The API on a bound socket, within bounds of connections and time."""
+async def api_running(
+    api: FastAPI, listening: socket.socket, bounds: Connections | None = None, *, proxies: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """The API on a bound socket, within bounds of connections and time; who calls is told by these proxies alone."""
     bounds = bounds or Connections(most_connections(raise_file_limit()))
     config = uvicorn.Config(
         api,
@@ -173,6 +176,8 @@ async def api_running(api: FastAPI, listening: socket.socket, bounds: Connection
         lifespan="on",
         timeout_graceful_shutdown=_GRACE_SECONDS,
         server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
     )
     server = _Server(config)
     serving_task = asyncio.create_task(server.serve([listening]))

@@ -6,7 +6,9 @@ This is the only module that reads the environment. Every secret may come from `
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +55,7 @@ def _none_is_no_bound(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in {"", "none"} else value
 
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?")
 OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
 Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_none_is_no_bound)]
 """Finite, and in millionths still a number that every database holds."""
@@ -62,6 +65,27 @@ def _known_network(name: str) -> str:
     if name not in NETWORKS:
         raise ValueError(f"it is not a known network; use one of {', '.join(NETWORKS)}")
     return name
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of a comma list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _proxies(text: str) -> str:
+    for part in listed(text):
+        try:
+            ipaddress.ip_network(part)
+        except ValueError:
+            raise ValueError(f"{part!r} is neither an IP address nor a network such as 10.0.0.0/8") from None
+    return text
+
+
+def _host_names(text: str) -> str:
+    for part in listed(text):
+        if not _HOST_NAME.fullmatch(part):
+            raise ValueError(f"{part!r} is not a host name such as eval.example.org or eval.example.org:8443")
+    return text
 
 
 def _by_endpoint(text: str) -> dict[str, str]:
@@ -131,6 +155,10 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", alias="CLARA_HOST")
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
     cors_origins: str = Field("", alias="CLARA_CORS_ORIGINS")
+    public_hosts: Annotated[str, AfterValidator(_host_names)] = Field("", alias="CLARA_PUBLIC_HOSTS")
+    """Names under which the service is reached from elsewhere, comma list: others cannot call the tools under /mcp."""
+    trusted_proxies: Annotated[str, AfterValidator(_proxies)] = Field("", alias="CLARA_TRUSTED_PROXIES")
+    """Addresses or networks, comma list, whose X-Forwarded-For is believed; from everybody else it is ignored."""
     traces_public: Literal["after_post", "never"] = Field("after_post", alias="CLARA_TRACES_PUBLIC")
     webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL", repr=False)
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
@@ -166,11 +194,11 @@ class Settings(BaseModel):
 
     @property
     def judge_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.judges.split(",") if name.strip())
+        return listed(self.judges)
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:
-        return tuple(url.strip() for url in self.rpc_url.split(",") if url.strip())
+        return listed(self.rpc_url)
 
     @property
     def keys_by_endpoint(self) -> dict[str, SecretStr]:

@@ -27,6 +27,7 @@ from clara_eval.api.problems import Problem, documented
 from clara_eval.api.routes import health, router
 from clara_eval.api.schemas import Health
 from clara_eval.observe.metrics import CONTENT_TYPE
+from clara_eval.settings import listed
 
 _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, and the trace that proves it.
 
@@ -100,7 +101,7 @@ def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:
         route = getattr(scope.get("route"), "path", "other")
         context.metrics.http_requests.labels(route, str(status)).inc()
 
-    origins = [origin.strip() for origin in context.settings.cors_origins.split(",") if origin.strip()]
+    origins = list(listed(context.settings.cors_origins))
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Door, limits=limits, count=count)

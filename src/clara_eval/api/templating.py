@@ -17,10 +17,10 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from clara_eval import __version__
+from clara_eval.api.visible import visible
 from clara_eval.challenge.model import Address, Token, short
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.times import show_wait
-from clara_eval.use_cases.untrusted import escaped
 
 STATIC = Path(__file__).parent / "static"
 
@@ -33,13 +33,6 @@ def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **
 
 def rendered(name: str, **values: Any) -> str:
     return _environment().get_template(name).render(**values)
-
-
-def seen(value: Any) -> Any:
-    """What is printed into a page: a text with everything unseen spelled out."""
-    if isinstance(value, str) and not isinstance(value, Markup) and not value.isascii():
-        return escaped(value, keep_lines=True)
-    return value
 
 
 def moment(seconds: int | None) -> str:
@@ -131,7 +124,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=seen,
+        finalize=visible,
         extensions=["jinja2.ext.do"],
     )
     environment.filters.update(

@@ -26,7 +26,7 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.ranking import rank
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.service import api_running
-from clara_eval.settings import Settings
+from clara_eval.settings import Settings, listed
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.tournament.results import Result
@@ -199,7 +199,8 @@ async def running_service(
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with api_running(app, listening, bounds), aiohttp.ClientSession() as http:
+        proxies = listed(settings.trusted_proxies)
+        async with api_running(app, listening, bounds, proxies=proxies), aiohttp.ClientSession() as http:
             beating = asyncio.create_task(_beat(pulse))
             yield Service(url, store, engine, pulse, metrics, http)
             beating.cancel()
