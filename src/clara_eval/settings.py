@@ -143,6 +143,8 @@ class Settings(BaseModel):
     budget_per_challenge_usd: Usd = Field(25.0, alias="CLARA_BUDGET_PER_CHALLENGE_USD")
     budget_per_poster_day_usd: Usd = Field(50.0, alias="CLARA_BUDGET_PER_POSTER_DAY_USD")
     budget_per_month_usd: Usd = Field(350.0, alias="CLARA_BUDGET_PER_MONTH_USD")
+    new_posters_share: float = Field(0.5, alias="CLARA_NEW_POSTERS_SHARE", ge=0, le=1)
+    """What all posters without an evaluation older than a week may spend together of the month's budget."""
     min_prize_usd: Usd = Field(0.0, alias="CLARA_MIN_PRIZE_USD")
     review_above_usd: Usd = Field(1000.0, alias="CLARA_REVIEW_ABOVE_USD")
     calibration: Literal["known", "required", "off"] = Field("known", alias="CLARA_CALIBRATION")

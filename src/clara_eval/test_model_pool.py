@@ -40,7 +40,10 @@ SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
-UNCAPPED = dict.fromkeys(("budget_per_challenge_usd", "budget_per_poster_day_usd", "budget_per_month_usd"))
+UNCAPPED: dict[str, float | None] = {
+    **dict.fromkeys(("budget_per_challenge_usd", "budget_per_poster_day_usd", "budget_per_month_usd")),
+    "new_posters_share": 1.0,
+}
 PLAN = EvaluationPlan(("openai:test@http://127.0.0.1:1/v1",))
 
 

@@ -65,10 +65,10 @@ async def test_pages_hide_nothing_that_a_poster_wrote(tmp_path: Path) -> None:
             assert b"\\u202e" in body or HOSTILE in path
 
 
-async def _answered(folder: Path, forwarded: tuple[str, str], **environ: str) -> list[int]:
+async def _answered(folder: Path, forwarded: tuple[str, str], proxies: str = "") -> list[int]:
     """How two requests in the same second end, of which each names another client."""
     rates = Rates(client=Rate(per_second=0.001, burst=1))
-    async with running_service(folder, rates=rates, **environ) as service:
+    async with running_service(folder, rates=rates, CLARA_TRUSTED_PROXIES=proxies) as service:
         return [(await service.get("/healthz", **{"x-forwarded-for": one}))[0] for one in forwarded]
 
 
@@ -78,14 +78,14 @@ async def test_forwarded_addresses_count_only_from_configured_proxies(
     """A made-up X-Forwarded-For gives nobody a fresh limit; behind a configured proxy each client has its own."""
     both = ("203.0.113.1", "203.0.113.2")
     assert await _answered(tmp_path_factory.mktemp("none"), both) == [200, 429]
-    assert await _answered(tmp_path_factory.mktemp("other"), both, CLARA_TRUSTED_PROXIES="10.0.0.0/8") == [200, 429]
-    assert await _answered(tmp_path_factory.mktemp("ours"), both, CLARA_TRUSTED_PROXIES="127.0.0.1, 10.0.0.0/8") == [
+    assert await _answered(tmp_path_factory.mktemp("other"), both, proxies="10.0.0.0/8") == [200, 429]
+    assert await _answered(tmp_path_factory.mktemp("ours"), both, proxies="127.0.0.1, 10.0.0.0/8") == [
         200,
         200,
     ]
     # What a client wrote before the proxy's own entry is not believed.
     prefixed = ("198.51.100.7, 203.0.113.1", "198.51.100.8, 203.0.113.1")
-    assert await _answered(tmp_path_factory.mktemp("prefixed"), prefixed, CLARA_TRUSTED_PROXIES="127.0.0.1") == [
+    assert await _answered(tmp_path_factory.mktemp("prefixed"), prefixed, proxies="127.0.0.1") == [
         200,
         429,
     ]
@@ -117,15 +117,15 @@ CALL = {
 async def test_the_tools_answer_only_to_their_own_names(tmp_path: Path) -> None:
     """A page that points its own name at this machine is refused by Host, a foreign page by Origin."""
     accepts = {"accept": "application/json, text/event-stream"}
-    environ = {"CLARA_PUBLIC_HOSTS": "eval.example.org", "CLARA_CORS_ORIGINS": "https://app.example.org"}
-    async with running_service(tmp_path, **environ) as service:
+    public, page = "eval.example.org", "https://app.example.org"
+    async with running_service(tmp_path, CLARA_PUBLIC_HOSTS=public, CLARA_CORS_ORIGINS=page) as service:
 
         async def call(**headers: str) -> int:
-            return (await service.post("/mcp/", CALL, **accepts, **headers))[0]
+            return (await service.post("/mcp/", CALL, **{**accepts, **headers}))[0]
 
         assert await call() == 200
         assert await call(host="eval.example.org", origin="https://eval.example.org") == 200
-        assert await call(origin="https://app.example.org") == 200
+        assert await call(origin=page) == 200
         assert await call(host="localhost:8080", origin="http://localhost:3000") == 200
         for host in ("evil.example", "eval.example.org.evil.example", "127.0.0.1.evil.example", "eval.example.org:1"):
             assert await call(host=host) == 421

@@ -24,6 +24,7 @@ from clara_eval.features.views import known_language, strip_view
 from clara_eval.flags import Flag
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
+    Asked,
     BadCanary,
     Claims,
     Question,
@@ -52,6 +53,8 @@ class Reading:
     language: str | None
     gives_up: bool = False
     """No time is left to wait for a model: what it did not tell is unknown."""
+    statement: str = ""
+    """The poster's problem statement: what the work is meant to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,16 @@ def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:
 
 def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -> dict[str, tuple[Question, ...]]:
     """Every question about one submission, by view. The prompts depend on nothing but these three."""
+    asked = Asked.of(reading.statement, reading.language)
     full = prompt_view(solution.text).text
     texts = {"full": full}
     kind, stripped = _stripped(solution, reading, full)
     if kind == "read":
         texts["stripped"] = stripped
-    return {view: extraction_questions(schema, text, _subject(solution, reading, view)) for view, text in texts.items()}
+    return {
+        view: extraction_questions(schema, text, _subject(solution, reading, view), asked)
+        for view, text in texts.items()
+    }
 
 
 def _stripped(solution: Solution, reading: Reading, full: str) -> tuple[SecondView, str]:

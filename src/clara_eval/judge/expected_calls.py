@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
 from clara_eval.judge.comparison import comparison_prompt
-from clara_eval.judge.extraction import Subject, asked_features, extraction_questions
+from clara_eval.judge.extraction import Asked, Subject, asked_features, extraction_questions
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.typing import typing_prompt
 from clara_eval.judge.vector import Value, make_vector
@@ -22,6 +22,8 @@ VERDICT_TOKENS = 90
 TOKENS_PER_VALUE = 14
 TOKENS_PER_TEXT = 120
 TOKENS_PER_TYPE = 60
+STATEMENT_CHARS = 1_500
+"""A problem statement of ordinary length; every reading shows it."""
 
 
 def expected_calls(
@@ -62,7 +64,8 @@ def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> li
     """Code is read twice: as it is, and without comments and strings."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
     views = ("full", "stripped") if config.submission_format == "code" or config.language else ("full",)
-    questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view)) for view in views]
+    asked = Asked.of("x" * STATEMENT_CHARS, config.language)
+    questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view), asked) for view in views]
     return [question.prompt for asked in questions for question in asked]
 
 

@@ -1,9 +1,10 @@
 """Stage 1, the pure half: prompts that show one submission to a model, and the strict reading of its answer.
 
-A text and a schema come in; prompts go out, one for each part, together showing the whole text. The data stands between
-tags with a nonce that depends on a block mined after the deadline and on the text itself, so nobody can have written
-the closing tag. An answer must repeat the check number, tell the length of what it read, and not count more of
-something than the text has words, else it is not trusted: whoever reports the best value of every field reports that
+A text, a schema and what the challenge asks for come in; prompts go out, one for each part, together showing the whole
+text. The data stands between tags with a nonce that depends on a block mined after the deadline and on the text itself,
+so nobody can have written the closing tag; the poster's words stand behind the same kind of fence, because poster and
+submitter may be one person. An answer must repeat the check number, tell the length of what it read, and not count more
+of something than the text has words, else it is not trusted: whoever reports the best value of every field reports that
 too. For each fact it is asked for a line that shows it: a number, so that no word comes with it.
 """
 
@@ -19,8 +20,9 @@ from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.hashing import plain_json
 from clara_eval.judge.comparison import describe
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import escaped
-from clara_eval.judge.reading import read_object, shown
+from clara_eval.judge.prompt_view import escaped, prompt_view
+from clara_eval.judge.reading import read_object
+from clara_eval.judge.reading import shown as shown_words
 from clara_eval.judge.templates import template, template_hash
 from clara_eval.judge.vector import Value
 
@@ -30,6 +32,8 @@ TEXT_LENGTH = 500
 LINE_BUCKETS = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"), (10**12, "1000_or_more"))
 LINE_DOUBT = 1.5
 """A reader may be wrong about the number of lines by this factor before the answer counts as not read."""
+STATEMENT_LENGTH = 6_000
+"""Characters of the problem statement that a reader is shown; the prompt says when there are more."""
 DECOYS = {
     "loops": "How many loops it has.",
     "helpers": "How many small functions or side remarks it has.",
@@ -93,17 +97,42 @@ class Subject:
     view: str
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the challenge asks for, in its poster's words, as a reader may see it."""
+
+    text: str
+    """A prompt view, before escaping."""
+    said: str
+    """Our own sentence about it: no word of the poster's is in it."""
+
+    @classmethod
+    def of(cls, statement: str, language: str | None) -> Asked:
+        whole = prompt_view(statement).text.strip()
+        shown_part = whole[:STATEMENT_LENGTH].rstrip()
+        cut = f"; the first {STATEMENT_LENGTH} of {len(whole)} characters" if len(whole) > STATEMENT_LENGTH else ""
+        named = f"Language: {' '.join(prompt_view(language).text.split())[:60]}\n\n" if language else ""
+        said = f"What the competition asked for, between the tags for the task{cut}:"
+        return cls((named + shown_part).strip() or "Nothing was stated.", said)
+
+
+NOTHING_ASKED = Asked.of("", None)
+
+
 def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
     return tuple(feature for feature in schema.features if feature.source == "llm")
 
 
-def extraction_questions(schema: FeatureSchema, text: str, subject: Subject) -> tuple[Question, ...]:
+def extraction_questions(
+    schema: FeatureSchema, text: str, subject: Subject, asked: Asked = NOTHING_ASKED
+) -> tuple[Question, ...]:
     """One question for each part of `text`, which is a prompt view already; the parts joined are the text."""
     parts = split(text)
     decoy = choose_decoy(schema, subject)
     system = extraction_system(schema, decoy)
     return tuple(
-        _question(schema, decoy, system, text, part, subject, (number, len(parts))) for number, part in enumerate(parts)
+        _question(schema, decoy, system, _Shown(text, part, number, len(parts), asked), subject)
+        for number, part in enumerate(parts)
     )
 
 
@@ -122,23 +151,28 @@ def extraction_system(schema: FeatureSchema, decoy: Feature) -> str:
     return template("extract.system").fill(features="\n".join(describe(f) for f in (*asked_features(schema), decoy)))
 
 
-def _question(
-    schema: FeatureSchema,
-    decoy: Feature,
-    system: str,
-    text: str,
-    part: str,
-    subject: Subject,
-    place: tuple[int, int],
-) -> Question:
-    number, count = place
-    nonce, check = derive_nonce(subject, number, text)
-    one_of = f"It is part {number + 1} of {count}: report null for facts that this part alone does not show."
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """One part of a text in its place, and what was asked for."""
+
+    text: str
+    part: str
+    number: int
+    count: int
+    asked: Asked
+
+
+def _question(schema: FeatureSchema, decoy: Feature, system: str, shown: _Shown, subject: Subject) -> Question:
+    part, number = shown.part, shown.number
+    nonce, check = derive_nonce(subject, number, f"{shown.text}\n{shown.asked.text}")
+    one_of = f"It is part {number + 1} of {shown.count}: report null for facts that this part alone does not show."
     user = template("extract.user").fill(
         nonce=nonce,
         check=str(check),
         view=VIEWS[subject.view],
-        part=one_of if count > 1 else "It is complete.",
+        part=one_of if shown.count > 1 else "It is complete.",
+        asked=shown.asked.said,
+        task=escaped(shown.asked.text),
         submission=escaped(part),
     )
     asked = asked_features(schema)
@@ -246,7 +280,7 @@ def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
         if feature.type != "text":
             values[feature.name] = _typed(feature, value)
         elif isinstance(value, str):
-            texts[feature.name] = shown(value, TEXT_LENGTH)
+            texts[feature.name] = shown_words(value, TEXT_LENGTH)
         elif value is not None:
             raise BadAnswer(f"{feature.name} is not a text.")
     shown_by = {name: answer.get(field) for name, field in lines.items()}

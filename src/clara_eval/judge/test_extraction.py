@@ -96,7 +96,8 @@ def test_one_opening_and_one_closing_tag(text: str) -> None:
     (question,) = extraction_questions(SCHEMA, view, SUBJECT)
     user = question.prompt.user
     assert (user.count(f"<submission-{question.nonce}>"), user.count(f"</submission-{question.nonce}>")) == (1, 1)
-    assert (user.count("<"), user.count(">")) == (2, 2)
+    assert (user.count(f"<task-{question.nonce}>"), user.count(f"</task-{question.nonce}>")) == (1, 1)
+    assert (user.count("<"), user.count(">")) == (4, 4)
     assert question.nonce not in text
     assert f">\n{escaped(view)}\n<" in user
 

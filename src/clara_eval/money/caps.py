@@ -17,10 +17,12 @@ LOOK_AGAIN_SECONDS = 6 * 3600
 
 def caps_of(settings: Settings) -> Caps:
     """The caps of these settings, rounded down to the millionth of a dollar."""
+    month = micro_usd(settings.budget_per_month_usd)
     return Caps(
         per_challenge=micro_usd(settings.budget_per_challenge_usd),
         per_poster_day=micro_usd(settings.budget_per_poster_day_usd),
-        per_month=micro_usd(settings.budget_per_month_usd),
+        per_month=month,
+        new_posters_month=None if month is None else int(month * settings.new_posters_share),
     )
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+KNOWN_AFTER_SECONDS = 7 * 86400
+"""A poster is known once an evaluation of his was paid for this long ago."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caps:
@@ -18,13 +21,14 @@ class Caps:
     per_challenge: int | None
     per_poster_day: int | None
     per_month: int | None
+    new_posters_month: int | None = None
+    """Of the month, what posters that are not known yet may take together: a hundred new names cannot empty it."""
 
     @property
     def tightest(self) -> int | None:
         """The most that any one evaluation can spend under all of them."""
-        return min(
-            (cap for cap in (self.per_challenge, self.per_poster_day, self.per_month) if cap is not None), default=None
-        )
+        caps = (self.per_challenge, self.per_poster_day, self.per_month)
+        return min((cap for cap in caps if cap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

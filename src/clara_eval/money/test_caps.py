@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from clara_eval.challenge.model import Address, Token
 from clara_eval.errors import Deferred
 from clara_eval.money.caps import caps_of, check_prize
 from clara_eval.money.dollars import is_dollar, micro_usd, usd, worth_micro_usd
-from clara_eval.money.ledger import Caps, Spend
+from clara_eval.money.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.money.spend_report import spend_report, to_json
 from clara_eval.networks import network
 from clara_eval.settings import Settings
@@ -27,6 +28,8 @@ def test_caps_are_the_settings_to_the_millionth() -> None:
     found = caps_of(Settings.from_env({"CLARA_BUDGET_PER_CHALLENGE_USD": "0.29", "CLARA_BUDGET_PER_MONTH_USD": "1.1"}))
     assert (found.per_challenge, found.per_month) == (290_000, 1_100_000)
     assert micro_usd(None) is None
+    assert found.new_posters_month == 550_000
+    assert caps_of(Settings.from_env({"CLARA_BUDGET_PER_MONTH_USD": "none"})).new_posters_month is None
 
 
 def test_only_the_networks_dollar_has_a_worth() -> None:
@@ -89,6 +92,44 @@ async def test_a_hundred_challenges_of_one_poster_stop_at_the_cap(store: SqlStor
     assert results.count("reserved") == 14
     assert results.count("deferred") == 86
     assert spent <= 50 * DOLLAR < spent + min(quotes)
+
+
+async def test_a_hundred_new_posters_leave_the_month_to_those_who_are_known(store: SqlStore) -> None:
+    """New names share a part of the month's budget, however many they are; whoever paid his way before still gets in."""
+    caps = Caps(None, 50 * DOLLAR, per_month=350 * DOLLAR, new_posters_month=175 * DOLLAR)
+    now = [1_770_000_000.0]
+    store = replace(store, now=lambda: now[0])
+    first = await store.reserve_spend("31337:0xold", "0xknown", "evaluation", DOLLAR, caps)
+    await store.settle_spend(first, DOLLAR)
+    now[0] += KNOWN_AFTER_SECONDS
+
+    async def reserve(number: int) -> str:
+        try:
+            await store.reserve_spend(f"31337:0x{number:040x}", f"0xnew{number}", "evaluation", 4 * DOLLAR, caps)
+        except Deferred as deferred:
+            return str(deferred)
+        return "reserved"
+
+    results = await asyncio.gather(*(reserve(number) for number in range(100)))
+    assert results.count("reserved") == 43
+    assert "The budget per month for new posters of $175.00 does not allow another $4.00" in next(
+        one for one in results if one != "reserved"
+    )
+    await store.reserve_spend("31337:0xagain", "0xknown", "evaluation", 50 * DOLLAR, caps)
+
+
+async def test_an_evaluation_that_cost_nothing_makes_nobody_known(store: SqlStore) -> None:
+    """A poster is known by money that was spent a week ago, not by having asked."""
+    caps = Caps(None, None, per_month=10, new_posters_month=5)
+    now = [1_770_000_000.0]
+    store = replace(store, now=lambda: now[0])
+    free = await store.reserve_spend("1:0xa", "p", "evaluation", 1, caps)
+    await store.settle_spend(free, 0)
+    await store.reserve_spend("1:0xb", "q", "evaluation", 1, caps)
+    now[0] += KNOWN_AFTER_SECONDS
+    for poster in ("p", "q"):
+        with pytest.raises(Deferred, match="new posters"):
+            await store.reserve_spend(f"1:{poster}", poster, "evaluation", 6, caps)
 
 
 async def test_what_was_not_used_is_free_again(store: SqlStore) -> None:

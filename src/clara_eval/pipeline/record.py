@@ -24,7 +24,7 @@ from clara_eval.trace.form import Form
 Entry = tuple[str, Any]
 CHALLENGE = Form(Challenge)
 PLAN = Form(EvaluationPlan)
-RULES = 4
+RULES = 5
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 

@@ -32,6 +32,7 @@ from clara_eval.trace.document import TraceEntry, read_entries
 NOT_PROVEN = (
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
     "that what is recorded for an ipfs: address is what the address stands for, where the hash covers only the address",
+    "that the problem statement at a mutable address was the same at the deadline: the chain commits to the config",
     "that what is recorded as unreachable could not be reached",
     "that a hidden harness recorded as not revealed was not handed in",
     "that the criteria are good: they are the poster's",

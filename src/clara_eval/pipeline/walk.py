@@ -96,7 +96,13 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
     execution = await run_all(sources, chosen, metadata.config, schema, ranked)
-    context = Reading(challenge.address, challenge.block.hash, metadata.config.language, sources.gives_up)
+    context = Reading(
+        challenge.address,
+        challenge.block.hash,
+        metadata.config.language,
+        sources.gives_up,
+        metadata.problem_statement,
+    )
     features = compare_field(schema, await _read(context, schema, reader, ranked, listener, execution))
     rejected = _in_order([*refused, *unevaluable(ranked, features)])
     jury = _Jury(plan, metadata, schema, sources, keeping)

@@ -146,7 +146,8 @@ def _fence_holds(question: Question, text: str) -> bool:
         len(nonce) * 4 >= 64
         and nonce not in text.casefold()
         and user.count(f"<submission-{nonce}>") == user.count(f"</submission-{nonce}>") == 1
-        and user.count("<") == user.count(">") == 2
+        and user.count(f"<task-{nonce}>") == user.count(f"</task-{nonce}>") == 1
+        and user.count("<") == user.count(">") == 4
         and not hidden
         and not Task.of(question.prompt).leaked
     )

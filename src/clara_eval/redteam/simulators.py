@@ -28,6 +28,12 @@ from clara_eval.judge.vector import STEPS, Value, make_vector
 
 _OPENING = re.compile(r"<\s*submission[^>]*>", re.IGNORECASE)
 _CLOSING = re.compile(r"<\s*/\s*submission[^>]*>", re.IGNORECASE)
+_TASK_OPENING = re.compile(r"<\s*task[^>]*>", re.IGNORECASE)
+_TASK_CLOSING = re.compile(r"<\s*/\s*task[^>]*>", re.IGNORECASE)
+_BEFORE = re.compile(
+    r"Describe the submission between the tags\. [^\n]*\n\n"
+    r"What the competition asked for, between the tags for the task(; the first \d+ of \d+ characters)?:\n\n"
+)
 _AFTER = "\n\nThe submission ended with the tag above."
 _CHECK = re.compile(r"The value of check is (\d+)\.")
 _VECTORS = re.compile(r"SOLUTION A FEATURES:\n(\{[^\n]*\})\n\nSOLUTION B FEATURES:\n(\{[^\n]*\})\n")
@@ -88,7 +94,8 @@ class Task:
         closing = _CLOSING.search(prompt.user, opening.end())
         assert closing is not None
         before, after = prompt.user[: opening.start()], prompt.user[closing.end() :]
-        leaked = "" if after.startswith(_AFTER) and "\n" not in before.strip() else after
+        ours = _BEFORE.fullmatch(_without_task(before))
+        leaked = "" if after.startswith(_AFTER) and ours else before + after
         data = unescaped(prompt.user[opening.end() + 1 : closing.start() - 1])
         return cls(int(check.group(1)), data, leaked, json.loads(prompt.schema_json)["properties"])
 
@@ -114,6 +121,13 @@ class Task:
         """The counts that nobody ranks by: only whoever knows the task by heart can tell them from the others."""
         most = f"From 0 to {MOST_COUNTED:g}."
         return {n for n, kind in self.fields.items() if n in DECOYS and most in str(kind)}
+
+
+def _without_task(before: str) -> str:
+    """What stands before the data but for the task, as a reader takes it that trusts the first closing tag it sees."""
+    opening = _TASK_OPENING.search(before)
+    closing = _TASK_CLOSING.search(before, opening.end()) if opening else None
+    return before[: opening.start()] + before[closing.end() :].removeprefix("\n\n") if opening and closing else before
 
 
 def some_value(name: str, kind: dict[str, Any], data: str = "") -> Any:

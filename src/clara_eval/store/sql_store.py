@@ -17,7 +17,7 @@ from clara_eval.attestation.model import Signed
 from clara_eval.errors import Deferred
 from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.money.ledger import Caps, Spend
+from clara_eval.money.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.processes import is_gone
 from clara_eval.trace.store import Checkpoint, StoredTransaction
 
@@ -341,6 +341,18 @@ def _paid(row: Row) -> PaidAnswer:
     return PaidAnswer(request, run, llm, purpose, said, cost)
 
 
+_NEW_POSTERS = "month for new posters"
+_KNOWN = "SELECT poster FROM spends WHERE settled_micro_usd > 0 AND at <= ?"
+
+
+async def _new_posters_cap(tx: Driver, poster: str, caps: Caps, known_at: int) -> int | None:
+    """The cap that new posters share; none for whoever is known."""
+    if caps.new_posters_month is None:
+        return None
+    known = await tx.fetch(f"{_KNOWN} AND poster = ? LIMIT 1", (known_at, poster))
+    return None if known else caps.new_posters_month
+
+
 async def _check_caps(
     tx: Driver, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps, moment: datetime
 ) -> None:
@@ -348,17 +360,20 @@ async def _check_caps(
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     next_month = (month + timedelta(days=32)).replace(day=1)
+    known_at = int(moment.timestamp()) - KNOWN_AFTER_SECONDS
     scopes = (
         ("challenge", caps.per_challenge, "run = ?", (run,), None),
         ("poster and day", caps.per_poster_day, "poster = ? AND at >= ?", (poster, int(day.timestamp())),
          int((day + timedelta(days=1)).timestamp())),
         ("month", caps.per_month, "at >= ?", (int(month.timestamp()),), int(next_month.timestamp())),
+        (_NEW_POSTERS, await _new_posters_cap(tx, poster, caps, known_at),
+         f"at >= ? AND poster NOT IN ({_KNOWN})", (int(month.timestamp()), known_at), int(next_month.timestamp())),
     )  # fmt: skip
     for scope, cap, where, values, retry_at in scopes:
         if cap is None:
             continue
         rows = await tx.fetch(
-            "SELECT COALESCE(SUM(COALESCE(settled_micro_usd, reserved_micro_usd)), 0), "  # noqa: S608 - `where` is one of three constants
+            "SELECT COALESCE(SUM(COALESCE(settled_micro_usd, reserved_micro_usd)), 0), "  # noqa: S608 - `where` is one of these constants
             "COALESCE(SUM(CASE WHEN settled_micro_usd IS NULL THEN reserved_micro_usd ELSE 0 END), 0) FROM spends "
             f"WHERE {where} AND NOT (run = ? AND purpose = ?)",
             (*values, run, purpose),
@@ -370,6 +385,6 @@ async def _check_caps(
             raise Deferred(
                 f"The budget per {scope} of ${cap / 1e6:.2f} does not allow another ${micro_usd / 1e6:.2f}: "
                 f"${spent / 1e6:.2f} is spent or reserved.",
-                remedy="Raise the cap, or wait.",
+                remedy=f"Raise {'CLARA_NEW_POSTERS_SHARE' if scope == _NEW_POSTERS else 'the cap'}, or wait.",
                 retry_at=int(moment.timestamp()) + ROOM_SECONDS if is_soon else retry_at,
             )
