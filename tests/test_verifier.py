@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from clara_eval.errors import BadTrace
 from clara_eval.execution import Machine
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.testing.forged_trace import Change, Entries, forged
+from clara_eval.trace.document import Approval, render
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "verifier" / "verify.mjs"
@@ -239,6 +242,30 @@ def test_a_damaged_file_is_refused(damage: str, demo_trace: list[str], tmp_path:
         path.write_text(changed[damage], encoding="utf-8")
     code, words = by_node(path)
     assert code == 1, words
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_both_know_approvals(demo_trace: list[str], machine: Machine, tmp_path: Path) -> None:
+    """An approval of this very result is accepted by both; of another one, or with other words, by neither."""
+    digest = json.loads("".join(demo_trace))["digest"]
+    path = tmp_path / "approved.json"
+
+    def approved(*approvals: Approval) -> list[str]:
+        last = list(render([], digest, approvals))[-1]
+        path.write_text("".join([*demo_trace[:-1], last]), encoding="utf-8")
+        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+
+    word = Approval(digest, 1_700_000_000, "Ada", 'looked at "it" \u202e 漢')
+    lines = approved(word, replace(word, at=1_700_000_001))
+    assert (await check_trace(lines, machine=machine)).approvals[0] == word
+    code, said = by_node(path)
+    assert code == 0, said
+    path.write_text("".join(lines).replace("looked at", "looked on"), encoding="utf-8")
+    assert by_node(path)[0] == 1
+    foreign = approved(word, replace(word, of="0x" + "22" * 32))
+    with pytest.raises(BadTrace, match="An approval names the result 0x22"):
+        await check_trace(foreign)
+    assert by_node(path)[0] == 1
 
 
 @pytest.mark.xdist_group("verifier")

@@ -3,11 +3,9 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
-
 const ZERO = "0x" + "0".repeat(64), RULES = 5;
-const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"); const keccak = (data) => "0x" + sha3.keccak256(data);
-const utf8 = (text) => Buffer.from(text, "utf8"); const problems = [];
-const fail = (entry, reason) => problems.push({ entry, reason });
+const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
+const problems = [], fail = (entry, reason) => problems.push({ entry, reason });
 const hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
 class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } } class Unreadable extends Error {}
@@ -36,14 +34,17 @@ function rounded(value, digits) { // to so many decimals, a half to the even nei
 }
 const significant = (value, digits) => value === 0 ? 0 : rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
 function exactSum(numbers) { // Shewchuk's partial sums: rounded once
-  const partials = [];
-  for (let x of numbers) { let i = 0;
+  const partials = []; for (let x of numbers) { let i = 0;
     for (let y of partials) { if (Math.abs(x) < Math.abs(y)) [x, y] = [y, x]; const high = x + y, low = y - (high - x); if (low) partials[i++] = low; x = high; }
-    partials.length = i; partials.push(x);
-  }
+    partials.length = i; partials.push(x); }
   return partials.reduceRight((sum, part) => sum + part, 0);
 }
 // ---- 1. the file ----
+const approvals = (line) => { try { return (parse(`{${line.slice(2)}`).approvals ?? []).map(({ approval: { of, at, by, note } }) => ({ of, at, by, note })); } catch { return []; } };
+function lastLine(digest, approved) { // chained from the digest on, which each of them names
+  let prev = digest; const links = approved.map((one, seq) => { const text = plain({ ...one, of: digest, prev, seq: new Num(String(seq)) }); prev = sha256(utf8(text)); return `{"hash":"${prev}","approval":${text}}`; });
+  return `],"digest":"${digest}"${links.length ? `,"approvals":[${links.join(",")}]` : ""}}`;
+}
 function readFile(path) {
   const bytes = readFileSync(path), text = bytes.toString("utf8"), lines = text.split("\n");
   if (Buffer.compare(utf8(text), bytes)) throw new Unreadable("the file is not UTF-8");
@@ -60,7 +61,7 @@ function readFile(path) {
     if (bodies.has(entry.key)) throw new Unreadable(`${name} occurs twice`);
     previous = found[1]; bodies.set(entry.key, entry.body);
   });
-  if (ending !== `],"digest":"${previous}"}`) throw new Unreadable("the digest is not the hash of the last entry");
+  if (ending !== lastLine(previous, approvals(ending))) throw new Unreadable("the digest is not the hash of the last entry, or an approval is not of this result");
   return { bodies, digest: previous };
 }
 // ---- 3. the config ----
@@ -83,16 +84,14 @@ function checkConfig(body, challenge) {
 }
 // ---- 4. submissions ----
 function dataUri(uri) {
-  const rest = uri.slice(5), comma = rest.indexOf(",");
-  if (comma < 0 || comma > 256) return { bytes: null };
+  const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null };
   const parts = rest.slice(0, comma).split(";").map((part) => part.trim());
   let payload = rest.slice(comma + 1), bytes;
   const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
   if (parts.length > 1 && parts.at(-1).toLowerCase() === "base64") {
     if (payload.includes("%")) { const decoded = percent(payload); if (!decoded) return { bytes: null, mediaType }; payload = decoded.toString("latin1"); }
     bytes = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(payload) ? Buffer.from(payload, "base64") : null;
-  } else bytes = percent(payload);
-  return { bytes, mediaType };
+  } else bytes = percent(payload); return { bytes, mediaType };
 }
 function percent(text) {
   if (/%(?![0-9a-fA-F]{2})/.test(text) || /[#\x00-\x1f\x7f]/.test(text)) return null;
@@ -371,7 +370,6 @@ async function checkChain(url, bodies, challenge, digest) {
   }
   fail("digest", "no scores are posted");
 }
-
 async function main(path, url) {
   const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
   for (const key of ["header", "challenge", "plan", "rulings", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
@@ -385,7 +383,7 @@ async function main(path, url) {
   for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`), bodies.get(`executed/${who}`));
   const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
   const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
-  const judges = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge") ? ["rules"] : bodies.get("plan").judges;
+  const judges = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge") ? ["rules"] : bodies.get("rulings").filter((ruling) => ruling.kind === "judge" && ruling.stage === "comparing").map((ruling) => [ruling.judge]).at(-1) ?? bodies.get("plan").judges;
   const comparisons = checkComparisons(bodies, items, judges, config, schema);
   checkRanking(bodies, items, judges, comparisons, challenge); checkWinners(bodies, challenge);
   if (url) await checkChain(url, bodies, challenge, digest);

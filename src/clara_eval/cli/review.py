@@ -56,11 +56,18 @@ def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
         print_sheet(sheet)
 
 
-def approve(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
+def approve(
+    address: AddressArgument,
+    *,
+    note: Annotated[str, typer.Option(help="Why; it stands in the public trace.")] = "",
+    by: Annotated[str, typer.Option(help="Who approves; it stands in the public trace.")] = "",
+    digest: Digest = None,
+    json: JsonFlag = False,
+) -> None:
     """Let the service post exactly the result you reviewed."""
     target = to_address(address)
     _decided(
-        lambda store, chain_id: use_case.approve(store, chain_id, target, note=note, digest=digest),
+        lambda store, chain_id: use_case.approve(store, chain_id, target, note=note, digest=digest, by=by),
         "The service posts it with its next tick.",
         json=json,
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
@@ -54,6 +55,7 @@ def _document(checked: Checked) -> dict[str, Any]:
         "executed": len(walk.execution.executed) if walk.execution else 0,
         "notChecked": list(checked.unchecked),
         "comparedWithChain": list(COMPARED) if posted else [],
+        "approvals": to_camel_json(checked.approvals),
         "judges": [
             {
                 "judge": one.judge,
@@ -88,6 +90,10 @@ def _tell(document: dict[str, Any], open_points: tuple[str, ...]) -> None:
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
     for point in document["comparedWithChain"]:
         screen.print(f"compared with the chain: {point}", soft_wrap=True)
+    for approval in document["approvals"]:
+        screen.print(
+            f"approved by {safe(approval['by'], 80)}: {safe(approval['note'] or 'no note', 500)}", soft_wrap=True
+        )
     for judge in document["judges"]:
         screen.print(_signatures(judge), soft_wrap=True)
     if document["onChain"]:

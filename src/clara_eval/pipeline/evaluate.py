@@ -28,7 +28,7 @@ from clara_eval.pipeline.harness import pinned_reveal
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.public_documents import is_posted, plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
-from clara_eval.pipeline.review import Review, read_review, request_review
+from clara_eval.pipeline.review import Review, approvals_of, read_review, request_review
 from clara_eval.pipeline.rulings import read_rulings, ruled_plan
 from clara_eval.pipeline.sources import Askers, LiveSources, close_unanswered, journal_metadata, left_unanswered
 from clara_eval.pipeline.status import MEANINGS, StatusWriter
@@ -137,8 +137,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
         "plan", PLAN, _affordable(options.plan, ports.models.most_games(challenge, config, options.plan))
     )
     rulings = await read_rulings(ports.store, journal.run)
-    plan = ruled_plan(plan, rulings)
-    async with ports.models.open_run(challenge, config, plan, options.seconds) as models:
+    async with ports.models.open_run(challenge, config, ruled_plan(plan, rulings), options.seconds) as models:
         status.meter = models.meter
         unanswered = await left_unanswered(ports.store, journal.run)
         retries = options.retry_after_seconds
@@ -196,7 +195,9 @@ async def _file(challenge: Challenge, plan: EvaluationPlan, walked: Walk, ports:
     await _check_posted(challenge, writer.digest, ports)
     await close_unanswered(journal, walked.unanswered)
     await journal.note("digest", writer.digest)
-    await save_trace(ports.store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
+    approvals = await approvals_of(ports.store, challenge.chain_id, challenge.address, writer.digest)
+    text = render(lines, writer.digest, approvals)
+    await save_trace(ports.store, challenge.chain_id, challenge.address, text, writer.digest)
     keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
     plots = (plots_key(challenge.address), plain_json(plots_document(walked, writer.digest)))
     await ports.store.put_many(challenge.chain_id, [*keys, plots])

@@ -27,7 +27,7 @@ from clara_eval.pipeline.sources import TraceSources
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted
-from clara_eval.trace.document import TraceEntry, read_entries
+from clara_eval.trace.document import Approval, TraceEntry, read_entries
 
 NOT_PROVEN = (
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
@@ -73,6 +73,8 @@ class Checked:
     """What was taken as recorded, because it could not be run again here."""
     keys: Mapping[tuple[str, str], SigningKey] = field(default_factory=dict)
     """Those that signed answers, by judge and name."""
+    approvals: tuple[Approval, ...] = ()
+    """Who approved exactly this result, by the trace's own word."""
 
     @property
     def judges(self) -> list[JudgeEvidence]:
@@ -109,6 +111,10 @@ class Checked:
             found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
         if silent := len(self.walk.unanswered):
             found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
+        if self.approvals:
+            found.append("that the person who is named approved this result: approvals are not signed")
+        elif any(flag.severity == "review" for flag in self.walk.flags):
+            found.append("that a person approved this result, which its flags ask for: no approval is recorded")
         return found
 
 
@@ -130,7 +136,8 @@ async def check_trace(
 
     Submissions that were run are run again on `machine`; without one, on the engines that are found here.
     """
-    recorded = list(read_entries(lines))
+    approvals: list[Approval] = []
+    recorded = list(read_entries(lines, approvals))
     bodies = {entry.key: entry.body for entry in recorded}
     _check_rules(bodies.get("header"))
     challenge, plan = _parsed(bodies)
@@ -149,7 +156,17 @@ async def check_trace(
         ) from bad
     digest = recorded[-1].hash
     posted = await _check_chain(challenge, walked, digest, chain) if chain else None
-    return Checked(challenge, plan, walked, digest, len(recorded), posted, tuple(sources.unchecked), sources.keys)
+    return Checked(
+        challenge,
+        plan,
+        walked,
+        digest,
+        len(recorded),
+        posted,
+        tuple(sources.unchecked),
+        sources.keys,
+        tuple(approvals),
+    )
 
 
 def _check_rules(header: Any) -> None:

@@ -1,6 +1,7 @@
 """A person's word about one result: waiting, approved or rejected, tied to the digest of its trace.
 
-An approval is for exactly the result that was looked at: if the evaluation comes out differently, it is asked again.
+An approval is for exactly the result that was looked at: if the evaluation comes out differently, it is asked again. It
+stands in the trace, after the digest that it names.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from typing import Any, Literal
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
+from clara_eval.trace.document import Approval
 from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import REVIEWS, review_key
 
+OPERATOR = "operator"
+NOTE_CHARS = 500
+NAME_CHARS = 80
 ReviewState = Literal["waiting", "approved", "rejected"]
 
 
@@ -27,6 +32,15 @@ class Review:
     requested_at: int
     decided_at: int | None = None
     note: str = ""
+    by: str = ""
+    """Who decided, as they called themselves."""
+
+    @property
+    def approvals(self) -> tuple[Approval, ...]:
+        """What stands in the trace about it: an approval, once there is one."""
+        if self.state != "approved":
+            return ()
+        return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
 
     def to_json(self) -> dict[str, Any]:
         """The document for the operator; the public never reads it."""
@@ -38,6 +52,7 @@ class Review:
             "requestedAt": self.requested_at,
             "decidedAt": self.decided_at,
             "note": self.note,
+            "by": self.by,
         }
 
 
@@ -47,6 +62,12 @@ async def request_review(
     review = Review(address, digest, "waiting", tuple(reasons), now)
     await _write(keys, chain_id, review)
     return review
+
+
+async def approvals_of(keys: PublicKeys, chain_id: int, address: str, digest: str) -> tuple[Approval, ...]:
+    """Who approved exactly this result."""
+    review = await read_review(keys, chain_id, address)
+    return review.approvals if review is not None and review.digest == digest else ()
 
 
 async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
@@ -76,11 +97,19 @@ async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
 
 
 async def decide(
-    keys: PublicKeys, chain_id: int, address: str, state: ReviewState, *, note: str, now: int, digest: str | None = None
+    keys: PublicKeys,
+    chain_id: int,
+    address: str,
+    state: ReviewState,
+    *,
+    note: str,
+    now: int,
+    digest: str | None = None,
+    by: str = "",
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
-    decided = replace(review, state=state, note=note, decided_at=now)
+    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=by[:NAME_CHARS], decided_at=now)
     await _write(keys, chain_id, decided)
     return decided
 

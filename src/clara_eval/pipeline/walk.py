@@ -30,7 +30,7 @@ from clara_eval.pipeline.execution import Execution, run_all
 from clara_eval.pipeline.harness import choose_harness
 from clara_eval.pipeline.plan import EvaluationPlan, ProgressListener
 from clara_eval.pipeline.review_rules import Round, round_flags
-from clara_eval.pipeline.rulings import Ruling, excluded, with_originals
+from clara_eval.pipeline.rulings import Ruling, excluded, ruled_plan, with_originals
 from clara_eval.pipeline.sources import Received, Sources, judge_received
 from clara_eval.publish.calldata import post_scores
 from clara_eval.ranking.rank import Ranking, rank
@@ -86,11 +86,12 @@ class Walk:
 
 
 async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, listener: ProgressListener) -> Walk:
-    """Walk every room once."""
+    """Walk every room once; what a person ruled about the judges is applied to the plan here."""
     check_scorable(challenge)
     metadata_bytes = await sources.metadata(challenge)
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
     keeping = AnswerRecorder(sources.unanswered)
+    plan = ruled_plan(plan, await sources.rulings())
     reader = keeping.over(sources.reader(plan.readers)) if plan.readers else None
     schema, typed_by_model = await _schema(metadata, reader)
     rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)

@@ -3,11 +3,12 @@
     {"format":"clara-eval-trace/2","entries":[
     {"hash":"0x…","entry":{"body":…,"key":"…","prev":"0x…","seq":0}},
     …
-    ],"digest":"0x…"}
+    ],"digest":"0x…","approvals":[{"hash":"0x…","approval":{"at":…,"by":"…","note":"…","of":"0x…","prev":"0x…","seq":0}}]}
 
 `hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line, so a stranger needs no canonical form:
-cut the line, hash it, compare. `prev` is the hash of the line before; the digest is the hash of the last. Reading and
-writing stream: memory does not grow with the number of entries.
+cut the line, hash it, compare. `prev` is the hash of the line before; the digest is the hash of the last. Where a
+person approved the result, that stands after the digest, because it names the digest: chained in the same way, from the
+digest on. Reading and writing stream: memory does not grow with the number of entries.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from clara_eval.errors import BadTrace
@@ -25,6 +26,7 @@ FORMAT = "clara-eval-trace/2"
 OPENING = '{"format":"' + FORMAT + '","entries":['
 START = "0x" + "0" * 64
 _FIELDS = {"body", "key", "prev", "seq"}
+_APPROVED = ("of", "at", "by", "note")
 _OTHER_FORMAT = re.compile(r'\{"format":"(clara-eval-trace/\d{1,9})","entries":\[\n?')
 _BEFORE_HASH = '{"hash":"'
 _BEFORE_ENTRY = '","entry":'
@@ -53,7 +55,18 @@ class TraceWriter:
         return f"{_BEFORE_HASH}{self.digest}{_BEFORE_ENTRY}{entry}}}"
 
 
-def render(lines: Iterable[str], digest: str) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's word that exactly this result may be posted."""
+
+    of: str
+    """The digest of the trace that the person looked at."""
+    at: int
+    by: str
+    note: str
+
+
+def render(lines: Iterable[str], digest: str, approvals: Iterable[Approval] = ()) -> Iterator[str]:
     """The file's text, piece by piece."""
     yield OPENING + "\n"
     waiting: str | None = None
@@ -63,7 +76,18 @@ def render(lines: Iterable[str], digest: str) -> Iterator[str]:
         waiting = line
     if waiting is not None:
         yield waiting + "\n"
-    yield f'],"digest":"{digest}"}}\n'
+    yield _ending(digest, approvals) + "\n"
+
+
+def _ending(digest: str, approvals: Iterable[Approval]) -> str:
+    """The last line: the digest, and who approved it."""
+    previous, links = digest, []
+    for seq, approval in enumerate(approvals):
+        text = plain_json({**asdict(approval), "prev": previous, "seq": seq})
+        previous = sha256_hex(text.encode())
+        links.append(f'{_BEFORE_HASH}{previous}","approval":{text}}}')
+    told = f',"approvals":[{",".join(links)}]' if links else ""
+    return f'],"digest":"{digest}"{told}}}'
 
 
 def trace_lines(content: bytes) -> list[str]:
@@ -79,8 +103,11 @@ def trace_lines(content: bytes) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
-    """Check and yield every entry; the first byte that is not as written is named with its entry."""
+def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) -> Iterator[TraceEntry]:
+    """Check and yield every entry; the first byte that is not as written is named with its entry.
+
+    Who approved the result is checked too, and added to `approvals`.
+    """
     numbered = iter(enumerate(lines))
     _, opening = next(numbered, (0, ""))
     if opening == OPENING + "\r\n":
@@ -95,7 +122,9 @@ def read_entries(lines: Iterable[str]) -> Iterator[TraceEntry]:
         if line.startswith("]"):
             if open_ended and seq:
                 raise BadTrace("A comma follows the last entry.", entry=f"#{seq - 1}")
-            _check_ending(line, previous, numbered)
+            found = _check_ending(line, previous, numbered)
+            if approvals is not None:
+                approvals += found
             return
         if not open_ended:
             raise BadTrace(f"Line {number + 1} follows an entry without a comma.", entry=f"#{seq}")
@@ -160,8 +189,27 @@ def _name(text: str, seq: int) -> str:
         return f"#{seq}"
 
 
-def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> None:
-    if line != f'],"digest":"{digest}"}}':
+def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> list[Approval]:
+    """The approvals in the last line: it must be exactly what they and the entries give."""
+    approvals = _approvals(line, digest)
+    if line != _ending(digest, approvals):
         raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
     if next(rest, None) is not None:
         raise BadTrace("Something follows the digest.", entry="digest")
+    return approvals
+
+
+def _approvals(line: str, digest: str) -> list[Approval]:
+    """What the last line says about approvals; nothing where it is not readable, which its comparison then tells."""
+    try:
+        links = json.loads("{" + line.removeprefix("],")).get("approvals", [])
+        found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []
+    for approval in found:
+        typed = isinstance(approval.at, int) and isinstance(approval.by, str) and isinstance(approval.note, str)
+        if not typed or approval.of != digest:
+            raise BadTrace(
+                f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
+            )
+    return found

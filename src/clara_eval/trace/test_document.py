@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from clara_eval.errors import BadTrace
 from clara_eval.hashing import sha256_hex
-from clara_eval.trace.document import TraceWriter, read_entries, render, trace_lines
+from clara_eval.trace.document import Approval, TraceWriter, read_entries, render, trace_lines
 
 BODIES = [("header", {"a": 1}), ("solution/0x1", {"text": "x < y & \u2028 z"}), ("ranking", [1.5, None, True])]
 
 
-def document(bodies: list[tuple[str, object]]) -> str:
+def document(bodies: list[tuple[str, object]], *notes: str) -> str:
     writer = TraceWriter()
     lines = [writer.line(key, body) for key, body in bodies]
-    return "".join(render(lines, writer.digest))
+    approvals = [Approval(writer.digest, 1_700_000_000 + number, "Ada", note) for number, note in enumerate(notes)]
+    return "".join(render(lines, writer.digest, approvals))
 
 
 def test_a_document_is_json_and_reads_back() -> None:
@@ -39,6 +40,35 @@ def test_any_changed_character_is_refused(position: int, replacement: str) -> No
     changed = text[:position] + replacement + text[position + 1 :]
     with pytest.raises(BadTrace):
         list(read_entries(changed.splitlines(keepends=True)))
+
+
+@given(position=st.integers(0), replacement=st.characters(codec="ascii"))
+def test_any_changed_character_of_an_approval_is_refused(position: int, replacement: str) -> None:
+    """The last line is chained like the others, from the digest on."""
+    text = document(BODIES, "looked at \u2028 it", "and again")
+    start = text.rindex("\n", 0, -1) + 1
+    position = start + position % (len(text) - 1 - start)
+    if text[position] == replacement:
+        return
+    changed = text[:position] + replacement + text[position + 1 :]
+    with pytest.raises(BadTrace):
+        list(read_entries(changed.splitlines(keepends=True)))
+
+
+def test_approvals_stand_after_the_digest_that_they_name() -> None:
+    """They come back as written and leave the digest as it was; one of another result is refused, however it is hashed."""
+    plain, approved = document(BODIES), document(BODIES, "looked at it", "and again")
+    found: list[Approval] = []
+    entries = list(read_entries(approved.splitlines(keepends=True), found))
+    digest = entries[-1].hash
+    assert [(one.of, one.note) for one in found] == [(digest, "looked at it"), (digest, "and again")]
+    assert json.loads(plain)["digest"] == json.loads(approved)["digest"] == digest
+    assert [e.key for e in read_entries(plain.splitlines(keepends=True), found)] == [key for key, _ in BODIES]
+    assert len(found) == 2
+    *lines, _ = plain.splitlines(keepends=True)
+    of_another = "".join(render([], digest, [Approval("0x" + "11" * 32, 1, "Ada", "")])).splitlines(keepends=True)[-1]
+    with pytest.raises(BadTrace, match="An approval names the result 0x11"):
+        list(read_entries([*lines, of_another]))
 
 
 def test_the_changed_entry_is_named() -> None:

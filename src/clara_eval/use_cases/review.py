@@ -27,10 +27,15 @@ from clara_eval.trace.store_keys import scores_key
 __all__ = ["Decree", "approve", "known_review", "list_reviews", "reject", "rule"]
 
 
-async def approve(store: Store, chain_id: int, address: Address, *, note: str, digest: str | None) -> Review:
-    """Let exactly this result be posted; BadInput or NotFound where nothing waits, or another result does."""
-    _require(digest)
-    review = await decide(store, chain_id, address, "approved", note=note, now=int(time.time()), digest=digest)
+async def approve(
+    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
+) -> Review:
+    """Let exactly this result be posted; BadInput or NotFound where nothing waits, or another result does.
+
+    Note and name become part of the public trace.
+    """
+    now, looked_at = int(time.time()), _require(digest)
+    review = await decide(store, chain_id, address, "approved", note=note, now=now, digest=looked_at, by=by)
     attempts = await read_attempts(store, chain_id, address)
     await save_attempts(store, chain_id, address, attempts.at_once())
     return review

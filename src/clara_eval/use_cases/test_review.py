@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,18 @@ from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
 from clara_eval.errors import BadInput, BadTrace, ConfigError
+from clara_eval.judge.port import Prompt
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.rulings import Ruling, ruled_plan
 from clara_eval.pipeline.status import read_status
+from clara_eval.pipeline.test_evaluate import opened
+from clara_eval.pipeline.test_models import ScriptedModels, model_round, script
 from clara_eval.publish.send import Outcome, Pace
 from clara_eval.testing.forged_trace import forged
-from clara_eval.use_cases.evaluate import evaluate
+from clara_eval.testing.scripted_llm import ScriptedLlm
+from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 from clara_eval.use_cases.review import Decree, approve, rule
 from clara_eval.use_cases.review_sheet import review_sheet
 
@@ -66,12 +72,18 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
             with pytest.raises(BadInput, match="changed since you looked"):
                 await approve(app.store, app.chain_id, address, note="", digest=old)
         lines = await traced(app, address)
+        assert (await check_trace(lines)).approvals == ()
         with pytest.raises(BadTrace):
             await check_trace(forged(lines, lambda bodies: bodies["rulings"].pop()))
-        await approve(app.store, app.chain_id, address, note="looked", digest=third.digest)
+        await approve(app.store, app.chain_id, address, note="looked", digest=third.digest, by="Ada")
         done = await evaluate(app, address)
         assert done.receipt is not None
         assert (done.receipt.outcome, done.digest) == (Outcome.CONFIRMED, third.digest)
+        checked = await check_trace(await traced(app, address))
+        (approval,) = checked.approvals
+        assert (checked.digest, approval.of, approval.by) == (third.digest, third.digest, "Ada")
+        assert approval.note == "looked"
+        assert any("approvals are not signed" in point for point in checked.not_proven)
         with pytest.raises(BadInput):
             await rule(app.store, app.chain_id, address, Decree("exclude", best), digest=done.digest)
 
@@ -107,3 +119,45 @@ def test_another_judge_for_one_stage_leaves_the_other() -> None:
     assert (games.judges, games.readers, set(games.models)) == (("openai:b",), ("openai:a",), {"openai:a", "openai:b"})
     reads = ruled_plan(plan, [Ruling("judge", "0x", 1, judge="openai:b", stage="reading")])
     assert (reads.judges, reads.readers) == (("openai:a", "rules"), ("openai:b",))
+
+
+OTHER = "openai:other@http://127.0.0.1:1/v1"
+
+
+def contrary(prompt: Prompt) -> str:
+    """Reads like everybody and sees every pair the other way round."""
+    said = json.loads(script(prompt))
+    if "winner" in said:
+        said["winner"] = {"A": "B", "B": "A", "tie": "A"}[said["winner"]]
+    return json.dumps(said)
+
+
+async def test_another_judge_is_asked_for_the_stage_that_a_person_names(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """After `rule --judge` the other judge plays all games, and reads only once it is asked to; the trace tells, holds,
+    and a trace without the ruling does not.
+    """
+    address = await model_round(local_chain)
+    asked, other = ScriptedLlm(script), ScriptedLlm(contrary, name=OTHER)
+    async with opened(local_chain, tmp_path, review_above_usd=1.0) as app:
+        models = ScriptedModels(app, {"scripted:model": asked, OTHER: other})
+        scripted = replace(app, ports=replace(app.ports, models=models))
+        plan = EvaluationRequest(plan=EvaluationPlan(("scripted:model",)))
+        first = await evaluate(scripted, address, plan)
+        assert first.receipt is None
+        assert other.seen == []
+        decree = Decree("judge", judge=OTHER, stage="comparing", note="the first one is doubtful")
+        second = await ruled(scripted, first, decree)
+        assert {game.judge for game in second.walk.comparisons} == {OTHER}
+        assert {prompt.purpose for prompt in other.seen} == {"comparison"}
+        assert [p.account for p in second.walk.placed] != [p.account for p in first.walk.placed]
+        third = await ruled(scripted, second, Decree("judge", judge=OTHER, stage="reading"))
+        assert {prompt.purpose for prompt in other.seen} == {"comparison", "features", "schema"}
+        assert [(r.kind, r.judge, r.stage) for r in third.walk.rulings] == [
+            ("judge", OTHER, "comparing"),
+            ("judge", OTHER, "reading"),
+        ]
+        with pytest.raises(BadTrace):
+            await check_trace(forged(await traced(app, address), lambda bodies: bodies["rulings"].clear()))
+        assert third.receipt is None
