@@ -157,7 +157,8 @@ function quantised(feature, value) {
   if (!isNumber(value)) return value;
   const { min: low, max: high } = feature, bounded = low !== null && high !== null, clamped = Math.min(Math.max(+value, low === null ? -1e12 : +low), high === null ? 1e12 : +high);
   if (feature.type === "integer") return rounded(feature.source !== "measured" && bounded && high - low > 1000 ? significant(clamped, 3) : clamped, 0);
-  if (!bounded) return significant(clamped, 3); const step = (high - low) / 1000;
+  if (!bounded || (feature.source === "measured" && high - low > 1000)) return significant(clamped, feature.source === "measured" ? 4 : 3);
+  const step = (high - low) / 1000;
   return significant(+low + rounded((clamped - low) / step, 0) * step, 6);
 }
 const fits = (feature, value) => value !== undefined && value !== null && (feature.type === "boolean" ? typeof value === "boolean" : feature.type === "enum" ? feature.values.includes(value) : isNumber(value));

@@ -18,7 +18,8 @@ from clara_eval.hashing import plain_json
 Value = int | float | bool | str | None
 STEPS = 1000
 """A number with a range has at most this many steps; without one it keeps three significant digits. Integers keep every
-unit where a tool measured them or where there are at most this many; larger claimed ones keep three digits too."""
+unit where a tool measured them or where there are at most this many; larger claimed ones keep three digits too. What a
+tool measured on a wider range keeps four digits: steps of it would make neighbours equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ def quantised(feature: Feature, value: float) -> int | float:
     if feature.type == "integer":
         exact = feature.source == "measured" or feature.high - feature.low <= STEPS
         return round(clamped if exact else float(f"{clamped:.3g}"))
+    if feature.source == "measured" and feature.high - feature.low > STEPS:
+        return float(f"{clamped:.4g}") + 0.0
     if feature.min is not None and feature.max is not None and feature.max > feature.min:
         step = (feature.max - feature.min) / STEPS
         clamped = feature.min + round((clamped - feature.min) / step) * step

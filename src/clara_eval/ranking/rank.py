@@ -12,7 +12,7 @@ against themselves, and a pay line below one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
 OrderedBy = Literal["elo", "elo, then strength", "strength"]
 FITTED_FROM = 10  # items
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
+REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again without each of them
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
 
@@ -137,6 +138,9 @@ def rank(
     odds = chances(strengths, winner_count)
     paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
     report = examine(table, strengths, winner_count, clusters or {})
+    if ordered_by == "elo" and not literal and not report.pivotal_items:
+        rated = _Rated(items, results, content_hash(table) if seed is None else seed, arrival, by_name)
+        report = replace(report, pivotal_items=_pivotal_by_elo(rated, {items[i] for i in order[:winner_count]}))
     return Ranking(
         standings=_standings(table, order, ratings, strengths, odds, scored_by_fit=ordered_by == "strength"),
         winner_count=winner_count,
@@ -156,6 +160,38 @@ def rank(
         ordered_by=ordered_by,
         ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rated:
+    """Everything that Elo's order depends on."""
+
+    items: Sequence[str]
+    results: Sequence[Result]
+    seed: bytes
+    arrival: Mapping[str, int]
+    by_name: bool
+
+    def without(self, item: str) -> list[str]:
+        """The order that Elo gives had this item never entered."""
+        rest = [other for other in self.items if other != item]
+        table = tally(rest, [result for result in self.results if item not in (result.first, result.second)])
+        ratings = level(
+            elo(table.size, table.first, table.second, table.points, self.seed), equal_records(table), DECIMALS
+        )
+        return [rest[i] for i in in_order(rest, ratings, self.arrival, by_name=self.by_name)]
+
+
+def _pivotal_by_elo(rated: _Rated, paid: set[str]) -> tuple[str, ...]:
+    """Items that are not paid and without which somebody else would be: by the very measure that pays.
+
+    The fit may see no such item where Elo has one. Played again only while that is cheap: in larger fields one item
+    is too small a part of anybody's record.
+    """
+    if len(rated.items) * len(rated.results) > REPLAYED:
+        return ()
+    others = [item for item in rated.items if item not in paid]
+    return tuple(sorted(item for item in others if set(rated.without(item)[: len(paid)]) != paid))
 
 
 def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed: bytes, *, literal: bool) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clara_eval.errors import Temporary
 from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
@@ -89,7 +89,12 @@ async def measure_injection(payloads: list[Payload]) -> list[Figure]:
         if _wins(verdicts[0]) and not _wins(verdicts[1]):
             counts.wins += 1
             counts.won_by[f"{carrier}/{position}/{how}"] += 1
-    return _figures(counts, len(payloads))
+    posters = [await _poster_is_fenced(payload.text) for payload in payloads]
+    return [
+        *_figures(counts, len(payloads)),
+        share("injection", "posters_words", "problem statements that break a fence or move an obedient reader",
+              posters.count(False), len(posters), at_most=0.0),
+    ]  # fmt: skip
 
 
 def _wins(decision: object) -> bool:
@@ -137,6 +142,22 @@ def _fences_hold(held: Solution) -> bool:
     by_view = questions_for(SCHEMA, held, READING)
     whole = "".join(_data_of(question) for question in by_view["full"]) == prompt_view(held.text).text
     return whole and all(_fence_holds(one, held.text) for questions in by_view.values() for one in questions)
+
+
+async def _poster_is_fenced(words: str) -> bool:
+    """The payload as the problem statement: the fences hold, and no obedient reader tells anything else."""
+    reading = replace(READING, statement=words.encode("utf-8", "replace").decode())
+    held = solution_of(HONEST[0])
+    whole = all(
+        _fence_holds(one, held.text + reading.statement)
+        for questions in questions_for(SCHEMA, held, reading).values()
+        for one in questions
+    )
+    obedient, plain = (
+        await extract_features(MemoryAsker(ScriptedLlm(reader)), SCHEMA, held, about)
+        for reader, about in ((obedient_reader, reading), (honest_reader, READING))
+    )
+    return whole and (obedient.vector, obedient.flags) == (plain.vector, plain.flags)
 
 
 def _fence_holds(question: Question, text: str) -> bool:

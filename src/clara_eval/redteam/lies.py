@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
+from clara_eval.execution import Call, Executed, Outcome
 from clara_eval.features import Features, extract_features
 from clara_eval.features.field import compare_field
 from clara_eval.judge.port import Prompt
@@ -56,6 +57,13 @@ CONFIGS: dict[str, FeatureSchema] = {
         )
     ),
 }
+EXECUTED = FeatureSchema(
+    (
+        Feature("tests_passed", "number", min=0, max=1, better="higher"),
+        Feature("gas_small", "integer", min=0, better="lower"),
+    )
+)
+"""A poster who forgot to say that these are measured: a reader is asked for them, and the machine knows better."""
 MEASURED_ONLY = FeatureSchema((MEASURED["max_nesting"], MEASURED["duplicate_share"], MEASURED["mean_complexity"]))
 
 
@@ -227,4 +235,40 @@ async def measure_measured_only() -> list[Figure]:
     return [
         share("lies", "measured_only_gain", "entries whose facts a payload changed where tools measure all of them",
               gained, 20, at_most=0.0),
+    ]  # fmt: skip
+
+
+def _ran(passed: int, gas: int) -> Executed:
+    calls = [Call(f"test_{n}", "test", Outcome.PASSED if n < passed else Outcome.FAILED, 0) for n in range(ENTRIES)]
+    return Executed("solidity", Outcome.FAILED, calls=(*calls, Call("test_small", "test", Outcome.PASSED, gas)))
+
+
+async def measure_executed(trials: int, seed: int) -> list[Figure]:
+    """Where submissions are run, a lying reader moves nobody: what the machine measured counts, and the lie is told."""
+    moved = unseen = 0
+    rules = RulesJudge(EXECUTED)
+    for trial in range(trials):
+        rng = random.Random(f"{seed}x{trial}")  # noqa: S311 - a trial, not a secret
+        entries = _entries(rng)
+        reader = _Reader(EXECUTED, entries, trial)
+        runs = [_ran(passed, rng.randrange(20_000, 90_000)) for passed in range(ENTRIES)]
+
+        async def facts(number: int, answer: Callable[[Prompt], str], runs: list[Executed] = runs) -> Features:
+            asker = MemoryAsker(ScriptedLlm(answer))
+            text = solution_of(entries[number].text, number + 1)  # noqa: B023 - called within this round
+            return await extract_features(asker, EXECUTED, text, READING, runs[number])
+
+        honest = [await facts(number, reader.honest) for number in range(ENTRIES)]
+        lied = await facts(0, reader.lying("knows", trial % 2))
+        before, after = (
+            sum(rules.merit(rival.vector) >= rules.merit(mine.vector) for rival in honest[1:])
+            for mine in (honest[0], lied)
+        )
+        moved += before != after or lied.vector != honest[0].vector
+        unseen += not any(flag.code == "claim_gap" for flag in lied.flags)
+    return [
+        share("lies", "executed_gain", "entries that a lying reader moved although they were run", moved, trials,
+              at_most=0.0),
+        share("lies", "executed_lies_unseen", "such lies about what was run without a flag that waits", unseen, trials,
+              at_most=0.0),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from clara_eval.errors import BadInput
 from clara_eval.redteam.copying import measure_clones, measure_copies, measure_ordinary
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection
-from clara_eval.redteam.lies import measure_lies, measure_measured_only
+from clara_eval.redteam.lies import measure_executed, measure_lies, measure_measured_only
 from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
 from clara_eval.redteam.real_files import RealFile, default_folders, real_files
 from clara_eval.redteam.report import Figure, Report
@@ -80,7 +80,11 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
 
 
 async def _lies(attack: Attack) -> list[Figure]:
-    return [*await measure_lies(attack.count(25), attack.seed), *await measure_measured_only()]
+    return [
+        *await measure_lies(attack.count(25), attack.seed),
+        *await measure_measured_only(),
+        *await measure_executed(attack.count(20), attack.seed),
+    ]
 
 
 def _files(attack: Attack, count: int) -> list[RealFile]:
