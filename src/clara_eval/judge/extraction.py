@@ -138,9 +138,12 @@ def extraction_questions(
 
 def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
     """The same for all submissions of a challenge, and not to be foreseen before its pinned block."""
-    names = [name for name in DECOYS if name not in {feature.name for feature in schema.features}]
+    taken = {feature.name for feature in schema.features}
+    names = [name for name in DECOYS if name not in taken]
     digest = hashlib.sha256(plain_json([subject.block_hash, subject.challenge, "decoy"]).encode()).digest()
     name = names[digest[0] % len(names)] if names else "loops_counted"
+    while name in taken:  # a poster who uses up every name would have his own feature checked as the decoy
+        name += "_"
     return Feature(
         name, "integer", min=0, max=MOST_COUNTED, better="higher", description=DECOYS.get(name, DECOYS["loops"])
     )
