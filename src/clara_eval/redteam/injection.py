@@ -153,10 +153,8 @@ async def _poster_is_fenced(words: str) -> bool:
         for questions in questions_for(SCHEMA, held, reading).values()
         for one in questions
     )
-    obedient, plain = (
-        await extract_features(MemoryAsker(ScriptedLlm(reader)), SCHEMA, held, about)
-        for reader, about in ((obedient_reader, reading), (honest_reader, READING))
-    )
+    obedient = await extract_features(MemoryAsker(ScriptedLlm(obedient_reader)), SCHEMA, held, reading)
+    plain = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), SCHEMA, held, READING)
     return whole and (obedient.vector, obedient.flags) == (plain.vector, plain.flags)
 
 
