@@ -1,7 +1,7 @@
 """The command line door: `clara-eval …`. `commands` lists every command; each is imported when it is called.
 
-A command parses its words, calls one use case and shows the result. Our errors end with one clear sentence and exit
-code 2, usage errors too; with `--json` they are a document. `output` says what the exit codes mean.
+A command parses its words, calls one use case and shows the result. Our errors end with one clear sentence; with
+`--json` they are a document. `output` has the one rule of exit codes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 from clara_eval import __version__
 from clara_eval.cli.commands import COMMANDS
 from clara_eval.cli.lazy import LazyGroup
-from clara_eval.cli.output import fail, tolerate_terminals
+from clara_eval.cli.output import EXIT_CODES, fail, tolerate_terminals
 from clara_eval.errors import ClaraError
 from clara_eval.extras import missing_part
 
@@ -31,8 +31,8 @@ app = typer.Typer(
     name="clara-eval",
     cls=Program,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

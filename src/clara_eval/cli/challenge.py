@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.text import Text
 
 from clara_eval.app import Caller, open_caller
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
-from clara_eval.cli.screen import console, safe
+from clara_eval.cli.result import print_next, stage_words
+from clara_eval.cli.screen import console, print_labelled, program
+from clara_eval.cli.words import in_shell
 from clara_eval.errors import BadInput, ConfigError
+from clara_eval.pipeline.status import STOPPED_STATES
+from clara_eval.records.documents import StageProgress
 from clara_eval.settings import Settings
 from clara_eval.use_cases.act import act, prepare
 from clara_eval.use_cases.browse import STATUS, Filter, browse, detail
@@ -32,8 +37,8 @@ from clara_eval.use_cases.submit import submit as submit_action
 from clara_eval.use_cases.terms import Posting
 from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.try_draft import in_words, try_draft
-from clara_eval.use_cases.untrusted import bare
-from clara_eval.use_cases.wording import status, written
+from clara_eval.use_cases.untrusted import bare, escaped
+from clara_eval.use_cases.wording import written
 
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
@@ -119,7 +124,7 @@ def try_(
     """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
     found = _read(lambda caller: try_draft(caller, address, draft_text(caller, "", file)))
     if json:
-        emit_json(found)
+        emit_json(in_shell(found))
     else:
         console(stderr=False).print(in_words(found), markup=False, soft_wrap=True)
 
@@ -151,16 +156,16 @@ def list_(
     )
     found = _read(lambda caller: browse(caller, wanted))
     if json:
-        emit_json(found)
+        emit_json(in_shell(found))
     else:
-        _show_list(found)
+        _show_list(found, wanted)
 
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """Show one challenge in full, with your own submission."""
     found = _read(lambda caller: detail(caller, address, sender or None))
     if json:
-        emit_json(found)
+        emit_json(in_shell(found))
     else:
         _show_detail(found)
 
@@ -173,7 +178,9 @@ def watch(
     """Follow an evaluation until it ends; --json prints the last status."""
     found = _read(lambda caller: _watch(caller, address, every))
     if json:
-        emit_json(found)
+        emit_json(in_shell(found))
+    if found["status"] in STOPPED_STATES:
+        raise typer.Exit(1)
 
 
 def _read(question: Callable[[Caller], Awaitable[Any]]) -> Any:
@@ -188,10 +195,10 @@ def _read(question: Callable[[Caller], Awaitable[Any]]) -> Any:
 def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
     found = _read(lambda caller: _act(caller, action, send=send, yes=yes))
     if json:
-        emit_json(found)
+        emit_json(in_shell(found))
         return
 
-    console(stderr=False).print(written(found), markup=False, soft_wrap=True)
+    console(stderr=False).print(in_shell(written(found), found["challenge"]), markup=False, soft_wrap=True)
 
 
 async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> dict[str, Any]:
@@ -221,13 +228,26 @@ async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult
     said = ""
     while True:
         found = await eval_status(caller, address)
-        text = status(found)
+        text = in_shell(_status_words(found), found["address"])
         if text != said:
             console().print(text, markup=False, soft_wrap=True)
             said = text
         if not is_waiting(found):
             return found
         await asyncio.sleep(every)
+
+
+def _status_words(found: EvalStatusResult) -> str:
+    """One evaluation in a few lines; the reason may quote others."""
+    lines = [f"{found['status']}  {found['progress']} %  {found['explanation']}"]
+    stage = found["stage"]
+    if stage["total"]:
+        lines.append(f"  {stage_words(StageProgress.model_validate({**stage, 'name': stage['stage']}))}")
+    if found["retryAt"]:
+        lines.append(f"  looked at again at {show_moment(found['retryAt'])}")
+    if found["reason"]:
+        lines.append(f"  reason: {bare(found['reason'])}")
+    return "\n".join(lines)
 
 
 def _text(path: Path) -> str:
@@ -237,39 +257,57 @@ def _text(path: Path) -> str:
         raise BadInput(f"The file {str(path)!r} cannot be read ({type(bad).__name__}).", value=str(path)) from None
 
 
-def _show_list(found: BrowseResult) -> None:
-
+def _show_list(found: BrowseResult, wanted: Filter) -> None:
     screen = console(stderr=False)
     for item in found["challenges"]:
         left = f"{show_wait(item['secondsLeft'])} left" if item["secondsLeft"] else "closed"
-        screen.print(
-            f"{item['address']}  {item['status']:<9}  {item['prize']:>14}  {item['submissionCount']:>4} submitted  "
-            f"{left:<12}  {safe(bare(item['title']), 80)}",
-            soft_wrap=True,
-        )
+        screen.print(Text(escaped(bare(item["title"]))[:100] or "A challenge without a title", style="bold"))
+        parts = (item["address"], item["status"], item["prize"], f"{item['submissionCount']} submitted", left)
+        screen.print(Text("  " + "  ".join(escaped(part) for part in parts)), soft_wrap=True)
     if not found["challenges"]:
-        screen.print(f"No such challenge on {found['network']} ({found['total']} in all).")
+        screen.print(Text(_nothing(found, wanted)))
     if found["nextOffset"] is not None:
         console().print(f"More with --offset {found['nextOffset']}.")
 
 
-def _show_detail(found: DetailResult) -> None:
+def _nothing(found: BrowseResult, wanted: Filter) -> str:
+    """An empty list says how to get to a full one."""
+    kind = "" if wanted.status == "any" else f" {wanted.status}"
+    said = f"No{kind} challenge{' of that kind' if wanted.skill or wanted.evaluator != 'any' else ''} on "
+    if found["total"]:
+        return (
+            f"{said}{found['network']}, {found['total']} in all: `{program()} challenge list --status any` lists them."
+        )
+    return f"{said}{found['network']} yet. Post the first one: `{program()} challenge post --help`."
 
+
+def _show_detail(found: DetailResult) -> None:
     item = found["challenge"]
+    screen = console(stderr=False)
+    screen.print(Text(escaped(bare(item["title"])), style="bold"), soft_wrap=True)
+    shares = " / ".join(f"{share / 100:g} %" for share in found["payoutBps"])
     lines = [
-        f"{item['address']} on {found['network']}: {item['status']}, scored by {item['evaluator']}",
-        f"title      {safe(bare(item['title']))}",
-        f"problem    {safe(bare(found['problemStatement']), 600)}",
-        f"prize      {item['prize']} for {item['winnerCount']} winner(s), basis points {found['payoutBps']}",
-        f"deadline   {show_moment(item['deadline'])}; scores by {show_moment(found['scoringDeadline'])}",
-        f"submitted  {item['submissionCount']}",
-        f"poster     {found['poster']}",
-        f"config     {safe(bare(found['evalConfig']), 600) if found['evalConfig'] else 'none'}",
+        ("address", f"{item['address']} on {found['network']}"),
+        ("status", f"{item['status']}, scored by {item['evaluator']}, {item['submissionCount']} submitted"),
+        ("prize", f"{item['prize']} for {item['winnerCount']} winner(s): {shares}"),
+        ("deadline", f"{show_moment(item['deadline'])}; scores by {show_moment(found['scoringDeadline'])}"),
+        ("poster", found["poster"]),
+        ("problem", bare(found["problemStatement"])[:600]),
+        ("config", bare(found["evalConfig"])[:600] if found["evalConfig"] else "none"),
     ]
-    lines += [f"problem with the config: {found['configProblem']}"] if found["configProblem"] else []
-    lines += [f"winner {w['rank']}   {w['address']}  {w['prize']}  score {w['score']}" for w in found["winners"]]
+    lines += [("unusable", in_shell(found["configProblem"]))] if found["configProblem"] else []
+    lines += [(f"winner {w['rank']}", f"{w['address']}  {w['prize']}  score {w['score']}") for w in found["winners"]]
     if found["yours"]:
-        lines.append(f"yours      version {found['yours']['version']}, agent {found['yours']['agentId']}")
-    lines += [item["explorerUrl"]] if item["explorerUrl"] else []
-    for line in lines:
-        console(stderr=False).print(line, soft_wrap=True)
+        lines.append(("yours", f"version {found['yours']['version']}, agent {found['yours']['agentId']}"))
+    lines += [("explorer", item["explorerUrl"])] if item["explorerUrl"] else []
+    for label, text in lines:
+        print_labelled(label, text)
+    print_next(_steps(found))
+
+
+def _steps(found: DetailResult) -> list[str]:
+    """What one does with a challenge in this state."""
+    address = found["challenge"]["address"]
+    if found["challenge"]["acceptsSubmissions"]:
+        return [f"challenge try {address} --file DRAFT", f"challenge submit {address} --file SOLUTION"]
+    return [f"leaderboard {address}"] if found["winners"] else [f"challenge watch {address}"]

@@ -12,6 +12,8 @@ COMMANDS = {
     "check": Entry("check:check", "Say what is ready to run and what is missing."),
     "evaluate": Entry("evaluate:evaluate", "Evaluate one challenge and post its winners."),
     "status": Entry("status:status", "Show how far an evaluation has come."),
+    "leaderboard": Entry("leaderboard:leaderboard", "Show who stands where, with intervals and prizes."),
+    "score": Entry("leaderboard:score", "Say why one entry ended where it did."),
     "trace": Entry("trace:trace", "Print the trace of an evaluated challenge."),
     "verify": Entry("verify:verify", "Check a trace without trusting anybody."),
     "calibrate": Entry("calibrate:calibrate", "Measure how far the judges agree with people."),

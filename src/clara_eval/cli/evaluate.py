@@ -6,15 +6,18 @@ import asyncio
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from clara_eval.app import open_app
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.progress import LiveProgress
-from clara_eval.cli.screen import console, safe
+from clara_eval.cli.result import print_next, print_result
+from clara_eval.cli.screen import console, print_labelled, short_hex, wrapped
 from clara_eval.pipeline.evaluate import Evaluation, read_scores
 from clara_eval.publish.send import Outcome, Receipt
+from clara_eval.records.documents import Scores
 from clara_eval.settings import Settings
 from clara_eval.use_cases.evaluate import EvaluationRequest, Observer
 from clara_eval.use_cases.evaluate import evaluate as evaluate_challenge
@@ -64,18 +67,25 @@ async def _evaluate(
 
 
 def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
-    screen = console(stderr=False)
-    for row in scores["rankings"]:
-        rated = "not rated here" if row["elo"] is None else f"Elo {row['elo']:.0f}"
-        elo = "rejected: " + row["code"] if row["status"] == "rejected" else rated
-        screen.print(
-            f"{row['rank']:>3}. {row['address']}  {elo}  score {row['score']}  prize {row['prizeAmount'] or '–'}"
-        )
+    address = done.challenge.address
+    print_result(Scores.model_validate(scores))
     if done.review is not None and done.receipt is None:
-        screen.print("A person must approve before anything is posted:")
+        print_labelled("Waits for", "a person, who has to approve before anything is posted:")
         for reason in done.review.reasons:
-            screen.print(f"  - {safe(reason, 600)}", soft_wrap=True)
-        screen.print(f"Approve with `clara-eval review approve {done.challenge.address}`, then evaluate again.")
+            for number, line in enumerate(wrapped(short_hex(reason), 13)):
+                console(stderr=False).print(Text(f"{'             ' if number else '           - '}{line}"))
+        print_next([f"review show {address}"])
     elif done.receipt is not None:
-        said = [part for part in (done.receipt.tx_hash, done.receipt.detail) if part] or ["nothing was sent"]
-        screen.print(f"{done.receipt.outcome.value}: {safe(' '.join(said), 1000)}", soft_wrap=True)
+        print_labelled(
+            "Outcome", " ".join([done.receipt.outcome.value, *([done.receipt.detail] if done.receipt.detail else [])])
+        )
+        print_next(_after(done.receipt, address))
+
+
+def _after(receipt: Receipt, address: str) -> list[str]:
+    """What a person does next."""
+    if receipt.outcome is Outcome.DRY_RUN:
+        return [f"evaluate {address}  # with CLARA_EVALUATOR_KEY: posts it", f"trace {address} -o trace.json"]
+    if receipt.outcome in (Outcome.REVERTED, Outcome.UNKNOWN):
+        return [f"evaluate {address}", f"status {address}"]
+    return [f"verify {address}", f"trace {address} -o trace.json"]

@@ -1,8 +1,8 @@
 """How a command ends: one JSON document, or one clear message, and an exit code.
 
-With `--json` a command prints exactly one document on standard output, an error too. The codes: 0 it is so; 1 the
-answer is no (a check fails, nothing is known, a post was reverted); 2 it could not be answered (usage, settings, input,
-or a node that does not answer). A bug ends with 70. No traceback reaches a user, and nothing that moves a terminal.
+With `--json` a command prints exactly one document on standard output, an error too. There is one rule of exit codes,
+`EXIT_CODES`: it stands in the help, and every error has its code by its kind (`code_of`). No traceback reaches a user,
+and nothing that moves a terminal.
 """
 
 from __future__ import annotations
@@ -12,8 +12,34 @@ import json
 import sys
 from typing import Any, NoReturn
 
-from clara_eval.errors import ClaraError
+from clara_eval.cli.words import in_shell
+from clara_eval.errors import (
+    BadTrace,
+    CannotAct,
+    CannotPublish,
+    ClaraError,
+    Disagrees,
+    NeedsReview,
+    NotFound,
+    NotYet,
+    Temporary,
+    Unscorable,
+)
 from clara_eval.use_cases.untrusted import escaped, is_text
+
+EXIT_CODES = {
+    0: "it is so, or it is done",
+    1: "the answer is no: a check fails, nothing is known, it is too early or too late, or the chain refuses it",
+    2: "it could not be answered: wrong usage, settings or input, or a node or service that does not answer",
+    70: "a bug in this program",
+    130: "stopped by Ctrl-C",
+}
+_NO = (NotFound, NotYet, CannotAct, CannotPublish, NeedsReview, Unscorable, Disagrees, BadTrace)
+
+
+def code_of(error: ClaraError) -> int:
+    """1 where the answer is no, 2 where there is none; what may pass is no answer."""
+    return 1 if isinstance(error, _NO) and not isinstance(error, Temporary) else 2
 
 
 def emit_json(document: object) -> None:
@@ -37,13 +63,13 @@ def error_document(error: ClaraError | str) -> dict[str, Any]:
     """The document of an error: what happened, what to do about it, and where in the input it is."""
     if isinstance(error, str):
         return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}
-    where = {"remedy": error.remedy, "path": getattr(error, "path", "")}
-    return {"ok": False, "error": {"kind": type(error).__name__, "message": error.message, **where}}
+    where = {"remedy": in_shell(error.remedy), "path": getattr(error, "path", "")}
+    return {"ok": False, "error": {"kind": type(error).__name__, "message": in_shell(error.message), **where}}
 
 
-def fail(error: ClaraError | str, *, code: int = 2, as_json: bool = False) -> NoReturn:
+def fail(error: ClaraError | str, *, code: int | None = None, as_json: bool = False) -> NoReturn:
     """End with a message and nothing else; it may quote a node, a file or a config."""
     if as_json:
         emit_json(error_document(error))
-    sys.stderr.write(f"clara-eval: {escaped(str(error), keep_lines=True)}\n")
-    raise SystemExit(code)
+    sys.stderr.write(f"clara-eval: {escaped(in_shell(str(error)), keep_lines=True)}\n")
+    raise SystemExit(code if code is not None else code_of(error) if isinstance(error, ClaraError) else 2)

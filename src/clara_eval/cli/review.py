@@ -14,11 +14,11 @@ from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.review_sheet import print_sheet
 from clara_eval.cli.screen import console, safe
-from clara_eval.errors import BadInput
+from clara_eval.errors import BadInput, NotFound
 from clara_eval.pipeline.review import Review
 from clara_eval.pipeline.rulings import RulingKind
 from clara_eval.settings import Settings
-from clara_eval.store.open import opened_store
+from clara_eval.store.open import existing_store, is_there
 from clara_eval.trace.store import Store
 from clara_eval.use_cases import review as use_case
 from clara_eval.use_cases.review import Decree
@@ -36,12 +36,13 @@ class Stage(StrEnum):
 
 def list_waiting(*, json: JsonFlag = False) -> None:
     """List every review of this network, waiting ones first."""
-    reviews = asyncio.run(_with_store(use_case.list_reviews))
+    settings = Settings.from_env()
+    reviews = asyncio.run(_with_store(use_case.list_reviews)) if is_there(settings.database_url) else []
     if json:
         emit_json({"reviews": [review.to_json() for review in reviews]})
         return
     if not reviews:
-        console(stderr=False).print("Nothing is waiting for review.")
+        console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
     for review in reviews:
         _print(review)
 
@@ -128,5 +129,10 @@ def _print(review: Review) -> None:
 
 async def _with_store(use: Callable[[Store, int], Awaitable[T]]) -> T:
     settings = Settings.from_env()
-    async with opened_store(settings.database_url) as store:
+    async with existing_store(settings.database_url) as store:
+        if store is None:
+            raise NotFound(
+                "No store is here yet: nothing was evaluated, and nothing is waiting for review.",
+                remedy="Set CLARA_DATABASE_URL to the service's store.",
+            )
         return await use(store, settings.network.chain_id)

@@ -16,7 +16,7 @@ from clara_eval.errors import BadInput
 from clara_eval.money.dollars import usd
 from clara_eval.money.spend_report import SpendLine, SpendReport, spend_report, to_json
 from clara_eval.settings import Settings
-from clara_eval.store.open import opened_store
+from clara_eval.store.open import existing_store
 
 
 def spend(
@@ -34,8 +34,8 @@ def spend(
 
 
 async def _report(settings: Settings, since: int) -> SpendReport:
-    async with opened_store(settings.database_url) as store:
-        return spend_report(await store.spends(since=since))
+    async with existing_store(settings.database_url) as store:
+        return spend_report(await store.spends(since=since) if store else [])
 
 
 def _first_moment(since: str | None) -> int:

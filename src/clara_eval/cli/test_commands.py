@@ -11,10 +11,32 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from clara_eval.cli import app
+from clara_eval.cli import app, main
 from clara_eval.cli.commands import COMMANDS
+from clara_eval.cli.output import EXIT_CODES, fail
+from clara_eval.errors import (
+    BadAnswer,
+    BadInput,
+    BadSubmission,
+    CannotAct,
+    CannotPublish,
+    ClaraError,
+    ConfigError,
+    Disagrees,
+    NeedsReview,
+    NotFound,
+    NotYet,
+    Temporary,
+    Unscorable,
+)
 
 WIDTH = 80
+
+
+CODES: dict[type[ClaraError], int] = {
+    NotFound: 1, NotYet: 1, CannotAct: 1, CannotPublish: 1, Unscorable: 1, NeedsReview: 1, Disagrees: 1,
+    ConfigError: 2, BadInput: 2, Temporary: 2, BadAnswer: 2, BadSubmission: 2,
+}  # fmt: skip
 
 
 def shell(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -79,3 +101,91 @@ def test_a_misspelt_command_is_suggested(tmp_path: Path) -> None:
     """The commands of the table are known to the one who looks for a near name."""
     assert "Did you mean 'config'?" in shell("confg", cwd=tmp_path).stderr
     assert "Did you mean 'validate'?" in shell("config", "valdate", cwd=tmp_path).stderr
+
+
+def ended(*words: str) -> int:
+    """The exit code of the whole program, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["clara-eval", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+    return int(end.value.code or 0)
+
+
+@pytest.mark.parametrize("words", [words for words, entry in COMMANDS.items() if entry.target])
+def test_every_command_keeps_the_one_rule_of_exit_codes(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help ends with 0; wrong usage ends with 2 on every command, with one sentence, and with --json as a document."""
+    assert ended(*words.split(), "--help") == 0
+    capsys.readouterr()
+    assert ended(*words.split(), "--no-such-option", "--json") == 2
+    shown = capsys.readouterr()
+    error = json.loads(shown.out)
+    assert (error["ok"], "no-such-option" in error["error"]["message"]) == (False, True)
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize(("kind", "code"), CODES.items())
+def test_every_error_has_its_exit_code(kind: type[ClaraError], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 where the answer is no, 2 where there is none: an outage, wrong settings or input are never an answer."""
+    with pytest.raises(SystemExit) as end:
+        fail(kind("What happened.", remedy="Follow challenge_eval_status."), as_json=True)
+    assert end.value.code == code
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["error"]["kind"]) == (False, kind.__name__)
+    assert document["error"]["remedy"] == "Follow `clara-eval challenge watch ADDRESS`."
+
+
+def test_the_rule_is_in_the_help() -> None:
+    """Whoever writes a script finds every code where options are explained."""
+    told = " ".join(CliRunner().invoke(app, ["-h"], env={"COLUMNS": "80"}).stdout.split())
+    assert all(f"{code} {meaning}" in told for code, meaning in EXIT_CODES.items())
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("lea", ["leaderboard"]),
+        ("config va", ["validate"]),
+        ("evaluate --dr", ["--dry-run"]),
+        ("review r", ["rule", "reject"]),
+    ],
+)
+def test_a_shell_completes_commands_and_options(typed: str, offered: list[str], tmp_path: Path) -> None:
+    """Tab offers commands, those below a group, and options, without running anything."""
+    line = f"clara-eval {typed}"
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "clara-eval")],
+        env={"PATH": os.environ["PATH"], "_CLARA_EVAL_COMPLETE": "complete_bash", "COMP_WORDS": line,
+             "COMP_CWORD": str(len(line.split()) - 1)},
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == offered
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", ["status ADDRESS", "trace ADDRESS", "verify ADDRESS", "spend", "review list", "review show ADDRESS"]
+)
+def test_commands_that_only_look_leave_nothing_behind(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked in an empty folder, they answer and make neither a store nor a folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLARA_DATABASE_URL", "sqlite:///var/store.db")
+    ended(*words.replace("ADDRESS", "0x" + "1" * 40).split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_demo_that_fails_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no chain can be started, the folder for its trace goes again; one that was there stays."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("clara_eval.cli.demo.run_demo", no_chain)
+    assert ended("demo", "--trace-dir", "made/for/it") == 2
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine").mkdir()
+    assert ended("demo", "--trace-dir", "mine/traces") == 2
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+
+
+async def no_chain(*_words: object) -> None:
+    raise ConfigError("No node can be started here.")

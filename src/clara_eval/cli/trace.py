@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Annotated, BinaryIO
 import typer
 
 from clara_eval.challenge.model import to_address
-from clara_eval.cli.output import fail
+from clara_eval.cli.output import emit_json, fail
+from clara_eval.cli.result import print_next
+from clara_eval.cli.screen import print_labelled
 from clara_eval.errors import BadInput
 from clara_eval.settings import Settings
-from clara_eval.store.open import opened_store
+from clara_eval.store.open import existing_store
 from clara_eval.trace.archive import stream_trace
 
 
@@ -22,20 +25,36 @@ def trace(
     address: Annotated[str, typer.Argument(help="The challenge's address.")],
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="The trace is JSON already; same as without.")] = False,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="With --out: print what was written as JSON; the trace itself is JSON already."),
+    ] = False,
 ) -> None:
     """Print the trace of an evaluated challenge."""
     target = to_address(address)
     written = asyncio.run(_copy(Settings.from_env(), target, out))
     if not written:
         fail(f"No trace of {target} is in this store.", code=1, as_json=json)
+    if out is not None:
+        _tell_written(target, out, written, as_json=json)
+
+
+def _tell_written(target: str, out: Path, size: int, *, as_json: bool) -> None:
+    """What was written, and how to check it."""
+    if as_json:
+        emit_json({"challenge": target, "file": str(out), "bytes": size})
+        return
+    print_labelled("Wrote", f"{size:,} bytes to {out}")
+    print_next([f"verify {shlex.quote(str(out))}"])
 
 
 async def _copy(settings: Settings, target: str, out: Path | None) -> int:
     """Bytes as they are, on every terminal and system; no trace leaves no file."""
     written = 0
     try:
-        async with opened_store(settings.database_url) as store:
+        async with existing_store(settings.database_url) as store:
+            if store is None:
+                return 0
             with ExitStack() as files:
                 stream: BinaryIO | None = None
                 async for part in stream_trace(store, settings.network.chain_id, target):

@@ -9,9 +9,9 @@ import typer
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.cli.options import JsonFlag
-from clara_eval.cli.output import emit_json
+from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import console, safe
-from clara_eval.errors import BadTrace
+from clara_eval.errors import BadTrace, NotFound
 from clara_eval.pipeline.replay import COMPARED, Checked
 from clara_eval.settings import Settings
 from clara_eval.use_cases.verify import verify_trace
@@ -34,6 +34,8 @@ def verify(
                 f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}", soft_wrap=True
             )
         raise typer.Exit(1) from None
+    except NotFound as missing:
+        fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     document = _document(checked)
     open_points = checked.not_proven
     if json:

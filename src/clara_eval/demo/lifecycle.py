@@ -22,7 +22,7 @@ from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.errors import ClaraError
 from clara_eval.execution import Machine, MissingEngine
-from clara_eval.pipeline.evaluate import Evaluation
+from clara_eval.pipeline.evaluate import Evaluation, read_scores
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.pipeline.status import Status
 from clara_eval.publish.keeper import finalize
@@ -49,6 +49,8 @@ class Told:
     balances: dict[Address, tuple[int, int]]
     """Before and after the claims, in base units."""
     claimed: dict[Address, bool]
+    scores: dict[str, Any]
+    """The public `scores` document."""
 
 
 def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settings:
@@ -109,7 +111,8 @@ async def _judge_and_pay(
     with path.open(encoding="utf-8") as lines:
         checked = await check_trace(lines, app.chain, machine=app.ports.machine)
     tell("verify", f"replayed: all {checked.entries} entries hold, and the posted transaction commits to them")
-    return Told(round_, evaluation, checked, path, balances, claimed)
+    scores = await read_scores(app.store, app.chain_id, round_.address) or {}
+    return Told(round_, evaluation, checked, path, balances, claimed, scores)
 
 
 async def write_trace(app: App, address: Address) -> Path:

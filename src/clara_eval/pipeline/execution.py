@@ -7,7 +7,7 @@ give back what a trace holds. A submission that no engine takes (prose, another 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,8 +60,9 @@ async def run_all(
     config: EvalConfig,
     schema: FeatureSchema,
     solutions: Sequence[Solution],
+    on_run: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Execution | None:
-    """None where nothing is to be run."""
+    """None where nothing is to be run. `on_run` is told how many have run, and of how many."""
     harness = chosen.harness if chosen else None
     programs = {
         s.submission.submitter: program_of(harness, config.language or s.language, schema, s.text) for s in solutions
@@ -69,7 +70,16 @@ async def run_all(
     wanted = {account: program for account, program in programs.items() if program is not None}
     if chosen is None and not wanted:
         return None
-    found = await gather_or_raise(executor.executed(account, harness, one) for account, one in wanted.items())
+    done = 0
+
+    async def run(account: Address, program: Program) -> Executed:
+        nonlocal done
+        executed = await executor.executed(account, harness, program)
+        done += 1
+        on_run(done, len(wanted))
+        return executed
+
+    found = await gather_or_raise(run(account, program) for account, program in wanted.items())
     return Execution(chosen, dict(zip(wanted, found, strict=True)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Stage = Literal["collecting", "extracting", "comparing"]
+Stage = Literal["collecting", "executing", "extracting", "comparing"]
 
 
 @dataclass(frozen=True, slots=True)

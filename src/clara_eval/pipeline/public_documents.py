@@ -20,6 +20,9 @@ from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.store_keys import features_key, pairwise_key
 
+MOST_CRITERIA = 4000
+"""Characters of the criteria that the scores repeat; all of them are in the metadata."""
+
 
 def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> list[tuple[str, str]]:
     """Features and pairwise results, ready to be put."""
@@ -69,6 +72,8 @@ def scores_document(
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "orderedBy": ranking.ordered_by if ranking else None,
         "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
+        "asked": {"title": walked.metadata.title[:200], "criteria": walked.metadata.config.criteria[:MOST_CRITERIA]},
+        "judges": sorted({comparison.judge for comparison in walked.comparisons}),
         "flags": to_camel_json(walked.flags),
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),

@@ -2,8 +2,8 @@
 
 The document stands under the specification's key for whoever asks; everything in it is public. Why a result waits for a
 person names who stands near the money, so that is in the review document only. Progress goes through the stages:
-collecting and extracting are the first half, comparing the second, publishing the rest. Writing is throttled: a status
-is for people and is written at most a few times a second.
+collecting, executing and extracting come first, comparing is the second half, publishing the rest; it never goes back
+while an evaluation goes on. Writing is throttled: a status is for people, written at most a few times a second.
 """
 
 from __future__ import annotations
@@ -66,7 +66,14 @@ _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
 _GRAVITY: tuple[type[BaseException], ...] = (
     NotYet, Temporary, Deferred, NeedsReview, BadInput, NotFound, ConfigError, Unscorable, CannotPublish, Disagrees,
 )  # fmt: skip
-_SPAN: dict[Stage, tuple[int, int]] = {"collecting": (0, 10), "extracting": (10, 40), "comparing": (40, 90)}
+_SPAN: dict[Stage, tuple[int, int]] = {
+    "collecting": (0, 10),
+    "executing": (10, 20),
+    "extracting": (20, 40),
+    "comparing": (40, 90),
+}
+_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
+"""States in which no stage of the walk runs any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +202,7 @@ class StatusWriter:
         self.status = replace(
             self.status,
             status=state,
-            progress=int(low + (high - low) * share),
+            progress=max(self.status.progress, int(low + (high - low) * share)),
             updated_at=int(self._now()),
             reason=None,
             retry_at=None,
@@ -235,7 +242,7 @@ class StatusWriter:
             reason=reason,
             retry_at=retry_at,
             posted_by=posted_by,
-            stage=None if state in FINAL_STATES else self.status.stage,
+            stage=None if state in _BETWEEN_STAGES else self.status.stage,
         )
         self._tell()
         await self._write()
@@ -256,12 +263,13 @@ class StatusWriter:
 
 
 def _going_on(fresh: Status, earlier: Mapping[str, Any]) -> Status:
-    """A fresh status with the start and the progress of an earlier one."""
+    """A fresh status with the start and the progress of an earlier one; what had ended begins anew."""
+    is_going_on = earlier.get("status") not in FINAL_STATES | {"review"}
     stage = earlier.get("stage")
     known = {field.name: stage.get(camel(field.name)) for field in fields(StageProgress)} if stage else None
     return replace(
         fresh,
         started_at=int(earlier.get("startedAt") or fresh.started_at),
-        progress=int(earlier.get("progress") or 0),
+        progress=int(earlier.get("progress") or 0) if is_going_on else 0,
         stage=StageProgress(**known) if known else None,
     )

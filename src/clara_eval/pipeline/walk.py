@@ -96,7 +96,9 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     schema, typed_by_model = await _schema(metadata, reader)
     rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
-    execution = await run_all(sources, chosen, metadata.config, schema, ranked)
+    execution = await run_all(
+        sources, chosen, metadata.config, schema, ranked, lambda done, total: listener("executing", done, total)
+    )
     context = Reading(
         challenge.address,
         challenge.block.hash,

@@ -173,6 +173,13 @@ class Margin(Document):
     tied: bool = False
 
 
+class Asked(Document):
+    """What the poster asked for, in the poster's words: whoever shows them escapes them."""
+
+    title: str
+    criteria: str
+
+
 class Scores(Document):
     """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
 
@@ -183,6 +190,8 @@ class Scores(Document):
     consistency: dict[str, Any] | None = None
     orderedBy: str | None = None
     schedule: dict[str, Any] | None = None
+    asked: Asked | None = Field(None, description="What the poster asked for; null where nothing was evaluated here.")
+    judges: list[str] = Field([], description="Who compared: `rules`, or the names of models.")
     flags: list[Flag] = []
     token: Token | None = None
     prizePool: str | None = None

@@ -8,9 +8,8 @@ given stays its owner's.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
-from clara_eval.store.open import is_sqlite, open_store, sqlite_path
+from clara_eval.store.open import is_there, open_store
 from clara_eval.trace.store import Store
 
 
@@ -23,7 +22,7 @@ class StoreOnDemand:
 
     async def existing(self) -> Store | None:
         """The store, unless its file would have to be made first."""
-        if self._store is None and not _is_there(self._url):
+        if self._store is None and not is_there(self._url):
             return None
         return await self.opened()
 
@@ -36,7 +35,3 @@ class StoreOnDemand:
     async def close(self) -> None:
         if self._store is not None and self._is_ours:
             await self._store.close()
-
-
-def _is_there(url: str) -> bool:
-    return not is_sqlite(url) or Path(sqlite_path(url)).is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from clara_eval.errors import ConfigError
@@ -45,6 +46,21 @@ async def opened_store(url: str) -> AsyncIterator[SqlStore]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
+    """The same for those who only look: an SQLite file that is not there is not made, and its folder neither."""
+    if not is_there(url):
+        yield None
+        return
+    async with opened_store(url) as store:
+        yield store
+
+
+def is_there(url: str) -> bool:
+    """Whether opening the store makes nothing new."""
+    return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
 
 
 def _scheme(url: str) -> str:

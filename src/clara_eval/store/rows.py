@@ -58,7 +58,7 @@ class StoreRecords:
         return "".join(pieces) or None
 
     def trace_place(self, address: Address) -> str:
-        return f"Resource clara://trace/{address}; check it with `clara-eval verify {address}`."
+        return f"resource clara://trace/{address}"
 
     async def has_model(self) -> bool | None:
         """A store says nothing about models."""

@@ -74,6 +74,10 @@ class Adaptive:
     """What is known before the first pair is asked, from orders of several."""
     _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, init=False, compare=False, repr=False)
 
+    @property
+    def most_questions(self) -> int:
+        return self.field.most_questions(2)
+
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         board = self._board(results, undecided)
         asked: list[Look] = []

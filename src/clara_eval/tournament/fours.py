@@ -41,6 +41,10 @@ class Fours:
     _memo: dict[bytes, Adaptive] = attribute(default_factory=dict, init=False, compare=False, repr=False)
     _orders: dict[tuple[int, bytes], Ints] = attribute(default_factory=dict, init=False, compare=False, repr=False)
 
+    @property
+    def most_questions(self) -> int:
+        return self.field.most_questions(2)
+
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> Sequence[Game | Group]:
         said = {Group(result.group, result.judge) for result in results if result.group}
         lost = {question for question in undecided if isinstance(question, Group)}

@@ -63,7 +63,7 @@ async def play_tournament(
     on_game: Callable[[int, int], None] | None = None,
     at_once: int = 64,
 ) -> tuple[Comparison, ...]:
-    """Play until the schedule is finished. `on_game` is told how many questions are done and how many are known so far.
+    """Play until the schedule is finished. `on_game` is told how many questions are done, of how many at most.
 
     `orderers` put several in order, for schedules that ask for it; an order becomes one comparison for each pair.
     """
@@ -71,10 +71,10 @@ async def play_tournament(
     played: list[Comparison] = []
     results: list[Result] = []
     undecided: set[Game | Group] = set()
-    done = 0
+    done, most = 0, schedule.most_questions
     while batch := schedule.next_batch(results, undecided):
         await table.foresee(batch)
-        fresh = await _play(batch, table, at_once, _counter(done, done + len(batch), on_game))
+        fresh = await _play(batch, table, at_once, _counter(done, max(most, done + len(batch)), on_game))
         done += len(batch)
         for comparison in fresh:  # in the order of the batch: arrival must not matter
             played.append(comparison)
@@ -82,6 +82,8 @@ async def play_tournament(
                 undecided.add(comparison.question)
             else:
                 results.append(comparison.result)
+    if on_game is not None and done < most:
+        on_game(done, done)  # settled before everything was asked
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
 
 

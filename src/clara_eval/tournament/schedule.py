@@ -31,6 +31,11 @@ class Schedule(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def most_questions(self) -> int:
+        """How many questions there will be at most: what progress is measured against."""
+        ...
+
     def next_batch(
         self, results: Sequence[Result], undecided: Collection[Game | Group] = ()
     ) -> Sequence[Game | Group]: ...
@@ -55,6 +60,11 @@ class Field:
         """Ordered pairs that may be shown: a look costs one game for each judge."""
         return None if self.max_games is None else max(0, self.max_games) // len(self.judges)
 
+    def most_questions(self, orders: int) -> int:
+        """Every pair in one or both orders for every judge, or what may be asked in all."""
+        everything = orders * comb(len(self.items), 2)
+        return min(everything, everything if self.looks is None else self.looks) * len(self.judges)
+
     def games(self, looks: Sequence[tuple[int, int]]) -> list[Game]:
         """Each look for every judge."""
         return [Game(self.items[a], self.items[b], judge) for a, b in looks for judge in self.judges]
@@ -74,6 +84,10 @@ class Full:
     field: Field
     name: str = "full"
 
+    @property
+    def most_questions(self) -> int:
+        return self.field.most_questions(1)
+
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         looks = list(balanced_looks(len(self.field.items)))[: self.field.looks]
         return missing(self.field.games(looks), results, undecided)
@@ -85,6 +99,10 @@ class Both:
 
     field: Field
     name: str = "both"
+
+    @property
+    def most_questions(self) -> int:
+        return self.field.most_questions(2)
 
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         once = list(balanced_looks(len(self.field.items)))

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from clara_eval.challenge.model import Token
 from clara_eval.errors import BadInput
+from clara_eval.use_cases.untrusted import escaped
 
 _AMOUNT = re.compile(
     r"\$?\s*(\d{1,3}(?:[_,]\d{3})+|\d{1,30})(?:\.(\d{1,36}))?\s*([A-Za-z][A-Za-z0-9.]{0,15})?", re.ASCII
@@ -54,6 +55,13 @@ def show_amount(units: int, token: Token) -> str:
     whole, rest = divmod(units, 10**token.decimals)
     fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""
     return f"{whole}{'.' + fraction.ljust(min(2, token.decimals), '0') if fraction else ''} {token.symbol}"
+
+
+def round_amount(units: int, token: Token) -> str:
+    """`1,250.00 USDC` for a column of amounts: two decimals, with ≈ where that is not the whole of it."""
+    cents, rest = divmod(units * 100, 10**token.decimals)
+    about = "≈" if rest else ""
+    return f"{about}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
 
 
 def parse_span(text: str) -> int | None:

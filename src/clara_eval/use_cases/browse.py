@@ -226,7 +226,7 @@ def _config_problem(challenge: Challenge, content: bytes) -> str | None:
     try:
         read_metadata(content, challenge.eval_config_hash)
     except BadEvalConfig:
-        return "The eval config has errors (`clara-eval config validate` names them); it will not be evaluated."
+        return "The eval config has errors (config_check names them); it will not be evaluated."
     except BadInput:
         return "There is no eval config that the chain committed to; it will not be evaluated."
     return None

@@ -12,7 +12,7 @@ from clara_eval.app import open_caller, trace_fetch
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, BadSubmission, NotFound, Temporary
 from clara_eval.settings import Settings
-from clara_eval.store.open import opened_store
+from clara_eval.store.open import existing_store
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import trace_lines
 
@@ -58,8 +58,10 @@ async def _from_ipfs(uri: str, settings: Settings) -> bytes:
 
 async def _of_challenge(address: Address, settings: Settings) -> str:
     """From the store here; else from the service of CLARA_API_URL."""
-    async with opened_store(settings.database_url) as store:
-        text = "".join([part async for part in stream_trace(store, settings.network.chain_id, address)])
+    async with existing_store(settings.database_url) as store:
+        text = "".join(
+            [part async for part in stream_trace(store, settings.network.chain_id, address)] if store else []
+        )
     if text:
         return text
     if settings.api_url is None:

@@ -46,7 +46,7 @@ async def try_draft(caller: Caller, address: str, text: str) -> TryResult:
     if not caller.is_local:
         raise BadInput(
             "A draft is measured on your own machine, not by this server.",
-            remedy="Run `clara-eval mcp` or `clara-eval challenge try` yourself.",
+            remedy="Use challenge_try of a server at your own machine.",
         )
     challenge = await challenge_at(caller, address)
     config = read_metadata(await caller.contents.fetch(challenge.challenge_uri), challenge.eval_config_hash).config
