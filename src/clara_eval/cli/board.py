@@ -25,7 +25,7 @@ ROWS = 25
 """How many places are shown unless somebody asks for more."""
 LONGEST_NAME = 20
 GAP = "  "
-BAR = (11, 31)
+BAR = (13, 31)
 """The narrowest and the widest bar."""
 UNKNOWN = "–"
 METRICS = 2

@@ -14,7 +14,7 @@ from clara_eval.cli.board import Board, bar_of, print_board, table_lines
 from clara_eval.records.documents import Margin, Ranked
 
 USDC = Token(to_address("0x" + "1" * 40), "USDC", 6)
-MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.")
+MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.", setChance=0.8)
 
 
 def row(rank: int, **more: Any) -> Ranked:

@@ -52,7 +52,10 @@ async def test_progress_never_goes_back(tmp_path: Path) -> None:
     told: list[tuple[str | None, int]] = []
     try:
         board = StatusWriter(
-            store, 1, "0xa", listener=lambda status: told.append((status.stage and status.stage.name, status.progress))
+            store,
+            1,
+            "0xa",
+            listener=lambda status: told.append((status.stage.name if status.stage else None, status.progress)),
         )
         for stage, done, total in (
             ("collecting", 2, 2),
