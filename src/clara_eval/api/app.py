@@ -19,13 +19,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from clara_eval import __version__
-from clara_eval.api import pages, problems
+from clara_eval.api import api_docs, operator_pages, pages, problems
 from clara_eval.api.admin import AdminKey
 from clara_eval.api.context import ApiContext
 from clara_eval.api.limits import Door, Limits, Rates
 from clara_eval.api.problems import Problem, documented
 from clara_eval.api.routes import health, router
 from clara_eval.api.schemas import Health
+from clara_eval.api.verify_view import Checks
 from clara_eval.observe.metrics import CONTENT_TYPE
 from clara_eval.settings import listed
 
@@ -49,13 +50,15 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
     app.state.limits = limits
     app.state.streams = 0
+    app.state.checks = Checks()
     app.state.stopping = asyncio.Event()
     problems.install(app)
     app.state.tools = None
     _operations(app, context)
     if not only_operations:
         app.include_router(router)
-        app.include_router(pages.router)
+        for pages_of in (api_docs.router, operator_pages.router, pages.router):
+            app.include_router(pages_of)
         pages.mount_static(app)
         _mount_tools(app)
     _add_layers(app, context, limits)

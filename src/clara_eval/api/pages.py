@@ -1,4 +1,4 @@
-"""The pages for people, rendered on the server: the list, a challenge, an entry, a game, an agent.
+"""The pages for people, rendered on the server: the list, a challenge, an entry, a game, an agent, a check.
 
 Everything strangers wrote goes through the templates' escape; no script is needed to read a page. With scripts, a
 running evaluation is followed live and details open in a drawer: the same addresses answer with a fragment then.
@@ -16,20 +16,22 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from sse_starlette import ServerSentEvent
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
+from clara_eval.api.agent_view import agent_view
 from clara_eval.api.challenge_list import Wanted, card_of, listed
 from clara_eval.api.challenge_view import challenge_view
 from clara_eval.api.entry_view import entry_view, game_view
 from clara_eval.api.reading import Reading
+from clara_eval.api.social_card import social_card
 from clara_eval.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.api.templating import STATIC, page, rendered
+from clara_eval.api.verify_view import verify_view
+from clara_eval.api.wording import phase
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.pipeline.status import FINAL_STATES
 
 router = APIRouter(include_in_schema=False)
-PageNumber = Annotated[int, Query(ge=1, le=100_000)]
 _GET = ["GET", "HEAD"]
 
 
@@ -40,9 +42,6 @@ class _Assets(StaticFiles):
         response = super().file_response(*args, **kwargs)
         response.headers["cache-control"] = "public, max-age=31536000, immutable"
         return response
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        return await super().get_response(path, scope)
 
 
 def mount_static(app: FastAPI) -> None:
@@ -121,6 +120,30 @@ async def live(address: str, request: Request) -> Response:
 
     await reading.status(known)
     return counted_stream(state, changes())
+
+
+@router.api_route("/challenges/{address}/verify", methods=_GET)
+async def verify(address: str, request: Request) -> Response:
+    """What the check of the trace says: a page, or the content of the panel."""
+    state = request.app.state
+    values = await verify_view(state.checks, reading_of(request), known_address(address), state.context.settings)
+    return page("_verify.html" if is_fragment(request) else "verify.html", **values)
+
+
+@router.api_route("/challenges/{address}/card.png", methods=_GET)
+async def card_picture(address: str, request: Request) -> Response:
+    """The picture beside a link."""
+    found = await reading_of(request).detail(known_address(address), admin=False)
+    picture = await asyncio.to_thread(social_card, found, phase(found, time.time()))
+    return Response(picture, media_type="image/png", headers={"cache-control": "public, max-age=300"})
+
+
+@router.api_route("/agents/{number}", methods=_GET)
+async def agent(number: str, request: Request) -> Response:
+    """What one agent did in all rounds."""
+    if not (number.isascii() and number.isdigit() and len(number) <= 78):
+        raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
+    return page("agent.html", **await agent_view(reading_of(request), int(number)))
 
 
 @router.api_route("/challenges/{address}/games/{first}/{second}", methods=_GET)

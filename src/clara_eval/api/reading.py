@@ -72,6 +72,11 @@ class Reading:
     async def _scores(self, address: Address) -> Scores | None:
         return await read(self.store, self.chain_id, Scores, scores_key(address))
 
+    async def posted(self, address: Address) -> Scores | None:
+        """The ranking, once it is public."""
+        scores = await self._scores(address)
+        return scores if scores is not None and scores.is_posted else None
+
     async def leaderboard(self, address: Address, *, admin: bool) -> Scores:
         scores = await self._scores(address)
         if scores is None:
