@@ -16,8 +16,8 @@ MODULES = {
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),
     "server": (
-        *("dbos", "fastapi", "httptools", "jinja2", "prometheus_client", "sqlalchemy"),
-        *("sse_starlette", "starlette", "uvicorn", "mcp"),
+        *("dbos", "fastapi", "httptools", "jinja2", "markupsafe", "PIL"),
+        *("prometheus_client", "sqlalchemy", "sse_starlette", "starlette", "uvicorn", "mcp"),
     ),
     "cloudflare": ("cloudflare",),
     "kms": ("boto3", "botocore"),

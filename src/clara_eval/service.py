@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import structlog
@@ -42,13 +40,20 @@ _GRACE_SECONDS = 10
 
 
 async def run_service(
-    settings: Settings, *, mode: Mode = "all", options: EngineOptions | None = None, pace: Pace | None = None
+    settings: Settings,
+    *,
+    mode: Mode = "all",
+    options: EngineOptions | None = None,
+    pace: Pace | None = None,
+    on_start: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve until told to stop; the exit code."""
+    """Serve until told to stop; the exit code. `on_start` is told the address once it answers."""
     configure_logs(secrets=secrets_of(settings))
     stop = asyncio.Event()
     with _listening(settings.host, settings.port) as listening, _signals(stop):
         async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
+            if on_start is not None:
+                on_start(f"http://{settings.host}:{listening.getsockname()[1]}")
             waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(engine.lost.wait())]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in waiting:
@@ -192,39 +197,3 @@ async def api_running(
         stop_streams(api)
         server.should_exit = True
         await serving_task
-
-
-@asynccontextmanager
-async def demo_settings(settings: Settings) -> AsyncIterator[Settings]:
-    """A local chain of its own with a finished round and a running one, and settings that point to it."""
-    from clara_eval.demo.round import post_round, submit_round
-    from clara_eval.devnet.anvil import AnvilOptions
-    from clara_eval.devnet.local_chain import HOUR, local_chain
-
-    with tempfile.TemporaryDirectory(prefix="clara-serve-") as place:
-        async with local_chain(AnvilOptions(accounts=30)) as chain:
-            await submit_round(chain, await post_round(chain))
-            await chain.move_time(HOUR + 1)
-            await submit_round(chain, await post_round(chain, open_seconds=HOUR // 4))
-            mining = asyncio.create_task(_mine(chain))
-            yield settings.model_copy(
-                update={
-                    "network_name": "local",
-                    "rpc_url": chain.rpc_url,
-                    "challenge_factory": chain.deployment.factory,
-                    "from_block": chain.deployment.from_block,
-                    "usdc_address": chain.deployment.token,
-                    "evaluator_key": SecretStr(chain.evaluator.key),
-                    "evaluator_keystore": None,
-                    "database_url": f"sqlite:///{Path(place) / 'demo.db'}",
-                    "judges": "rules",
-                }
-            )
-            mining.cancel()
-
-
-async def _mine(chain: Any) -> None:
-    """Without transactions a development chain's time stands still."""
-    while True:
-        await asyncio.sleep(5)
-        await chain.mine()

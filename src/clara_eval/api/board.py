@@ -117,21 +117,25 @@ def _line(ranked: Sequence[Ranked], scale: Scale, paid: int) -> float | None:
 
 
 def around_line(scores: Scores, most: int) -> list[str]:
-    """Those whose games and facts say most about the money: the best, as many as are shown side by side."""
+    """Those whose games and facts say most about the money: the best, and those on both sides of the pay line."""
     ranked = [row for row in scores.rankings if is_ranked(row)]
-    paid = sum(is_paid(row) for row in ranked)
-    first = max(0, min(paid + most // 2, len(ranked)) - most)
-    best = ranked[: most // 2] if first else ranked[:most]
-    near = ranked[first + len(best) : first + most] if first else []
-    return [row.address for row in [*best, *near]][:most]
+    paid, half = sum(is_paid(row) for row in ranked), most // 2
+    near = max(half, min(paid - half // 2, len(ranked) - half))
+    chosen = [*ranked[:half], *ranked[near : near + half]]
+    return [row.address for row in chosen]
+
+
+def executed_facts(row: Ranked) -> tuple[Value, Value]:
+    """What running an entry measured, for its row: tests passed of all, and gas, or fuel where there is none."""
+    run = row.executed
+    if run is None:
+        return None, None
+    tests = run.outcome.replace("_", " ") if run.testsPassed is None else f"{run.testsPassed}/{run.tests}"
+    return tests, run.fuel if run.gas is None else run.gas
 
 
 def key_facts(features: dict[str, Features], weights: dict[str, float]) -> tuple[str, ...]:
-    """The facts that stand in the rows: what was executed, else what weighs most of what was measured."""
-    names = list(dict.fromkeys(name for found in features.values() for name in found.features))
-    executed = [name for name in names if name == "tests_passed"]
-    executed += [name for name in names if name.startswith(("gas_", "fuel_")) or name == "deploy_gas"]
-    if executed:
-        return tuple(executed[:KEY_FACTS])
+    """The facts that stand in the rows where nothing was run: those of most weight that tell entries apart."""
+    names = dict.fromkeys(name for found in features.values() for name in found.features)
     told = [name for name in names if len({found.features.get(name) for found in features.values()}) > 1]
     return tuple(sorted(told, key=lambda name: -weights.get(name, 1.0))[:KEY_FACTS])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clara_eval.api import wording
-from clara_eval.api.board import Board, around_line, board_of, key_facts
+from clara_eval.api.board import Board, around_line, board_of, executed_facts, key_facts
 from clara_eval.api.reading import PLOTS, Reading
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config.model import Feature
@@ -117,7 +117,13 @@ def feature_names(judging: Judging | None, facts: dict[str, Features]) -> list[s
 
 
 def with_facts(board: Board, facts: dict[str, Features], judging: Judging | None) -> Board:
-    """The board with the facts that stand in its rows."""
+    """The board with the facts that stand in its rows: what was executed, else what weighs most."""
+    if any(row.found.executed for row in board.rows):
+        unit = (
+            "fuel" if any(row.found.executed and row.found.executed.fuel is not None for row in board.rows) else "gas"
+        )
+        rows = tuple(replace(row, facts=executed_facts(row.found)) for row in board.rows)
+        return replace(board, rows=rows, fact_names=("tests", unit))
     names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
     known = {account: found.features for account, found in facts.items()}
     rows = tuple(

@@ -90,6 +90,11 @@ def share(value: float | None) -> str:
     return f"{100 * value:.0f} %"
 
 
+def usd(dollars: float) -> str:
+    """Dollars for people; small amounts keep what is in them."""
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.3f}"
+
+
 def words(name: str) -> str:
     """The name of a feature as words."""
     return name.replace("_", " ")
@@ -130,6 +135,7 @@ def _environment() -> Environment:
     environment.filters.update(
         moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
         wait=show_wait,
+        usd=usd,
     )  # fmt: skip
     environment.globals.update(version=__version__, asset=asset)
     return environment

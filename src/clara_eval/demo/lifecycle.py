@@ -75,7 +75,7 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[Status], Non
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
             settings = local_settings(chain, Path(place) / "store.db", trace_dir)
             async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
-                story = _story(app.ports.machine, tell)
+                story = story_for(app.ports.machine, tell)
                 posted = await post_round(chain, story=story)
                 tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
                 round_ = await submit_round(chain, posted, story)
@@ -84,7 +84,7 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[Status], Non
                 return await _judge_and_pay(app, chain, round_, tell, listener)
 
 
-def _story(machine: Machine, tell: Tell) -> Story:
+def story_for(machine: Machine, tell: Tell) -> Story:
     """The round in which submissions are run; where they cannot be, one that needs no engine, and a sentence."""
     try:
         machine.require("solidity")

@@ -1,7 +1,8 @@
-"""One JSON object a line on standard error, with the challenge bound and every secret gone.
+"""One event a line on standard error, with the challenge bound and every secret gone.
 
-Comes in: events from our code and records from the libraries. Goes out: lines of JSON. Must hold: the text of a known
-secret, a URL's credentials or query, and whatever stands under a telling name never leave the process.
+Comes in: events from our code and records from the libraries. Goes out: lines of JSON, or on a terminal lines to read.
+Must hold: the text of a known secret, a URL's credentials or query, and whatever stands under a telling name never
+leave the process.
 """
 
 from __future__ import annotations
@@ -121,11 +122,12 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(stream or sys.stderr)
+    out = stream or sys.stderr
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, JSONRenderer(sort_keys=True)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(is_person=out.isatty())],
         )
     )
     handler.addFilter(Repeats())
@@ -144,6 +146,13 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
         "mcp",
     ):
         logging.getLogger(noisy).setLevel("WARNING")
+
+
+def _renderer(*, is_person: bool) -> Any:
+    """For a person at a terminal a line to read, for programs JSON."""
+    if is_person:
+        return structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
+    return JSONRenderer(sort_keys=True)
 
 
 @contextmanager

@@ -189,11 +189,17 @@ async def _beat(pulse: Pulse) -> None:
 
 @asynccontextmanager
 async def running_service(
-    folder: Path, *, rates: Rates | None = None, bounds: Connections | None = None, **environ: str
+    folder: Path,
+    *,
+    rates: Rates | None = None,
+    bounds: Connections | None = None,
+    filled: bool = True,
+    **environ: str,
 ) -> AsyncIterator[Service]:
     settings = Settings.from_env({"CLARA_ADMIN_API_KEY": ADMIN, **environ})
     store = await SqliteStore.open(folder / "api.db")
-    await fill(store)
+    if filled:
+        await fill(store)
     engine, pulse, metrics = ScriptedEngine(), Pulse("all", 300), Metrics("test")
     app = create_app(ApiContext(settings, store, CHAIN, metrics, pulse, engine), rates=rates)
     with socket.socket() as listening:
