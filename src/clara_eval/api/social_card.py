@@ -12,7 +12,8 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from clara_eval.api.templating import amount, seen, share
+from clara_eval.api.templating import amount, share
+from clara_eval.api.visible import visible
 from clara_eval.api.wording import Phase
 from clara_eval.challenge.model import short
 
@@ -29,7 +30,7 @@ def _font(size: int) -> Any:
 
 def _plain(text: str) -> str:
     """What the font can draw; the rest would be boxes."""
-    return " ".join("".join(c if c.isascii() or "\u00a1" <= c <= "\u017f" else " " for c in seen(text)).split())
+    return " ".join("".join(c if c.isascii() or "\u00a1" <= c <= "\u017f" else " " for c in visible(text)).split())
 
 
 def _lines(text: str, font: Any, width: int, most: int) -> list[str]:

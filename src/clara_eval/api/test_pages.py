@@ -13,7 +13,7 @@ import pytest_asyncio
 from PIL import Image
 
 from clara_eval.api.board import around_line, board_of
-from clara_eval.api.templating import asset, seen, share
+from clara_eval.api.templating import asset, share
 from clara_eval.challenge.model import Address
 from clara_eval.pipeline.review import request_review
 from clara_eval.records.documents import Scores, read
@@ -172,12 +172,6 @@ async def test_static_files_may_be_kept(service: Service) -> None:
     """The address of a file changes with its content, so browsers keep it."""
     code, headers, _ = await service.get(asset("style.css"))
     assert (code, "immutable" in headers["cache-control"]) == (200, True)
-
-
-def test_what_is_not_seen_is_spelled_out() -> None:
-    """Bidirectional marks, controls and invisible characters cannot turn a page's words around."""
-    assert seen("a\u202eb\u200bc\x07\u00e9\nd") == "a\\u202eb\\u200bc\\x07é\nd"
-    assert seen(5) == 5
 
 
 def test_a_share_is_never_rounded_to_certainty() -> None:
