@@ -36,8 +36,8 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         yield running
 
 
-async def text_of(service: Service, path: str, status: int = 200, **headers: str) -> str:
-    code, _, body = await service.get(path, **headers)
+async def text_of(service: Service, path: str, status: int = 200, headers: dict[str, str] | None = None) -> str:
+    code, _, body = await service.get(path, **(headers or {}))
     assert code == status, body[:500]
     return body.decode()
 
@@ -100,7 +100,7 @@ async def test_an_entry_and_a_game_explain_themselves(service: Service) -> None:
     for words in ("What was missing", account(2)[:6], "Place 4 of 8", "gas_send 40,000 against 41,000"):
         assert words in entry
     path = f"/challenges/{SMALL}/games/{account(0)}/{account(1)}"
-    whole, part = await text_of(service, path), await text_of(service, path, **{"hx-request": "true"})
+    whole, part = await text_of(service, path), await text_of(service, path, headers={"hx-request": "true"})
     assert whole.count("shown first") == part.count("shown first") == 2
     assert ("<html" in whole, "<html" in part) == (True, False)
     await text_of(service, f"/challenges/{SMALL}/{account(999)}", 404)
@@ -164,7 +164,7 @@ async def test_the_docs_page_names_every_operation(service: Service) -> None:
 async def test_the_check_of_a_bad_trace_says_where_it_fails(service: Service) -> None:
     """A trace that does not hold is told with its entry, on a page and in the panel, and is checked once only."""
     for headers in ({}, {"hx-request": "true"}):
-        page = await text_of(service, f"/challenges/{SMALL}/verify", **headers)
+        page = await text_of(service, f"/challenges/{SMALL}/verify", headers=headers)
         assert "does not hold at header" in page
 
 
