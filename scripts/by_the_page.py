@@ -13,6 +13,7 @@ import re
 from fractions import Fraction
 from itertools import groupby
 from math import ceil, copysign, fsum, log1p
+from struct import pack
 from typing import Any
 
 from eth_hash.auto import keccak
@@ -75,6 +76,18 @@ def rules_verdict(schema: Any, first: Any, second: Any) -> tuple[str, float]:
     return "first" if gap > 0 else "second", round(0.5 + 0.5 * min(1, abs(gap) / 0.5), 3)
 
 
+def rules_rows(bodies: Bodies, items: list[str]) -> list[tuple[int, int, int]]:
+    """Section 7: (first, second, half points) of every comparison of a large round by rules, for `both`."""
+    merits = [merit(bodies["schema"], bodies[f"features/{item}"]["features"]) for item in items]
+    gaps = {(a, b): merits[a] - merits[b] for a in range(len(items)) for b in range(len(items)) if a != b}
+    return [(a, b, 1 if abs(gap) <= 0.0001 else 2 * (gap > 0)) for (a, b), gap in gaps.items()]
+
+
+def rules_hash(bodies: Bodies) -> str:
+    """Section 7: the hash of all verdicts."""
+    return sha(b"".join(pack("<IIB", *row) for row in rules_rows(bodies, canonical_order(bodies))))
+
+
 def comparison_request(bodies: Bodies, judge: str, first: str, second: str, attempt: int = 0) -> str:
     """Section 6, for configs whose words are plain ASCII without markup."""
     prompts, config = bodies["prompts"], json.loads(bodies["metadata"]["evalConfig"])
@@ -122,6 +135,8 @@ def canonical_order(bodies: Bodies) -> list[str]:
 
 def results(bodies: Bodies, items: list[str]) -> list[tuple[int, int, int, int]]:
     """Section 9: sorted (first, second, judge, half points)."""
+    if "verdicts" in bodies:
+        return [(a, b, 0, half) for a, b, half in rules_rows(bodies, items)]
     played = [body for key, body in bodies.items() if key.startswith("comparison/") and body["winner"]]
     judges = sorted({game["judge"] for game in played})
     half = {"first": 2, "tie": 1, "second": 0}

@@ -16,6 +16,7 @@ from clara_eval.errors import BadTrace
 from clara_eval.execution import Machine
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.testing.forged_trace import Change, Entries, forged
+from clara_eval.testing.large_round import large_lines
 from clara_eval.trace.document import Approval, render
 
 ROOT = Path(__file__).parents[1]
@@ -225,6 +226,50 @@ async def test_a_forgery_is_named_by_both(lie: str, demo_trace: list[str], machi
         await check_trace(lines, machine=machine)
     assert code == 1, words
     assert words.startswith("wrong"), words
+
+
+def _swap_two_items(bodies: Entries) -> None:
+    items = bodies["verdicts"]["items"]
+    items[3], items[4] = items[4], items[3]
+
+
+def _list_one_comparison(bodies: Entries) -> None:
+    first, second = bodies["verdicts"]["items"][:2]
+    told = {"judge": "rules", "winner": "first", "confidence": 0.9, "reason": "", "requests": [], "group": []}
+    bodies["comparison/0000000"] = {"first": first, "second": second, **told}
+
+
+def _drop_the_verdicts(bodies: Entries) -> None:
+    del bodies["verdicts"]
+
+
+LARGE_FORGERIES: dict[str, Change] = {
+    "another hash": setting("verdicts|sha256", lambda _: "0x" + "88" * 32),
+    "fewer comparisons": setting("verdicts|count", lambda count: count - 1),
+    "two entries exchanged": _swap_two_items,
+    "a comparison beside them": _list_one_comparison,
+    "no verdicts at all": _drop_the_verdicts,
+    "a fact better than measured": setting("features/|features|max_complexity", lambda value: max(1, value - 1)),
+    "a higher rating": setting("ranking|standings|1|elo", lambda elo: elo + 25.0),
+}
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_a_large_round_by_rules_is_checked_by_both(tmp_path: Path) -> None:
+    """More than a hundred entries: verdicts behind one hash hold in both programs, and each forgery is named by both."""
+    lines = large_lines(101)
+    path = tmp_path / "large.json"
+    path.write_text("".join(lines), encoding="utf-8")
+    code, words = by_node(path)
+    assert (code, "10100 comparisons" in words) == (0, True), words
+    assert len((await check_trace(lines)).walk.comparisons) == 10100
+    for lie, change in LARGE_FORGERIES.items():
+        changed = forged(lines, change)
+        path.write_text("".join(changed), encoding="utf-8")
+        code, words = by_node(path)
+        assert (code, words.startswith("wrong")) == (1, True), (lie, words)
+        with pytest.raises(BadTrace):
+            await check_trace(changed)
 
 
 @pytest.mark.xdist_group("verifier")

@@ -28,8 +28,7 @@ const isNumber = (value) => value instanceof Num;
 // ---- exact numbers ----
 function rounded(value, digits) { // to so many decimals, a half to the even neighbour, of the exact binary value
   const scaled = BigInt(Math.abs(value).toFixed(60).replace(".", "")), unit = 10n ** BigInt(60 - digits);
-  let whole = scaled / unit; const rest = 2n * (scaled % unit);
-  if (rest > unit || (rest === unit && whole % 2n)) whole++;
+  let whole = scaled / unit; const rest = 2n * (scaled % unit); if (rest > unit || (rest === unit && whole % 2n)) whole++;
   return Math.sign(value) * Number(`${whole}e${-digits}`) || 0;
 }
 const significant = (value, digits) => value === 0 ? 0 : rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
@@ -73,8 +72,7 @@ function shown(text) {
   return now.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 function checkConfig(body, challenge) {
-  const content = Buffer.from(body.content, "base64");
-  hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
+  const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
   const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
   if (uri) hold(uri.bytes && !Buffer.compare(uri.bytes, content), "metadata", "the content is not what challengeUri holds");
   const told = parse(content.toString("utf8")), config = told.evalConfig;
@@ -108,8 +106,7 @@ function judged(content, submission) { // the first check that fails, or null
   return Math.max(estimate(text), estimate(text.normalize("NFKC"))) > 100000 ? "too_large" : null;
 }
 function checkSolution(submission, body) {
-  const key = `solution/${submission.submitter}`, { received } = body;
-  const content = received.content === null ? null : Buffer.from(received.content, "base64");
+  const key = `solution/${submission.submitter}`, { received } = body; const content = received.content === null ? null : Buffer.from(received.content, "base64");
   hold(body.solutionHash === submission.solutionHash, key, "solutionHash is not the chain's");
   if (/^data:/i.test(submission.solutionUri)) {
     const uri = dataUri(submission.solutionUri);
@@ -133,8 +130,7 @@ function checkRejected(bodies, submissions) {
     if (!body.accepted && row?.code !== "excluded") hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
     else if (row) hold(["copy", "unevaluable", "excluded"].includes(row.code), "rejected", `${submitter} was accepted: only a copy, an unevaluable or an excluded one may stand here`);
     hold((row?.code === "excluded") === bodies.get("rulings").some((ruling) => ruling.kind === "exclude" && ruling.account === submitter), "rejected", `${submitter} is excluded exactly where a ruling says so`);
-    const facts = bodies.get(`features/${submitter}`);
-    hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
+    const facts = bodies.get(`features/${submitter}`); hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
     if (facts) hold(Object.values(facts.features).every((value) => value === null) === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
   }
   hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit");
@@ -143,8 +139,7 @@ function checkRejected(bodies, submissions) {
 const WORD = /[\p{L}\p{N}_]+(?:['’][\p{L}\p{N}_]+)?/gu;
 function textFeatures(content, isProse) {
   const text = content.toString("utf8"), lines = text.replaceAll("\r\n", "\n").split("\n");
-  if (lines.at(-1) === "") lines.pop();
-  const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
+  if (lines.at(-1) === "") lines.pop(); const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
   const found = {
     bytes: content.length, lines: lines.length, words: words.length,
     blank_share: share(lines.filter((line) => !line.trim()).length), long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
@@ -158,8 +153,7 @@ function quantised(feature, value) {
   const { min: low, max: high } = feature, bounded = low !== null && high !== null, clamped = Math.min(Math.max(+value, low === null ? -1e12 : +low), high === null ? 1e12 : +high);
   if (feature.type === "integer") return rounded(feature.source !== "measured" && bounded && high - low > 1000 ? significant(clamped, 3) : clamped, 0);
   if (!bounded || (feature.source === "measured" && high - low > 1000)) return significant(clamped, feature.source === "measured" ? 4 : 3);
-  const step = (high - low) / 1000;
-  return significant(+low + rounded((clamped - low) / step, 0) * step, 6);
+  const step = (high - low) / 1000; return significant(+low + rounded((clamped - low) / step, 0) * step, 6);
 }
 const fits = (feature, value) => value !== undefined && value !== null && (feature.type === "boolean" ? typeof value === "boolean" : feature.type === "enum" ? feature.values.includes(value) : isNumber(value));
 const featureName = (name) => name.toLowerCase().replace(/[^a-z0-9_]/g, "_").slice(0, 40), within = (value) => (value === null ? null : Math.min(Math.max(+value, -1e12), 1e12));
@@ -190,8 +184,7 @@ function featureLine(feature) {
   const span = !["enum", "boolean"].includes(feature.type) && feature.min !== null && feature.max !== null ? ` from ${general(feature.min)} to ${general(feature.max)}` : "";
   const better = feature.better ? `; ${feature.better} is better` : "", weight = +feature.weight === 1 ? "" : `; weight ${general(feature.weight)}`;
   const anchors = feature.anchors.map((anchor, i) => `\n    ${+(feature.min ?? 0) + i}: ${shown(anchor).replaceAll("\n", " ")}`).join("");
-  const words = shown(feature.description).replaceAll("\n", " ");
-  return `- ${feature.name} (${kind}${span}${better}${weight})${words ? `: ${words}` : ""}${anchors}`;
+  const words = shown(feature.description).replaceAll("\n", " "); return `- ${feature.name} (${kind}${span}${better}${weight})${words ? `: ${words}` : ""}${anchors}`;
 }
 const ANSWER = plain(parse('{"type":"object","properties":{"winner":{"type":"string","enum":["A","B","tie"]},"confidence":{"type":"number","description":"From 0.0 to 1.0."},"reason":{"type":"string","description":"One brief sentence."}},"required":["winner","confidence","reason"],"additionalProperties":false}'));
 const filled = (text, places) => text.replace(/\{\{(\w+)\}\}/g, (whole, name) => places[name] ?? whole);
@@ -203,11 +196,9 @@ function comparisonRequest(bodies, config, schema, comparison, attempt) {
   return sha256(utf8(plain({ llm: comparison.judge, purpose: "comparison", system, user, schema: ANSWER, maxTokens: new Num("400"), attempt: new Num(String(attempt)) })));
 }
 function readVerdict(answer) { // null where it cannot be used
-  if (answer.stop !== "end") return null;
-  const bare = /^\s*```json\s*\n([\s\S]*?)\n?```\s*$/.exec(answer.text)?.[1] ?? answer.text;
+  if (answer.stop !== "end") return null; const bare = /^\s*```json\s*\n([\s\S]*?)\n?```\s*$/.exec(answer.text)?.[1] ?? answer.text;
   try {
-    const told = parse(bare);
-    const isRight = utf8(bare).length <= 16384 && Object.keys(told).sort().join() === "confidence,reason,winner" && bare.match(/"(?:[^"\\]|\\.)*"\s*:/gs).length === 3 && ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1 && typeof told.reason === "string";
+    const told = parse(bare); const isRight = utf8(bare).length <= 16384 && Object.keys(told).sort().join() === "confidence,reason,winner" && bare.match(/"(?:[^"\\]|\\.)*"\s*:/gs).length === 3 && ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1 && typeof told.reason === "string";
     return isRight ? told : null;
   } catch { return null; }
 }
@@ -215,8 +206,7 @@ function checkModelVerdict(key, bodies, config, schema, comparison) {
   const [a, b] = [comparison.first, comparison.second].map((who) => plain(bodies.get(`features/${who}`).features));
   if (a === b) return hold(comparison.winner === "tie" && +comparison.confidence === 1 && comparison.requests.length === 0, key, "equal facts are a tie that nobody is asked about");
   comparison.requests.forEach((request, attempt) => {
-    const answer = bodies.get(`answer/${request}`);
-    hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
+    const answer = bodies.get(`answer/${request}`); hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
     if (!hold(answer && answer.llm === comparison.judge && answer.purpose === "comparison", key, `the answer to request ${attempt} is missing`)) return;
     const told = readVerdict(answer.answer), isLast = attempt === comparison.requests.length - 1;
     if (!isLast || comparison.winner === null) return hold(told === null, key, `the answer to request ${attempt} can be used`);
@@ -226,14 +216,12 @@ function checkModelVerdict(key, bodies, config, schema, comparison) {
 }
 // ---- 7. rules ----
 function goodness(feature, value) {
-  if (value === null) return 0;
-  let s;
+  if (value === null) return 0; let s;
   if (feature.type === "boolean") s = value ? 1 : 0;
   else if (feature.type === "enum") s = feature.values.indexOf(value) / Math.max(1, feature.values.length - 1);
   else if (feature.min === null) s = 0.5 + Math.sign(+value) * (Math.log1p(Math.abs(+value)) / Math.log1p(1e12) / 2);
   else { const low = +feature.min, high = feature.max === null ? 1e12 : +feature.max; s = high - low <= 100 ? (value - low) / (high - low) : Math.log1p(Math.max(0, value - low)) / Math.log1p(high - low); }
-  s = Math.min(1, Math.max(0, s));
-  return 0.05 + 0.95 * (feature.better === "lower" ? 1 - s : s);
+  s = Math.min(1, Math.max(0, s)); return 0.05 + 0.95 * (feature.better === "lower" ? 1 - s : s);
 }
 const merit = (schema, vector) => exactSum(schema.map((f) => +f.weight * goodness(f, vector[f.name]))) / exactSum(schema.map((f) => +f.weight));
 function checkRulesVerdict(key, bodies, schema, c) {
@@ -241,15 +229,27 @@ function checkRulesVerdict(key, bodies, schema, c) {
   const winner = Math.abs(gap) <= 0.0001 ? "tie" : gap > 0 ? "first" : "second";
   const confidence = winner === "tie" ? 0.5 : rounded(0.5 + 0.5 * Math.min(1, Math.abs(gap) / 0.5), 3);
   hold(c.winner === winner && Math.abs(+c.confidence - confidence) < 1e-9 && c.requests.length === 0, key, `rules say ${winner} with confidence ${confidence}`);
-  if (winner === "tie") return;
-  const [won, lost] = winner === "first" ? [a, b] : [b, a];
+  if (winner === "tie") return; const [won, lost] = winner === "first" ? [a, b] : [b, a];
   const gains = schema.map((f) => [+f.weight * (goodness(f, won[f.name]) - goodness(f, lost[f.name])), f.name]).filter(([gain]) => gain > 1e-12).sort((x, y) => y[0] - x[0] || byPoint(x[1], y[1])).slice(0, 3);
   const show = (v) => (isNumber(v) ? v.text : v === null ? "unknown" : String(v));
   hold(gains.every(([, name]) => c.reason.includes(`${name} ${show(won[name])} against ${show(lost[name])}`)), key, "the reason names other facts");
 }
+function checkVerdicts(bodies, items, schema, name, games) { // a large round by rules: all verdicts behind one hash
+  const body = bodies.get("verdicts"), merits = items.map((who) => merit(schema, bodies.get(`features/${who}`).features)), once = [], most = bodies.get("plan").maxGames;
+  for (let i = 0; i < items.length; i++) for (let j = i + 1; j < items.length; j++) once.push((i + j) % 2 ? [i, j] : [j, i]);
+  const all = (name === "both" ? once.concat(once.map(([a, b]) => [b, a])) : once).slice(0, most === null ? undefined : Math.max(0, +most)).sort((x, y) => x[0] - y[0] || x[1] - y[1]), bytes = Buffer.alloc(9 * all.length);
+  const half = all.map(([a, b]) => { const gap = merits[a] - merits[b]; return Math.abs(gap) <= 0.0001 ? 1 : gap > 0 ? 2 : 0; });
+  all.forEach(([a, b], i) => { bytes.writeUInt32LE(a, 9 * i); bytes.writeUInt32LE(b, 9 * i + 4); bytes[9 * i + 8] = half[i]; });
+  hold(body.judge === "rules" && plain(body.items) === plain(items) && +body.count === all.length && +games === all.length && !bodies.has("comparison/0000000"), "verdicts", "its judge, its items or their number are wrong");
+  hold(body.sha256 === sha256(bytes), "verdicts", "the hash is not that of what the rules say");
+  return all.map(([a, b], i) => ({ first: items[a], second: items[b], judge: "rules", winner: ["second", "tie", "first"][half[i]] }));
+}
 // ---- 8. which comparisons ----
 function checkComparisons(bodies, items, judges, config, schema) {
   const { name, games } = bodies.get("schedule"), all = [], seen = new Set(), place = new Map(items.map((item, i) => [item, i]));
+  const isLarge = judges.join() === "rules" && items.length > 100 && ["full", "both"].includes(name);
+  if (!hold(bodies.has("verdicts") === isLarge, "verdicts", "they stand behind one hash exactly in a large round by rules")) return [];
+  if (isLarge) return checkVerdicts(bodies, items, schema, name, games);
   for (let i = 0; i < games; i++) all.push([`comparison/${String(i).padStart(7, "0")}`, bodies.get(`comparison/${String(i).padStart(7, "0")}`)]);
   hold(all.every(([, c]) => c) && !bodies.has(`comparison/${String(+games).padStart(7, "0")}`), "schedule", "the number of games is wrong");
   const id = (c) => [c.first, c.second, c.judge].join("|");
@@ -289,12 +289,12 @@ function dealt(results, seed) {
   for (const round of rounds) for (let i = 0; i < round.length; i += width) rows.push(round.slice(i, i + width));
   return rows;
 }
+const POWERS = Array.from({ length: 8193 }, (_, i) => 2 ** ((i % 64) / 64) * 2 ** (Math.floor(i / 64) - 64));
 function expected(difference) {
-  let x = Math.min(64, Math.max(-64, difference * -0.008304820237218406));
-  const k = rounded(x * 64, 0);
+  let x = Math.min(64, Math.max(-64, difference * -0.008304820237218406)), k = Math.floor(x * 64);
+  const rest = x * 64 - k; if (rest > 0.5 || (rest === 0.5 && k % 2)) k++; // a half to the even neighbour
   x = (x - k / 64) * 0.6931471805599453;
-  const t = ((((x * (1 / 24)) + 1 / 6) * x + 1 / 2) * x + 1) * x + 1, low = ((k % 64) + 64) % 64;
-  return 1 / (t * (2 ** (low / 64) * 2 ** Math.floor(k / 64)) + 1);
+  return 1 / ((((((x * (1 / 24)) + 1 / 6) * x + 1 / 2) * x + 1) * x + 1) * POWERS[k + 4096] + 1);
 }
 function classes(results, count) { // equal records: refined until nothing splits
   let now = Array(count).fill(0);
@@ -326,12 +326,13 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
   if (!items.length) return hold(ranking === null, "ranking", "nobody is ranked");
   const results = comparisons.filter((c) => c.winner !== null).map((c) => [place.get(c.first), place.get(c.second), sorted.indexOf(c.judge), { first: 2, tie: 1, second: 0 }[c.winner]]).sort((x, y) => x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || x[3] - y[3]);
   const ratings = elo(results, items.length, utf8(`${+challenge.chainId}:${challenge.address}`)), at = new Map(challenge.submissions.map((s) => [s.submitter, +s.submittedAt]));
+  const record = Array(3 * items.length).fill(0); for (const [a, b, , half] of results) { record[3 * a + half]++; record[3 * b + 2 - half]++; }
   const met = new Set(results.map(([a, b]) => Math.min(a, b) * items.length + Math.max(a, b))).size, paid = +challenge.winnerCount;
   let order = [...standings].sort((s, o) => o.elo - s.elo || at.get(s.item) - at.get(o.item) || (s.item < o.item ? -1 : 1));
   if (items.length >= 10 && met < (items.length * (items.length - 1)) / 2) order = [...order.slice(0, paid), ...order.slice(paid).sort((s, o) => o.theta - s.theta)];
   hold(standings.length === items.length && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once");
   standings.forEach((s, i) => {
-    const mine = results.flatMap(([a, b, , half]) => (items[a] === s.item ? [half] : items[b] === s.item ? [2 - half] : [])), tally = (h) => mine.filter((x) => x === h).length;
+    const tally = (h) => record[3 * place.get(s.item) + h];
     hold(Math.abs(+s.elo - ratings[place.get(s.item)]) <= 2.1e-6, "ranking", `the rating of ${s.item} is ${ratings[place.get(s.item)]}`);
     hold(+s.score === rounded(10000 / (1 + 10 ** ((1500 - s.elo) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
     hold(+s.rank === i + 1 && +s.wins === tally(2) && +s.ties === tally(1) && +s.losses === tally(0), "ranking", `the record of ${s.item} is not that of its comparisons`);

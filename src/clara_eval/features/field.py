@@ -10,8 +10,9 @@ never change.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config import Feature, FeatureSchema
@@ -40,31 +41,104 @@ _ALIKE = 1e-9
 
 def compare_field(schema: FeatureSchema, features: Mapping[Address, Features]) -> dict[Address, Features]:
     """Every submission's facts, with what the others tell about them."""
-    capped = {account: _capped(schema, account, features) for account in sorted(features)}
+    support = {feature.name: _Support.of(feature, features) for feature in schema.judged}
+    capped = {account: _capped(schema, features[account], support) for account in sorted(features)}
+    field = _Field.of(schema, capped)
     return {
         account: replace(
             facts,
             flags=(
                 *facts.flags,
-                *_missing_view(account, capped),
-                *_outliers(schema, account, capped),
-                *_claims_stand_out(schema, account, capped),
-                *_nearly_all_best(schema, account, capped),
+                *_missing_view(facts, field),
+                *_outliers(facts, field),
+                *_claims_stand_out(schema, account, field),
+                *_nearly_all_best(schema, account, field),
             ),
         )
         for account, facts in capped.items()
     }
 
 
-def _capped(schema: FeatureSchema, account: Address, features: Mapping[Address, Features]) -> Features:
+@dataclass(frozen=True, slots=True)
+class _Support:
+    """How many claim a feature, and how many of them without a line that shows it."""
+
+    claimed: int
+    unsupported: int
+
+    @classmethod
+    def of(cls, feature: Feature, features: Mapping[Address, Features]) -> _Support:
+        claiming = [facts for facts in features.values() if facts.claimed.get(feature.name) is not None]
+        return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming))
+
+
+class _Values:
+    """Numbers of all entries; what is usual among the others of any one of them is read off, not counted again."""
+
+    def __init__(self, values: Iterable[float | None]) -> None:
+        self._ordered = sorted(value for value in values if value is not None)
+        self._deviations: dict[float, list[float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def others(self, mine: float, least: float) -> tuple[float, float]:
+        """Median of all but one of these, and median deviation as a standard deviation."""
+        middle = _median_without(self._ordered, mine)
+        if middle not in self._deviations:  # leaving one out moves the middle to one of a few places
+            self._deviations[middle] = sorted(abs(value - middle) for value in self._ordered)
+        return middle, max(_TO_SIGMA * _median_without(self._deviations[middle], abs(mine - middle)), least)
+
+    def at_least(self, bound: float) -> int:
+        """How many are not below a bound."""
+        return len(self._ordered) - bisect_left(self._ordered, bound)
+
+
+def _median_without(ordered: Sequence[float], one: float) -> float:
+    """The median of sorted numbers without one of them."""
+    place, count = bisect_left(ordered, one), len(ordered) - 1
+    above, below = (ordered[k if k < place else k + 1] for k in (count // 2, max(0, count // 2 - 1)))
+    return above if count % 2 else (below + above) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What is counted once for all entries."""
+
+    features: Mapping[Address, Features]
+    second_views: int
+    """Entries that could be read a second time, without comments and strings."""
+    numbers: Mapping[Feature, _Values]
+    claims: Mapping[Address, float | None]
+    merits: _Values
+    nearly_best: frozenset[Address]
+
+    @classmethod
+    def of(cls, schema: FeatureSchema, features: Mapping[Address, Features]) -> _Field:
+        claims = {account: _claimed_merit(schema, facts) for account, facts in features.items()}
+        return cls(
+            features,
+            sum(facts.second_view in ("read", "same") for facts in features.values()),
+            {
+                feature: _Values(_scaled(feature, _exact(feature, facts)) for facts in features.values())
+                for feature in schema.judged
+                if feature.type in ("integer", "number")
+            },
+            claims,
+            _Values(claims.values()),
+            frozenset(account for account, facts in features.items() if _is_nearly_best(schema, facts)),
+        )
+
+
+def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Support]) -> Features:
     """Claims without support count as the middle at best, unless the others have none either: then nothing shows it."""
-    facts = features[account]
     values, flags = facts.vector.as_dict(), list(facts.flags)
-    for feature in schema.judged:
+    for feature in schema.judged if facts.unsupported else ():
         if feature.name not in facts.unsupported or facts.measured.get(feature.name) is not None:
             continue
-        others = [o for a, o in features.items() if a != account and o.claimed.get(feature.name) is not None]
-        if others and sum(feature.name in other.unsupported for other in others) * 2 >= len(others):
+        mine = facts.claimed.get(feature.name) is not None
+        others, bare = support[feature.name].claimed - mine, support[feature.name].unsupported - mine
+        if others and bare * 2 >= others:
             continue
         before, after = values[feature.name], _at_most_middle(feature, values[feature.name])
         values[feature.name] = after
@@ -101,14 +175,10 @@ def _middle(feature: Feature) -> Value:
     return math.floor(middle) if feature.better == "higher" else math.ceil(middle)
 
 
-def _missing_view(account: Address, features: Mapping[Address, Features]) -> Iterator[Flag]:
+def _missing_view(facts: Features, field: _Field) -> Iterator[Flag]:
     """Code that cannot be read without its comments and strings, where the others' can."""
-    mine = features[account].second_view
-    if mine not in ("missing", "none"):
-        return
-    others = [facts.second_view for other, facts in features.items() if other != account]
-    have = sum(one in ("read", "same") for one in others)
-    if mine == "missing" or have * 2 > len(others):
+    mine, others = facts.second_view, len(field.features) - 1
+    if mine == "missing" or (mine == "none" and field.second_views * 2 > others):
         yield Flag(
             "no_second_view",
             "review",
@@ -116,25 +186,21 @@ def _missing_view(account: Address, features: Mapping[Address, Features]) -> Ite
         )
 
 
-def _outliers(schema: FeatureSchema, account: Address, features: Mapping[Address, Features]) -> Iterator[Flag]:
-    for feature in schema.judged:
-        if feature.type not in ("integer", "number"):
+def _outliers(facts: Features, field: _Field) -> Iterator[Flag]:
+    for feature, numbers in field.numbers.items():
+        value = _exact(feature, facts)
+        mine, size = _scaled(feature, value), len(numbers)
+        if mine is None or size < FEWEST:
             continue
-        field = {a: _scaled(feature, _exact(feature, facts)) for a, facts in features.items()}
-        mine = field.pop(account)
-        known = [value for value in field.values() if value is not None]
-        if mine is None or len(known) + 1 < FEWEST:
-            continue
-        middle, spread = _usual(known, _least_spread(feature))
+        middle, spread = numbers.others(mine, _least_spread(feature))
         score = (mine - middle) / spread
-        if abs(score) < OUTLIER * (1 + SMALL_FIELD / (len(known) + 1)):
+        if abs(score) < OUTLIER * (1 + SMALL_FIELD / size):
             continue
-        value = _exact(feature, features[account])
         good = feature.better is not None and (score > 0) == (feature.better == "higher")
         yield Flag(
             "outlier",
             "review" if good else "warn",
-            f"{feature.name} is {value}, far from the other {len(known)} entries ({abs(score):.0f} spreads off).",
+            f"{feature.name} is {value}, far from the other {size - 1} entries ({abs(score):.0f} spreads off).",
             evidence={"feature": feature.name, "value": value, "spreads": round(score, 1)},
         )
 
@@ -162,50 +228,34 @@ def _least_spread(feature: Feature) -> float:
     return max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
 
 
-def _usual(values: Sequence[float], least: float) -> tuple[float, float]:
-    """Median, and median deviation as a standard deviation."""
-    middle = _median(values)
-    return middle, max(_TO_SIGMA * _median([abs(value - middle) for value in values]), least)
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def _claims_stand_out(schema: FeatureSchema, account: Address, features: Mapping[Address, Features]) -> Iterator[Flag]:
+def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
     """What only a model says is better for one entry than for nearly all others, and by much."""
-    claims = {a: _claimed_merit(schema, facts) for a, facts in features.items()}
-    field = [merit for a, merit in claims.items() if merit is not None and a != account]
-    mine = claims[account]
-    if mine is None or len(field) + 1 < FEWEST:
+    mine, size = field.claims[account], len(field.merits)
+    if mine is None or size < FEWEST:
         return
-    size = len(field) + 1
-    as_good = 1 + sum(merit >= mine - _ALIKE for merit in field)
-    middle, spread = _usual(field, SPREAD)
+    as_good = field.merits.at_least(mine - _ALIKE)
+    middle, spread = field.merits.others(mine, SPREAD)
     score = (mine - middle) / spread
-    claimed = _claimed(schema, features[account])
+    claimed = _claimed(schema, field.features[account])
     coarse = len(claimed) < NEARLY_ALL and all(_is_coarse(feature) for feature in claimed)
     bound = max(STANDS_OUT_COARSE if coarse else STANDS_OUT, 1.2 + 8 / size if size < 10 or not coarse else 0)
     if as_good <= max(1, size // 8) and score >= bound:
         yield Flag(
             "claims_stand_out",
             "review",
-            f"What only a model can tell is better here than for the other {len(field)} entries, by "
+            f"What only a model can tell is better here than for the other {size - 1} entries, by "
             f"{score:.1f} spreads; no tool bears it out.",
             evidence={"spreads": round(score, 1), "asGood": as_good},
         )
 
 
-def _nearly_all_best(schema: FeatureSchema, account: Address, features: Mapping[Address, Features]) -> Iterator[Flag]:
+def _nearly_all_best(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
     """Every claim at its best or a step below: what a liar asks for who does not want to stand out."""
-    claimed = _claimed(schema, features[account])
-    if len(claimed) < NEARLY_ALL or any(flag.code == "all_best" for flag in features[account].flags):
+    claimed = _claimed(schema, field.features[account])
+    if len(claimed) < NEARLY_ALL or any(flag.code == "all_best" for flag in field.features[account].flags):
         return
-    others = [facts for other, facts in features.items() if other != account]
-    as_good = sum(_is_nearly_best(schema, facts) for facts in others)
-    if _is_nearly_best(schema, features[account]) and as_good <= RARE * len(others):
+    others, as_good = len(field.features) - 1, len(field.nearly_best - {account})
+    if account in field.nearly_best and as_good <= RARE * others:
         yield Flag(
             "nearly_all_best",
             "review",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -10,7 +12,7 @@ from clara_eval.challenge.model import Address
 from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.features import Features
 from clara_eval.features.features import SecondView, choose_values
-from clara_eval.features.field import compare_field
+from clara_eval.features.field import _Values, compare_field
 from clara_eval.judge.vector import Value
 
 FUNCTIONS = FeatureSchema((MEASURED["functions"],))
@@ -121,3 +123,17 @@ def test_the_order_of_entries_does_not_matter() -> None:
     """The same field in another order gets the same facts and flags."""
     field = {account(n): claimed(LEVEL, correctness=value) for n, value in enumerate((1, 2, 1, 2, 4, 2, 1, 2))}
     assert compare_field(LEVEL, dict(reversed(field.items()))) == compare_field(LEVEL, field)
+
+
+def test_what_is_usual_among_the_others_is_the_slow_way_read_off() -> None:
+    """Median and deviation without one entry are those of the rest, counted anew, for every entry of any field."""
+    rng = random.Random(7)
+    for size in range(2, 40):
+        values = [rng.choice((1.0, 2.0, 2.5, rng.uniform(0, 9))) for _ in range(size)]
+        field = _Values([*values, None])
+        for place, mine in enumerate(values):
+            rest = values[:place] + values[place + 1 :]
+            middle = median(rest)
+            spread = max(1.4826 * median([abs(value - middle) for value in rest]), 0.01)
+            assert field.others(mine, 0.01) == (middle, spread)
+            assert field.at_least(mine) == sum(value >= mine for value in values)

@@ -53,6 +53,10 @@ class RulesJudge:
         """There is nothing to look up."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
+        return self.decide(first, second)
+
+    def decide(self, first: JudgeVector, second: JudgeVector) -> Decision:
+        """The same without waiting: nobody is asked."""
         return Decision(self.verdict(first, second), "", ())
 
     def verdict(self, first: JudgeVector, second: JudgeVector) -> Verdict:
@@ -66,9 +70,9 @@ class RulesJudge:
 
     def merit(self, vector: JudgeVector) -> float:
         """0 worst to 1 best."""
-        values = vector.as_dict()
-        weights = math.fsum(feature.weight for feature in self.schema.judged)
-        return math.fsum(f.weight * goodness(f, values[f.name]) for f in self.schema.judged) / weights
+        values, judged = vector.as_dict(), self.schema.judged
+        weights = math.fsum(feature.weight for feature in judged)
+        return math.fsum(f.weight * goodness(f, values[f.name]) for f in judged) / weights
 
     def _reason(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
         """The features that decided, strongest first, in our own words."""

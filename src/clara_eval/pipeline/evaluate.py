@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from tempfile import TemporaryFile
 from typing import Any, Protocol
 
 from clara_eval.calibration.gate import FLOOR, Mode, known, prompt_hash, why_not_alone
@@ -41,6 +42,7 @@ from clara_eval.publish.publish import publish
 from clara_eval.publish.send import Intention, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import read_signed
 from clara_eval.solutions import Fetch, Limits
+from clara_eval.tournament.ruled import RuledComparisons
 from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
@@ -189,15 +191,21 @@ def _sender(ports: Ports, options: Options) -> TransactionSender:
 
 
 async def _file(challenge: Challenge, plan: EvaluationPlan, walked: Walk, ports: Ports, journal: Journal) -> str:
-    """Write the trace and the public keys; the digest must come out the same on every walk."""
+    """Write the trace and the public keys; the digest must come out the same on every walk.
+
+    The lines wait in a file until the digest is known, so that memory does not follow their number.
+    """
     writer = TraceWriter()
-    lines = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
-    await _check_posted(challenge, writer.digest, ports)
-    await close_unanswered(journal, walked.unanswered)
-    await journal.note("digest", writer.digest)
-    approvals = await approvals_of(ports.store, challenge.chain_id, challenge.address, writer.digest)
-    text = render(lines, writer.digest, approvals)
-    await save_trace(ports.store, challenge.chain_id, challenge.address, text, writer.digest)
+    with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
+        for key, body in entries(challenge, plan, walked):
+            lines.write(writer.line(key, body) + "\n")
+        await _check_posted(challenge, writer.digest, ports)
+        await close_unanswered(journal, walked.unanswered)
+        await journal.note("digest", writer.digest)
+        approvals = await approvals_of(ports.store, challenge.chain_id, challenge.address, writer.digest)
+        lines.seek(0)
+        pieces = render((line.removesuffix("\n") for line in lines), writer.digest, approvals)
+        await save_trace(ports.store, challenge.chain_id, challenge.address, pieces, writer.digest)
     keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
     plots = (plots_key(challenge.address), plain_json(plots_document(walked, writer.digest)))
     await ports.store.put_many(challenge.chain_id, [*keys, plots])
@@ -240,6 +248,8 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
 
 async def _uncalibrated(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> str | None:
     """Why the judges that voted may not post without a person; rules need no calibration."""
+    if isinstance(walked.comparisons, RuledComparisons):
+        return None
     voters = sorted({comparison.judge for comparison in walked.comparisons if comparison.winner is not None})
     if "rules" in voters:
         return None

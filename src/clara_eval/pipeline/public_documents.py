@@ -1,7 +1,8 @@
 """The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
 
 Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
-which `a` was shown first; with a jury every vote is listed and the majority stands at the top.
+which `a` was shown first; with a jury every vote is listed and the majority stands at the top. A large round by rules
+has one key `verdicts` instead, from which every pair follows.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import Any
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.hashing import plain_json
-from clara_eval.pipeline.walk import Walk, results_of
+from clara_eval.pipeline.record import ruled_verdicts
+from clara_eval.pipeline.walk import Walk, tally_of
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.ruled import RuledComparisons
 from clara_eval.tournament.votes import votes_document
-from clara_eval.trace.store_keys import features_key, pairwise_key
+from clara_eval.trace.store_keys import features_key, pairwise_key, verdicts_key
 
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
@@ -30,6 +33,9 @@ def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> lis
         (features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at}))
         for account, facts in sorted(walked.features.items())
     ]
+    if isinstance(walked.comparisons, RuledComparisons):
+        verdicts = ruled_verdicts(walked.comparisons) | walked.schema.to_json() | {"schedule": walked.schedule}
+        return [*pairs, (verdicts_key(challenge.address), plain_json(verdicts))]
     asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for comparison in walked.comparisons:
         asked[comparison.first, comparison.second].append(comparison)
@@ -42,7 +48,8 @@ def plots_document(walked: Walk, digest: str) -> dict[str, str]:
     """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
     if walked.ranking is None:
         return {"traceDigest": digest}
-    matrix = win_matrix_svg(walked.ranking, results_of(walked.comparisons))
+    items = [standing.item for standing in walked.ranking.standings]
+    matrix = win_matrix_svg(walked.ranking, tally_of(items, walked.comparisons))
     return {"traceDigest": digest, "ratings": ratings_svg(walked.ranking), "matrix": matrix}
 
 

@@ -19,6 +19,7 @@ from clara_eval.pipeline.rulings import RULINGS
 from clara_eval.pipeline.sources import ANSWER, KEY_REPORT, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
+from clara_eval.tournament.ruled import RuledComparisons
 from clara_eval.trace.form import Form
 
 Entry = tuple[str, Any]
@@ -59,13 +60,27 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
         yield f"answer/{request}", _answer(walk.answers[request])
     yield "unanswered", dict(sorted(walk.unanswered.items()))
     yield "schedule", {"name": walk.schedule, "reason": walk.schedule_reason, "games": len(walk.comparisons)}
-    for number, comparison in enumerate(walk.comparisons):
-        yield f"comparison/{number:07}", to_camel_json(comparison)
+    if isinstance(walk.comparisons, RuledComparisons):
+        yield "verdicts", ruled_verdicts(walk.comparisons)
+    else:
+        for number, comparison in enumerate(walk.comparisons):
+            yield f"comparison/{number:07}", to_camel_json(comparison)
     yield "ranking", to_camel_json(walk.ranking) if walk.ranking else None
     yield "placed", to_camel_json(walk.placed)
     yield "flags", to_camel_json(walk.flags)
     yield "winners", to_camel_json(walk.winners.entries)
     yield "calldata", "0x" + walk.calldata.hex()
+
+
+def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, Any]:
+    """All verdicts of a large round by rules: who was compared, how often, and one hash over what came out."""
+    table = comparisons.table
+    return {
+        "judge": table.judges[0],
+        "items": list(table.items),
+        "count": len(comparisons),
+        "sha256": comparisons.commitment,
+    }
 
 
 def _execution(walk: Walk) -> Iterator[Entry]:

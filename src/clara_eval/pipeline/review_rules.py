@@ -149,7 +149,8 @@ def _submissions(found: Round) -> Iterator[Flag]:
 
 
 def _undecided(found: Round) -> Iterator[Flag]:
-    missing, asked = sum(comparison.winner is None for comparison in found.comparisons), len(found.comparisons)
+    asked = len(found.comparisons)
+    missing = asked - (found.ranking.results if found.ranking else 0)
     if missing:
         share = missing / asked
         yield Flag(

@@ -33,13 +33,14 @@ from clara_eval.pipeline.review_rules import Round, round_flags
 from clara_eval.pipeline.rulings import Ruling, excluded, ruled_plan, with_originals
 from clara_eval.pipeline.sources import Received, Sources, judge_received
 from clara_eval.publish.calldata import post_scores
-from clara_eval.ranking.rank import Ranking, rank
+from clara_eval.ranking.rank import Ranking, rank_table
 from clara_eval.solutions import Cluster, Likeness, Rejected, Solution, find_likeness
 from clara_eval.tournament.covariates import covariates
 from clara_eval.tournament.play import Comparison, play_tournament
-from clara_eval.tournament.results import Result, canonical_order
+from clara_eval.tournament.results import canonical_order
+from clara_eval.tournament.ruled import RuledComparisons, judge_by_rules
 from clara_eval.tournament.schedule import Choice, choose_schedule
-from clara_eval.tournament.tally import Floats
+from clara_eval.tournament.tally import Floats, Tally, tally
 from clara_eval.winners import Placed, Winners, check_scorable, choose_winners
 
 READ_AT_ONCE = 16
@@ -75,7 +76,7 @@ class Walk:
     """The attestation of every key that signed an answer."""
     schedule: str
     schedule_reason: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: Sequence[Comparison]
     ranking: Ranking | None
     """None when every submission was rejected."""
     placed: tuple[Placed, ...]
@@ -176,7 +177,7 @@ async def _tournament(
     features: Mapping[Address, Features],
     likeness: Likeness,
     listener: ProgressListener,
-) -> tuple[Choice, tuple[Comparison, ...], Ranking | None]:
+) -> tuple[Choice, Sequence[Comparison], Ranking | None]:
     """Who is better than whom, and the ranking from it."""
     judges = jury.judges()
     refused = _accounts(rejected)
@@ -196,13 +197,15 @@ async def _tournament(
         name=jury.plan.schedule,
         features=facts,
     )
-    comparisons = await play_tournament(
-        choice.schedule,
-        judges,
-        vectors,
-        orderers=jury.orderers() if in_fours else None,
-        on_game=lambda done, total: listener("comparing", done, total),
-    )
+    comparisons: Sequence[Comparison] | None = judge_by_rules(choice.schedule, judges, items, vectors)
+    if comparisons is None:
+        comparisons = await play_tournament(
+            choice.schedule,
+            judges,
+            vectors,
+            orderers=jury.orderers() if in_fours else None,
+            on_game=lambda done, total: listener("comparing", done, total),
+        )
     known = facts if choice.schedule.name == "fours" else None
     return choice, comparisons, rank_round(challenge, items, comparisons, likeness.families, known)
 
@@ -330,9 +333,8 @@ def rank_round(
     """Who stands where; a family is judged once more as if it had stayed away."""
     if not items:
         return None
-    return rank(
-        items,
-        results_of(comparisons),
+    return rank_table(
+        tally_of(items, comparisons),
         seed=challenge.run.encode(),
         winner_count=challenge.winner_count,
         payout_bps=challenge.payout_bps,
@@ -343,9 +345,11 @@ def rank_round(
     )
 
 
-def results_of(comparisons: Sequence[Comparison]) -> list[Result]:
-    """The games that have a verdict."""
-    return [comparison.result for comparison in comparisons if comparison.winner is not None]
+def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
+    """The games that have a verdict, as columns in canonical order."""
+    if isinstance(comparisons, RuledComparisons):
+        return comparisons.table
+    return tally(items, [comparison.result for comparison in comparisons if comparison.winner is not None])
 
 
 def _place(ranking: Ranking | None, rejected: Sequence[Rejected]) -> tuple[Placed, ...]:

@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 from clara_eval.tournament.tally import Floats, Ints
 
+Small = npt.NDArray[np.int32]
+Halves = npt.NDArray[np.float32]
 START = 1500.0
 K = 32.0
 PERMUTATIONS = 100
@@ -145,47 +147,75 @@ def _play_all(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds
 def _play(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes, numbers: range) -> Floats:
     """Ratings after each of the numbered permutations, one row per permutation; one vector step per round."""
     # Padding plays between two spare items at the end of each row, so that no step needs a mask.
-    left = np.append(first, size)[plan.table]
-    right = np.append(second, size + 1)[plan.table]
-    result = np.append(points, 0.5)[plan.table]
+    left = np.append(first, size).astype(np.int32)[plan.table]
+    right = np.append(second, size + 1).astype(np.int32)[plan.table]
+    result = np.append(points, 0.5).astype(np.float32)[plan.table]  # 0, 1/2 and 1 are exact
     stride = size + 2
     ratings = np.full(len(numbers) * stride, START)
     offset = (np.arange(len(numbers)) * stride)[:, None]
     orders = np.array([_round_order(plan, seed, number) for number in numbers], dtype=np.int64)
+    step_of = _Step((len(numbers), left.shape[1]))
     for step in orders.T:
-        a = left[step]
-        b = right[step]
-        a += offset
-        b += offset
-        rating_a = ratings.take(a)
-        rating_b = ratings.take(b)
-        change = result[step]
-        change -= expected(rating_a - rating_b)
+        step_of.play(ratings, left[step], right[step], result[step], offset)
+    return ratings.reshape(len(numbers), stride)[:, :size]
+
+
+class _Step:
+    """One vector step, in memory that is taken once: a step is short, and fresh memory costs as much as the sums."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._a, self._b = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+        self._rating_a, self._rating_b, self._change = np.empty(shape), np.empty(shape), np.empty(shape)
+        self._expected = Expected(shape)
+
+    def play(self, ratings: Floats, left: Small, right: Small, result: Halves, offset: Ints) -> None:
+        """Both ratings of every game by K · (points − expected), in place."""
+        a, b, rating_a, rating_b, change = self._a, self._b, self._rating_a, self._rating_b, self._change
+        np.add(left, offset, out=a)
+        np.add(right, offset, out=b)
+        ratings.take(a, out=rating_a, mode="clip")
+        ratings.take(b, out=rating_b, mode="clip")
+        np.subtract(rating_a, rating_b, out=change)
+        np.subtract(result, self._expected.of(change), out=change)
         change *= K
         rating_a += change
         rating_b -= change
         ratings[a] = rating_a
         ratings[b] = rating_b
-    return ratings.reshape(len(numbers), stride)[:, :size]
+
+
+class Expected:
+    """1 / (1 + 10^(−d/400)) from exact operations only: the same bits on every machine."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._x, self._steps, self._series = np.empty(shape), np.empty(shape), np.empty(shape)
+        self._places = np.empty(shape, dtype=np.int64)
+
+    def of(self, difference: Floats) -> Floats:
+        """Overwritten by the next call."""
+        x, steps, series = self._x, self._steps, self._series
+        np.multiply(difference, -_LOG2_10_OVER_400, out=x)
+        np.clip(x, -_REACH, _REACH, out=x)
+        np.multiply(x, _STEPS, out=steps)
+        np.rint(steps, out=steps)
+        np.multiply(steps, 1 / _STEPS, out=series)  # a power of two: exactly the quotient
+        x -= series
+        x *= _LN2
+        np.multiply(x, 1 / 24, out=series)
+        for term in (1 / 6, 1 / 2, 1.0):
+            series += term
+            series *= x
+        series += 1.0
+        steps += _REACH * _STEPS
+        np.copyto(self._places, steps, casting="unsafe")
+        series *= _powers().take(self._places, out=x, mode="clip")
+        series += 1.0
+        return np.divide(1.0, series, out=series)
 
 
 def expected(difference: Floats) -> Floats:
-    """1 / (1 + 10^(−d/400)) from exact operations only: the same bits on every machine."""
-    x = difference * -_LOG2_10_OVER_400
-    np.clip(x, -_REACH, _REACH, out=x)
-    steps = np.rint(x * _STEPS)
-    x -= steps / _STEPS
-    x *= _LN2
-    series = x * (1 / 24)
-    for term in (1 / 6, 1 / 2, 1.0):
-        series += term
-        series *= x
-    series += 1.0
-    steps += _REACH * _STEPS
-    series *= _powers().take(steps.astype(np.int64))
-    series += 1.0
-    result: Floats = 1.0 / series
-    return result
+    """The expected points of the first, for each difference of ratings."""
+    return Expected(difference.shape).of(difference)
 
 
 @lru_cache(maxsize=1)

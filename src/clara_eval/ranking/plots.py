@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clara_eval.tournament.tally import tally
+from clara_eval.tournament.tally import Floats, Tally, tally
 
 if TYPE_CHECKING:
     from clara_eval.ranking.rank import Ranking, Standing
@@ -71,7 +71,7 @@ def ratings_svg(ranking: Ranking) -> str:
     return _svg(900, bottom + 46, parts, f"Ratings of {len(ranking.standings)} items with 95 % intervals")
 
 
-def win_matrix_svg(ranking: Ranking, results: Sequence[Result]) -> str:
+def win_matrix_svg(ranking: Ranking, results: Sequence[Result] | Tally) -> str:
     """Share of points of the row item against the column item, best first; empty where they never met."""
     shown = [s.item for s in ranking.standings[:MOST_ROWS]]
     share = _shares([s.item for s in ranking.standings], results)[: len(shown), : len(shown)]
@@ -150,14 +150,18 @@ def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[fl
     ]
 
 
-def _shares(items: Sequence[str], results: Sequence[Result]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    table, size = tally(items, results), len(items)
+def _shares(items: Sequence[str], results: Sequence[Result] | Tally) -> Floats:
+    """By the order of the items."""
+    table, size = results if isinstance(results, Tally) else tally(items, results), len(items)
     key = table.first * size + table.second
     points = np.bincount(key, table.points, size * size).reshape(size, size)
     games = np.bincount(key, minlength=size * size).reshape(size, size)
     total = games + games.T
     won = points + games.T - points.T
-    return np.where(total > 0, won / np.maximum(total, 1), np.nan)
+    places = {item: number for number, item in enumerate(table.items)}
+    order = np.array([places[item] for item in items])
+    share: Floats = np.where(total > 0, won / np.maximum(total, 1), np.nan)[np.ix_(order, order)]
+    return share
 
 
 def _cell(x: float, y: float, size: float, share: float, title: str) -> str:

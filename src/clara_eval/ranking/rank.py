@@ -120,12 +120,38 @@ def rank(
     specification's single pass over the results in the order given. With `features` (rows in the order of the items)
     strengths are those of kinds of entries first, and each entry's own as far as its games say so.
     """
+    return rank_table(
+        tally(items, results),
+        seed=seed,
+        winner_count=winner_count,
+        payout_bps=payout_bps,
+        tie_break=tie_break,
+        by_name=by_name,
+        clusters=clusters,
+        features=features,
+        in_given_order=tally(items, results, in_given_order=True) if literal else None,
+    )
+
+
+def rank_table(
+    table: Tally,
+    *,
+    seed: bytes | None,
+    winner_count: int,
+    payout_bps: Sequence[int] | None = None,
+    tie_break: Mapping[str, int] | None = None,
+    by_name: bool = False,
+    clusters: Mapping[str, str] | None = None,
+    features: Floats | None = None,
+    in_given_order: Tally | None = None,
+) -> Ranking:
+    """The same from columns in canonical order; `in_given_order` holds them as given, for the literal pass."""
     payout = checked_payout(winner_count, payout_bps)
+    items, literal = table.items, in_given_order is not None
     if not items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
-    table = tally(items, results)
     classes = equal_records(table)
-    ratings = _ratings(items, results, table, content_hash(table) if seed is None else seed, literal=literal)
+    ratings = _ratings(table, in_given_order, content_hash(table) if seed is None else seed)
     ratings = ratings if literal else level(ratings, classes, DECIMALS)
     strengths = estimate(table, features)
     arrival = tie_break or {}
@@ -139,8 +165,8 @@ def rank(
     paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
     report = examine(table, strengths, winner_count, clusters or {})
     if ordered_by == "elo" and not literal and not report.pivotal_items:
-        rated = _Rated(items, results, content_hash(table) if seed is None else seed, arrival, by_name)
-        report = replace(report, pivotal_items=_pivotal_by_elo(rated, {items[i] for i in order[:winner_count]}))
+        rated = _Rated(table, content_hash(table) if seed is None else seed, arrival, by_name)
+        report = replace(report, pivotal_items=_pivotal_by_elo(rated, set(order[:winner_count])))
     return Ranking(
         standings=_standings(table, order, ratings, strengths, odds, scored_by_fit=ordered_by == "strength"),
         winner_count=winner_count,
@@ -155,7 +181,7 @@ def rank(
             *_methods(items, order[:winner_count], [] if literal else other[:winner_count], ratings, theta),
             *raise_flags(report, paid[-1]),
         ),
-        results=len(results),
+        results=len(table.first),
         literal=literal,
         ordered_by=ordered_by,
         ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
@@ -166,37 +192,36 @@ def rank(
 class _Rated:
     """Everything that Elo's order depends on."""
 
-    items: Sequence[str]
-    results: Sequence[Result]
+    table: Tally
     seed: bytes
     arrival: Mapping[str, int]
     by_name: bool
 
-    def without(self, item: str) -> list[str]:
+    def without(self, item: int) -> list[int]:
         """The order that Elo gives had this item never entered."""
-        rest = [other for other in self.items if other != item]
-        table = tally(rest, [result for result in self.results if item not in (result.first, result.second)])
+        table = self.table.without(item)
         ratings = level(
             elo(table.size, table.first, table.second, table.points, self.seed), equal_records(table), DECIMALS
         )
-        return [rest[i] for i in in_order(rest, ratings, self.arrival, by_name=self.by_name)]
+        order = in_order(table.items, ratings, self.arrival, by_name=self.by_name)
+        return [place + (place >= item) for place in order]
 
 
-def _pivotal_by_elo(rated: _Rated, paid: set[str]) -> tuple[str, ...]:
+def _pivotal_by_elo(rated: _Rated, paid: set[int]) -> tuple[str, ...]:
     """Items that are not paid and without which somebody else would be: by the very measure that pays.
 
     The fit may see no such item where Elo has one. Played again only while that is cheap: in larger fields one item
     is too small a part of anybody's record.
     """
-    if len(rated.items) * len(rated.results) > REPLAYED:
+    items = rated.table.items
+    if len(items) * len(rated.table.first) > REPLAYED:
         return ()
-    others = [item for item in rated.items if item not in paid]
-    return tuple(sorted(item for item in others if set(rated.without(item)[: len(paid)]) != paid))
+    others = [item for item in range(len(items)) if item not in paid]
+    return tuple(sorted(items[item] for item in others if set(rated.without(item)[: len(paid)]) != paid))
 
 
-def _ratings(items: Sequence[str], results: Sequence[Result], table: Tally, seed: bytes, *, literal: bool) -> Floats:
-    if literal:
-        given = tally(items, results, in_given_order=True)
+def _ratings(table: Tally, given: Tally | None, seed: bytes) -> Floats:
+    if given is not None:
         return literal_elo(given.size, given.first, given.second, given.points)
     return elo(table.size, table.first, table.second, table.points, seed)
 

@@ -1,24 +1,63 @@
-"""The games of a round, read for a few entries at a time: a field of a thousand has tens of thousands.
+"""The games of a round, read for a few entries at a time: a field of a thousand has a million.
 
-Comes in: a store and the accounts of interest. Goes out: the recorded games between them, by who was shown first.
+Comes in: a store and the accounts of interest. Goes out: the recorded games between them, by who was shown first. A
+large round by rules stores none: it keeps one document with its schema and its items, a verdict follows from that and
+from the two vectors, and the game is made when somebody asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Any, Literal
 
-from clara_eval.records.documents import Pairwise, read
+from clara_eval.eval_config import FeatureSchema
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.vector import JudgeVector
+from clara_eval.records.documents import Document, Features, Pairwise, Values, read
+from clara_eval.tournament.play import compared
+from clara_eval.tournament.results import Game
+from clara_eval.tournament.schedule import is_shown
+from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.store import PublicKeys
-from clara_eval.trace.store_keys import pairwise_key
+from clara_eval.trace.store_keys import features_key, pairwise_key, verdicts_key
 
 Played = dict[tuple[str, str], Pairwise]
 """By (shown first, shown second)."""
 Outcome = Literal["won", "lost", "tie", "undecided"]
 
 
+class Verdicts(Document):
+    """`verdicts`: what every game of a large round by rules follows from; `items` are in canonical order."""
+
+    judge: str
+    schedule: str
+    count: int
+    sha256: str
+    items: list[str]
+    features: list[dict[str, Any]]
+    """The schema."""
+
+    def game(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
+        """The game of these two, from their facts; None where they were not shown so, or are not known."""
+        if not {first, second} <= facts.keys() & set(self.items) or first == second:
+            return None
+        places = self.items.index(first), self.items.index(second)
+        if not is_shown(self.schedule, len(self.items), self.count, *places):
+            return None
+        schema = FeatureSchema.from_json({"features": self.features})
+        shown = [
+            JudgeVector(tuple((f.name, facts[account].features[f.name]) for f in schema.judged))
+            for account in (first, second)
+        ]
+        decision = RulesJudge(schema).decide(*shown)
+        return Pairwise(**votes_document([compared(Game(first, second, self.judge), decision)]))
+
+
 async def games_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:
     """Every game in which both sides are of these accounts."""
+    if (ruled := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(keys, chain_id, address, ruled, list(permutations(accounts, 2)))
     wanted, found = set(accounts), Played()
     for first in accounts:
         start = pairwise_key(address, first, "")
@@ -28,15 +67,29 @@ async def games_among(keys: PublicKeys, chain_id: int, address: str, accounts: S
     return found
 
 
-async def games_of(keys: PublicKeys, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
+async def games_of(values: Values, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
     """The games of one account against these rivals, in both orders."""
-    found = Played()
-    for rival in rivals:
-        for first, second in ((account, rival), (rival, account)):
-            game = await read(keys, chain_id, Pairwise, pairwise_key(address, first, second))
-            if game is not None:
-                found[first, second] = game
-    return found
+    asked = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
+    if (ruled := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(values, chain_id, address, ruled, asked)
+    found = {pair: await read(values, chain_id, Pairwise, pairwise_key(address, *pair)) for pair in asked}
+    return {pair: game for pair, game in found.items() if game is not None}
+
+
+async def read_game(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
+    """One game: the look in which the first was shown first."""
+    return (await games_of(values, chain_id, address, first, [second])).get((first, second))
+
+
+async def _ruled(
+    values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
+) -> Played:
+    """Games of a large round by rules, each made from the facts of the two."""
+    accounts = dict.fromkeys(account for pair in asked for account in pair)
+    read_facts = {a: await read(values, chain_id, Features, features_key(address, a)) for a in accounts}
+    facts = {account: found for account, found in read_facts.items() if found is not None}
+    made = {pair: ruled.game(*pair, facts) for pair in asked}
+    return {pair: game for pair, game in made.items() if game is not None}
 
 
 def outcome(game: Pairwise, account: str, rival: str) -> Outcome:

@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
 from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
+from clara_eval.records.games import Verdicts, read_game
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.form import Form
-from clara_eval.trace.store_keys import features_key, pairwise_key, scores_key, status_key
+from clara_eval.trace.store_keys import features_key, scores_key, status_key
 
 MAX_TRACE_BYTES = 200_000_000
 _COMPARISON = Form(Comparison)
+_WHOLE = ("schema", "schedule", "verdicts")
+_SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
 
 
 class StoreRecords:
@@ -44,7 +49,8 @@ class StoreRecords:
         return await self._document(Features, features_key(address, submitter))
 
     async def game(self, address: Address, first: Address, second: Address) -> Pairwise | None:
-        return await self._document(Pairwise, pairwise_key(address, first, second))
+        store = await self._store.existing()
+        return await read_game(store, self._chain_id, address, first, second) if store else None
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         store = await self._store.existing()
@@ -86,7 +92,7 @@ class ApiRecords:
         return (await self._of_trace(address)).features.get(submitter)
 
     async def game(self, address: Address, first: Address, second: Address) -> Pairwise | None:
-        return (await self._of_trace(address)).games.get((first, second))
+        return (await self._of_trace(address)).game(first, second)
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         content = await self._get(address, "eval-trace", MAX_TRACE_BYTES if at_most is None else at_most)
@@ -119,7 +125,7 @@ class ApiRecords:
         if self._facts is None or self._facts[0] != address:
             text = await self.trace(address)
             if text is None:
-                return Facts({}, {})  # not kept: it may be there the next time
+                return Facts({}, {}, None)  # not kept: it may be there the next time
             try:
                 self._facts = (address, facts_in(text))
             except (ValueError, LookupError, TypeError, RecursionError) as bad:
@@ -166,20 +172,38 @@ async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
 class Facts:
     features: dict[str, Features]
     games: dict[tuple[str, str], Pairwise]
+    verdicts: Verdicts | None
+    """Where the games of a large round by rules are not listed."""
+
+    def game(self, first: str, second: str) -> Pairwise | None:
+        if self.verdicts is not None:
+            return self.verdicts.game(first, second, self.features)
+        return self.games.get((first, second))
 
 
 def facts_in(trace: str) -> Facts:
     """Features and games of a trace, as the store's keys have them."""
     features: dict[str, Features] = {}
     votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    whole: dict[str, Any] = {}
     for line in trace.splitlines():
-        if '"key":"features/' not in line and '"key":"comparison/' not in line:
+        if not any(f'"key":"{kind}' in line for kind in _SHOWN):
             continue
         entry = json.loads(line.removesuffix(","))["entry"]
         kind, _, name = entry["key"].partition("/")
-        if kind == "features":
+        if entry["key"] in _WHOLE:
+            whole[entry["key"]] = entry["body"]
+        elif kind == "features":
             features[name] = Features.model_validate(entry["body"])
         elif kind == "comparison":
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
-    return Facts(features, {pair: Pairwise(**votes_document(all_votes)) for pair, all_votes in votes.items()})
+    games = {pair: Pairwise(**votes_document(all_votes)) for pair, all_votes in votes.items()}
+    return Facts(features, games, _verdicts(whole))
+
+
+def _verdicts(whole: Mapping[str, Any]) -> Verdicts | None:
+    """Of the entries schema, schedule and verdicts; None where the games are listed."""
+    if "verdicts" not in whole:
+        return None
+    return Verdicts(**whole["verdicts"], schedule=whole["schedule"]["name"], features=whole["schema"]["features"])

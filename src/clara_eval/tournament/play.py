@@ -108,7 +108,7 @@ class _Table:
         if isinstance(question, Game):
             judge = self.judges[question.judge]
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
-            return [_comparison(question, decision)], decision
+            return [compared(question, decision)], decision
         if question.judge not in self.orderers:
             raise ConfigError(
                 f"The judge {question.judge} cannot put several entries in order.",
@@ -174,7 +174,8 @@ def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, J
     ]
 
 
-def _comparison(game: Game, decision: Decision) -> Comparison:
+def compared(game: Game, decision: Decision) -> Comparison:
+    """What a judge decided about one game."""
     verdict = decision.verdict
     if verdict is None:
         return Comparison(game.first, game.second, game.judge, None, None, decision.reason, decision.requests)

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from math import comb
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from clara_eval.errors import BadInput
 from clara_eval.tournament.results import Game, Group, Result
-from clara_eval.tournament.tally import Floats
+from clara_eval.tournament.tally import Floats, Ints
 
 CALLS_PER_ITEM = 7.5  # what the adaptive schedule needs from a hundred items on to match the full one
 
@@ -77,6 +79,23 @@ def balanced_looks(size: int) -> Iterator[tuple[int, int]]:
             yield (i, j) if (i + j) % 2 else (j, i)
 
 
+def balanced_columns(size: int) -> tuple[Ints, Ints]:
+    """The same as two columns of indices."""
+    low, high = np.triu_indices(size, 1)
+    is_odd = (low + high) % 2 == 1
+    return np.where(is_odd, low, high), np.where(is_odd, high, low)
+
+
+def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
+    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
+    low, high = min(first, second), max(first, second)
+    place = low * size - low * (low + 1) // 2 + high - low - 1
+    is_balanced = (first == low) == bool((low + high) % 2)
+    if not is_balanced and schedule != "both":
+        return False
+    return place + (0 if is_balanced else comb(size, 2)) < count
+
+
 @dataclass(frozen=True, slots=True)
 class Full:
     """Every pair once, sides balanced."""
@@ -91,6 +110,11 @@ class Full:
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         looks = list(balanced_looks(len(self.field.items)))[: self.field.looks]
         return missing(self.field.games(looks), results, undecided)
+
+    def columns(self) -> tuple[Ints, Ints]:
+        """All its looks at once: who is shown first, who second."""
+        first, second = balanced_columns(len(self.field.items))
+        return first[: self.field.looks], second[: self.field.looks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +136,12 @@ class Both:
             return rest
         allowed = None if self.field.looks is None else self.field.looks - len(once)
         return missing(self.field.games(swapped[:allowed]), results, undecided)
+
+    def columns(self) -> tuple[Ints, Ints]:
+        """All its looks at once: who is shown first, who second."""
+        first, second = balanced_columns(len(self.field.items))
+        looks = np.concatenate((first, second)), np.concatenate((second, first))
+        return looks[0][: self.field.looks], looks[1][: self.field.looks]
 
 
 class Choice(NamedTuple):

@@ -59,6 +59,13 @@ class Tally:
         columns = (self.first[keep], self.second[keep], self.judge[keep], self.half_points[keep])
         return Tally(self.items, self.judges, *columns, self.read_off)
 
+    def without(self, item: int) -> Tally:
+        """The same had one item never entered: the others keep their order."""
+        rest = self.take((self.first != item) & (self.second != item))
+        first, second = (column - (column > item) for column in (rest.first, rest.second))
+        items = (*self.items[:item], *self.items[item + 1 :])
+        return Tally(items, self.judges, first, second, rest.judge, rest.half_points, self.read_off)
+
     def beside(self, other: Tally) -> Tally:
         """These rows and those of another table of the same items, whose judges are others."""
         mine, theirs = len(self.judges), len(other.judges)

@@ -1,6 +1,7 @@
 """The names under which an evaluation's public documents lie in the store, per network; addresses are lower case.
 
-The first five are the specification's. `plots` and `review` lie beside them; `challenge-index:` and `review-index:` are
+The first five are the specification's. `verdicts` stands for the pairs of a large round by rules; `plots` and `review`
+lie beside them; `challenge-index:` and `review-index:` are
 short lists of addresses, so that nobody has to look through every key to find a few.
 """
 
@@ -23,6 +24,11 @@ def features_key(address: str, submitter: str) -> str:
 
 def pairwise_key(address: str, first: str, second: str) -> str:
     return f"challenges:{address}:pairwise:{first}:{second}"
+
+
+def verdicts_key(address: str) -> str:
+    """From what is here, and the features, every game of a large round by rules follows; its pairs have no keys."""
+    return f"challenges:{address}:verdicts"
 
 
 def scores_key(address: str) -> str:

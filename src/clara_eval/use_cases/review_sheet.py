@@ -18,9 +18,10 @@ from clara_eval.flags import Flag
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.rulings import RULINGS, read_rulings
 from clara_eval.pipeline.status import read_status
-from clara_eval.records.documents import Features, Pairwise, Ranked, Scores, Summary, Value, read
+from clara_eval.records.documents import Features, Ranked, Scores, Summary, Value, read
+from clara_eval.records.games import read_game
 from clara_eval.trace.store import Store
-from clara_eval.trace.store_keys import features_key, index_key, pairwise_key, scores_key
+from clara_eval.trace.store_keys import features_key, index_key, scores_key
 
 NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
@@ -110,7 +111,7 @@ async def _games(store: Store, chain_id: int, address: Address, near: list[str])
     """The looks at two of those next to the pay line, in both orders."""
     games: list[ShownGame] = []
     for first, second in permutations(near[-2 * NEAR :], 2):
-        found = await read(store, chain_id, Pairwise, pairwise_key(address, first, second))
+        found = await read_game(store, chain_id, address, first, second)
         if found is not None:
             games.append(ShownGame(first=first, second=second, **found.model_dump(exclude={"votes"})))
     return games
