@@ -18,6 +18,7 @@ const contracts = [
   { name: "Challenge", source: "Challenge.sol", folder: shipped },
   { name: "ChallengeFactory", source: "ChallengeFactory.sol", folder: shipped },
   { name: "IdentityRegistry", source: "IdentityRegistry.sol", folder: shipped },
+  { name: "ReputationRegistry", source: "ReputationRegistry.sol", folder: shipped },
   { name: "TestUSDC", source: "TestUSDC.sol", folder: shipped },
   { name: "ReentrantToken", source: "test/ReentrantToken.sol", folder: forTests },
 ];

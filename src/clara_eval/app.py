@@ -296,7 +296,21 @@ def _person(settings: Settings, chain: EthereumChain, evaluator: Address | None)
 
 
 def _evaluator_policy(settings: Settings) -> SigningPolicy:
-    return evaluator_policy(settings.network.chain_id, contracts=settings.network.contracts)
+    registry = reputation_registry(settings)
+    return evaluator_policy(settings.network.chain_id, contracts=settings.network.contracts, reputation=registry)
+
+
+def reputation_registry(settings: Settings) -> Address | None:
+    """Where feedback is given; None where that is off. ConfigError where it is on and no registry is known."""
+    if settings.reputation == "off":
+        return None
+    known = settings.reputation_registry or settings.network.reputation_registry
+    if known is None:
+        raise ConfigError(
+            f"CLARA_REPUTATION={settings.reputation}, and the network {settings.network_name!r} has no registry.",
+            remedy="Set CLARA_REPUTATION_REGISTRY, or CLARA_REPUTATION=off.",
+        )
+    return to_address(known)
 
 
 def evaluator_address(settings: Settings) -> Address | None:

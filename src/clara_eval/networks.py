@@ -25,6 +25,8 @@ class Network:
     """The block tag at which submissions may be pinned."""
     contracts: str = "1"
     """Which version of the contracts is deployed there."""
+    reputation_registry: str | None = None
+    """The canonical registry of feedback (ERC-8004), where its agents are those of the identity registry."""
 
 
 NETWORKS = {
@@ -38,6 +40,7 @@ NETWORKS = {
         explorer="https://basescan.org",
         confirmations=10,
         finality_tag="safe",
+        reputation_registry="0x8004baa17c55a88189ae136b182e5fda19de9b63",
     ),
     "base-sepolia": Network(
         name="base-sepolia",

@@ -165,6 +165,13 @@ class Settings(BaseModel):
     webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL", repr=False)
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 
+    reputation: Literal["off", "on", "winners"] = Field("off", alias="CLARA_REPUTATION")
+    """Give feedback on chain (ERC-8004) after a challenge is final: on every ranked agent, or on the winners only."""
+    reputation_registry: OptionalAddress = Field(None, alias="CLARA_REPUTATION_REGISTRY")
+    """The registry of feedback, where the network has no fixed one."""
+    reputation_gas: int = Field(6_000_000, alias="CLARA_REPUTATION_GAS", ge=0)
+    """The most gas that feedback may use in one tick; the rest is given at the next."""
+
     ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")
     """A comma list: the next is asked where one cannot give the content."""
     ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")

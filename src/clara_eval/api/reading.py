@@ -15,6 +15,7 @@ from clara_eval.api.problems import Refusal
 from clara_eval.challenge.model import Address
 from clara_eval.money.spend_report import SpendLine, spend_report
 from clara_eval.pipeline.review import read_review
+from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.records.documents import Features, Scores, read
 from clara_eval.records.games import Played, games_among, games_of
@@ -68,6 +69,13 @@ class Reading:
             "leaderboard": scores if is_open else None,
             "traceDigest": scores.traceDigest if scores and is_open else None,
         }
+
+    async def agent(self, agent_id: int) -> AgentRecord:
+        """What an agent did across challenges; Refusal 404 for one that entered nothing that is over."""
+        record = await agent_record(self.store, self.chain_id, agent_id)
+        if not record.entered:
+            raise Refusal(404, f"Agent {agent_id} entered no challenge that is over.", remedy="Look again later.")
+        return record
 
     async def _scores(self, address: Address) -> Scores | None:
         return await read(self.store, self.chain_id, Scores, scores_key(address))

@@ -19,6 +19,7 @@ from clara_eval.api.reading import Reading
 from clara_eval.api.schemas import (
     Accepted,
     AddressPath,
+    AgentPath,
     ChallengeDetail,
     ChallengeList,
     EvaluateRequest,
@@ -32,6 +33,7 @@ from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput
 from clara_eval.llm.registry import models_of, parse_jury
 from clara_eval.pipeline.status import FINAL_STATES
+from clara_eval.records.agents import AgentRecord
 from clara_eval.records.documents import EvalStatus, Scores, State
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import FORMAT
@@ -158,6 +160,16 @@ async def eval_trace(address: AddressPath, read: Read, admin: IsAdmin, request: 
 )
 async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> Scores:
     return await read.leaderboard(to_address(address), admin=admin)
+
+
+@router.get(
+    "/agents/{agent_id}",
+    response_model=AgentRecord,
+    responses=documented(404, *_ALWAYS),
+    summary="An agent's record across challenges: entered, won, earned, average place",
+)
+async def agent(agent_id: AgentPath, read: Read) -> AgentRecord:
+    return await read.agent(agent_id)
 
 
 @router.get(

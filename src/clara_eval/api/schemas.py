@@ -20,6 +20,7 @@ _EXAMPLE = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
 AddressPath = Annotated[
     str, Path(pattern=ADDRESS_PATTERN, description="The challenge's contract.", examples=[_EXAMPLE], max_length=42)
 ]
+AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
 AddressText = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=42)]
 
 

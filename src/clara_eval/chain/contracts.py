@@ -361,6 +361,13 @@ class IdentityRegistryContract(_Contract):
         rows = [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
         return [Address(row[0]) if row else None for row in rows]
 
+    async def authorized(self, block: Block, account: Address, agent_ids: Sequence[int]) -> list[bool | None]:
+        """Whether an account may act for each agent; None where there is no such agent."""
+        calls = [self.view("isAuthorizedOrOwner", account, agent_id) for agent_id in agent_ids]
+        answers = await self._answers(block, calls)
+        rows = [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
+        return [bool(row[0]) if row else None for row in rows]
+
     async def balance_of(self, block: Block, owner: Address) -> int:
         """How many agents an address owns."""
         remedy = "It is not an identity registry: check CLARA_NETWORK."
@@ -417,6 +424,17 @@ class ReputationRegistryContract(_Contract):
         return cls.ABI.function("giveFeedback").call(agent_id, *value, *tags, endpoint, uri, content_hash)
 
     @classmethod
+    def given(cls, entries: Sequence[Mapping[str, Any]]) -> list[GivenFeedback]:
+        """Feedback as its events tell it; entries that are not such events are refused by whoever asks for them."""
+        read = [(entry, cls.ABI.event("NewFeedback").read(entry)) for entry in entries]
+        return [
+            GivenFeedback(
+                found["feedbackIndex"], found["endpoint"], str(entry["transactionHash"]), int(entry["blockNumber"], 16)
+            )
+            for entry, found in read
+        ]
+
+    @classmethod
     def revoke_feedback(cls, agent_id: int, index: int) -> bytes:
         return cls.ABI.function("revokeFeedback").call(agent_id, index)
 
@@ -433,6 +451,16 @@ class ReputationRegistryContract(_Contract):
 
 
 _NOT_ERC8004 = "It is not a reputation registry of ERC-8004: check its address and CLARA_NETWORK."
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFeedback:
+    """What stands on chain of one feedback beyond its value."""
+
+    index: int
+    endpoint: str
+    tx_hash: str
+    block_number: int
 
 
 @dataclass(frozen=True, slots=True)

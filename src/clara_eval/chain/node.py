@@ -16,6 +16,7 @@ from clara_eval.chain.contracts import (
     ChallengeContract,
     ChallengeFactoryContract,
     ChallengeState,
+    GivenFeedback,
     IdentityRegistryContract,
     ReputationRegistryContract,
     TokenContract,
@@ -405,10 +406,28 @@ class EthereumChain:
         )
 
     async def winners_on_chain(self, address: Address, count: int) -> tuple[Winner, ...]:
-        return await self.challenge(address).winners(await self.head(), count)
+        return await self.winners_at(address, count, await self.head())
+
+    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[Winner, ...]:
+        return await self.challenge(address).winners(block, count)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
         return await self.challenge(address).has_claimed(await self.head(), accounts)
+
+    async def feedback_since(
+        self, registry: Address, agent_id: int, client: Address, since: int
+    ) -> tuple[GivenFeedback, ...]:
+        """What a client said about an agent, from events since that moment; deep or not."""
+        head = await self.head()
+        if await self.reputation(registry).last_index(head, agent_id, client) == 0:
+            return ()
+        topic, who = ReputationRegistryContract.ABI.event("NewFeedback").topic, "0x" + client[2:].rjust(64, "0")
+        wanted = Filter((registry,), (topic, f"0x{agent_id:064x}", who))
+        found: list[GivenFeedback] = []
+        first = await self.first_block_at(since, head)
+        async for group in self._logs.groups(wanted, first, head.number):
+            found += ReputationRegistryContract.given(group.entries)
+        return tuple(found)
 
     async def agents_of(self, registry: Address, owner: Address, block: Block) -> list[int]:
         """Agent ids that the registry's events gave to an address and that it still owns, oldest first.

@@ -1,9 +1,8 @@
 """The contracts as package data: ABI and bytecode of each, compiled from `solidity/`.
 
 Comes in: a contract's name. Goes out: its artifact, read once and kept. The JSON files are written by
-`npm run contracts` and compared with their sources in the tests; nobody edits them. ReputationRegistry is the ABI of
-ERC-8004 alone, for the contract that stands on the networks. `refusals` turns the custom errors found in these ABIs
-into words; `versions` says which of them belong together.
+`npm run contracts` and compared with their sources in the tests; nobody edits them. `refusals` turns the custom errors
+found in these ABIs into words; `versions` says which of them belong together.
 """
 
 from __future__ import annotations

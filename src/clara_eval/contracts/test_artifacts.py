@@ -41,7 +41,7 @@ def test_an_edited_artifact_is_found(tmp_path: Path) -> None:
     assert "npm run contracts" in result.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in CONTRACT_NAMES if name != "ReputationRegistry"])
+@pytest.mark.parametrize("name", CONTRACT_NAMES)
 def test_every_artifact_can_be_deployed(name: ContractName) -> None:
     """Each has bytecode within the limit of the chain (EIP-170, with room for the constructor)."""
     found = artifact(name)

@@ -30,18 +30,21 @@ from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
+from clara_eval.pipeline.result_recorder import record_result, unrecorded
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import read_document, save_summary, summaries
 from clara_eval.trace.store_keys import INDEX, status_key
 from clara_eval.use_cases.publication import publish_missing
+from clara_eval.use_cases.reputation import give_missing_feedback
 
 _log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
 ANNOUNCED = "engine:announced:"
 """Before the address of every challenge that the factory announced, readable or not."""
 _AT_ONCE = 8
+_RESULTS_AT_ONCE = 20
 _LOW_POSTS = 20
 _POST_GAS = 600_000
 """More than a post with many winners takes."""
@@ -95,6 +98,8 @@ class Ticker:
         await self._look_at_all(others, head, report)
         await self._finalize(looked, report)
         await self._apart("publication", self._publish(report), report)
+        await self._apart("feedback", self._give_feedback(report), report)
+        await self._apart("results", self._record_results(report), report)
         await self._count(report)
         return report
 
@@ -119,6 +124,28 @@ class Ticker:
         except TimeoutError:
             _log.warning("finalize_goes_on_later", seconds=self.finalize_seconds)
             report.problems.append("Finalizing is taking long: it continues at the next tick.")
+
+    async def _give_feedback(self, report: TickReport) -> None:
+        """Final results become reputation, where that is configured."""
+        try:
+            async with asyncio.timeout(self.finalize_seconds):
+                async for receipt in give_missing_feedback(self.app):
+                    self.metrics.transactions.labels("feedback", receipt.outcome.value).inc()
+        except TimeoutError:
+            report.problems.append("Giving feedback is taking long: it continues at the next tick.")
+
+    async def _record_results(self, report: TickReport) -> None:
+        """How rounds ended, for the agents' records: a few at each tick, the rest at the next."""
+        app, safe = self.app, await self.app.chain.safe_block()
+        board = await summaries(app.store, app.chain_id)
+        closed = [address for address, summary in board.items() if summary["deadline"] < safe.timestamp]
+        for address in (await unrecorded(app.store, app.chain_id, closed))[:_RESULTS_AT_ONCE]:
+            try:
+                async with asyncio.timeout(self.look_seconds):
+                    await record_result(app.store, app.chain, address, safe)
+            except (ClaraError, TimeoutError) as bad:
+                _log.warning("result_not_recorded", challenge=address, problem=str(bad))
+                report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
 
     async def _publish(self, report: TickReport) -> None:
         """Posted results go to every place that lacks them: one that was down, or that is new."""

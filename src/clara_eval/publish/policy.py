@@ -93,11 +93,13 @@ def evaluator_policy(
     max_fee_per_gas: int = MAX_FEE_PER_GAS,
     max_gas: int = MAX_GAS,
     max_wei_per_day: int = MAX_WEI_PER_DAY,
+    reputation: Address | None = None,
     now: Callable[[], float] = time.time,
 ) -> SigningPolicy:
-    """The evaluator's key: three functions of known challenges."""
+    """The evaluator's key: three functions of known challenges, and feedback at one registry if there is one."""
     vouched = Vouched(set(challenges))
-    checks = (on_chain(chain_id), no_ether, known_challenge(vouched), scoring_calls(contracts))
+    scores = both(known_challenge(vouched), scoring_calls(contracts))
+    checks = (on_chain(chain_id), no_ether, feedback_or(reputation, scores))
     bounds = (fee_at_most(max_fee_per_gas), gas_at_most(max_gas))
     return SigningPolicy((*checks, *bounds), vouched, max_fee_per_gas, max_wei_per_day, now)
 
@@ -143,6 +145,22 @@ def scoring_calls(contracts: str) -> Check:
         if tx.data in bare or tx.data[:4] == post:
             return None
         return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
+
+    return check
+
+
+def both(first: Check, second: Check) -> Check:
+    return lambda tx: first(tx) or second(tx)
+
+
+def feedback_or(registry: Address | None, otherwise: Check) -> Check:
+    """At the registry of feedback nothing but giving some; everywhere else what `otherwise` allows."""
+    give = abi("ReputationRegistry").function("giveFeedback").selector
+
+    def check(tx: Unsigned) -> str | None:
+        if registry is None or tx.to != registry:
+            return otherwise(tx)
+        return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
 
     return check
 

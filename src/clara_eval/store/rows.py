@@ -17,6 +17,7 @@ import aiohttp
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import Temporary
+from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
 from clara_eval.records.games import Verdicts, read_game
 from clara_eval.store.on_demand import StoreOnDemand
@@ -27,6 +28,7 @@ from clara_eval.trace.form import Form
 from clara_eval.trace.store_keys import features_key, scores_key, status_key
 
 MAX_TRACE_BYTES = 200_000_000
+MAX_RECORD_BYTES = 4_000_000
 _COMPARISON = Form(Comparison)
 _WHOLE = ("schema", "schedule", "verdicts")
 _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
@@ -66,6 +68,11 @@ class StoreRecords:
     def trace_place(self, address: Address) -> str:
         return f"resource clara://trace/{address}"
 
+    async def agent(self, agent_id: int) -> AgentRecord | None:
+        """An agent's record across challenges; None without a store."""
+        store = await self._store.existing()
+        return await agent_record(store, self._chain_id, agent_id) if store else None
+
     async def has_model(self) -> bool | None:
         """A store says nothing about models."""
         return None
@@ -103,6 +110,14 @@ class ApiRecords:
 
     def trace_place(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
+
+    async def agent(self, agent_id: int) -> AgentRecord | None:
+        """An agent's record; None where the service knows none."""
+        content = await self._read(f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
+        try:
+            return AgentRecord.model_validate_json(content) if content else None
+        except (ValueError, RecursionError) as bad:
+            raise self._garbled() from bad
 
     async def has_model(self) -> bool | None:
         """Whether the service can have submissions read by a language model; None where it does not say."""

@@ -39,15 +39,19 @@ KILL_POINTS = tuple(f"{when}:{name}:{count}" for name in POINTS for when in ("be
 
 
 def kill_at(point: str) -> None:
-    """SIGKILL ourselves before or after the n-th call of a step: `after:broadcast:1`."""
+    """SIGKILL ourselves before or after the n-th call of a step: `after:broadcast:1`.
+
+    `before:put:2@feedback` counts only calls one of whose arguments speaks of feedback.
+    """
+    point, _, about = point.partition("@")
     when, name, count = point.split(":")
     owner, method = (POINTS | MORE_POINTS)[name]
     step, calls = getattr(owner, method), 0
 
     async def deadly(self: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal calls
-        calls += 1
-        is_last = calls == int(count)
+        calls += about in repr(args)
+        is_last = calls == int(count) and about in repr(args)
         if is_last and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         done = await step(self, *args, **kwargs)

@@ -27,6 +27,7 @@ from clara_eval.use_cases.evaluate import evaluate
 
 PACE = Pace(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
 KILLED = -9
+_PASSED = ("PATH", "PYTHONPATH")
 
 
 class StepWorkers:
@@ -41,7 +42,7 @@ class StepWorkers:
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "clara_eval.testing.step_worker",
-            env={"PATH": os.environ["PATH"], "HOME": str(Path.home())},
+            env={"HOME": str(Path.home()), **{name: os.environ[name] for name in _PASSED if name in os.environ}},
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         return self
@@ -78,6 +79,7 @@ async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
 def _child(words: list[str], kill: str, environ: dict[str, str], out: int) -> None:
     """Never returns."""
     code = 1
+    os.dup2(2, 1)  # logs are not answers
     try:
         if kill:
             kill_at(kill)

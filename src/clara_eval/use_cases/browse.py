@@ -16,11 +16,13 @@ from clara_eval.app import Caller
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, Token
 from clara_eval.errors import BadInput, ClaraError
 from clara_eval.eval_config import BadEvalConfig, read_metadata
+from clara_eval.records.agents import AgentRecord
 from clara_eval.records.challenge_index import inline_metadata, json_object, skills_in
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
+    AgentStanding,
     BrowseResult,
     ChainStatus,
     ChallengeSummary,
@@ -34,6 +36,7 @@ from clara_eval.use_cases.submit import COOLDOWN_SECONDS
 from clara_eval.use_cases.untrusted import TITLE_CHARS, fence
 
 MAX_PAGE = 50
+AGENTS_SHOWN = 25
 PAGES_SCANNED = 4
 """A filter looks through at most this many pages of the newest challenges in one call."""
 KEPT_SECONDS = 10.0
@@ -117,6 +120,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
+    winners, yours = await posted_winners(caller, challenge), await _yours(caller, challenge, sender)
     return DetailResult(
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
@@ -133,8 +137,29 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         payoutBps=list(challenge.payout_bps),
         scorePostedAt=posted or None,
         claimableAt=posted + FINALIZATION_SECONDS if posted else None,
-        winners=await posted_winners(caller, challenge),
-        yours=await _yours(caller, challenge, sender),
+        winners=winners,
+        yours=yours,
+        agents=await _agents(caller, [*(w["agentId"] for w in winners), *([yours["agentId"]] if yours else [])]),
+    )
+
+
+async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
+    """The records of a few agents; without a store or a service of ours there are none."""
+    found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
+    return [_standing(record) for record in found if record is not None and record.entered]
+
+
+def _standing(record: AgentRecord) -> AgentStanding:
+    earned = [
+        show_amount(int(one.amount), Token(Address(one.token.address), one.token.symbol, one.token.decimals))
+        for one in record.earned
+    ]
+    return AgentStanding(
+        agentId=str(record.agentId),
+        entered=record.entered,
+        won=record.won,
+        earned=earned,
+        averagePlace=record.averagePlace,
     )
 
 

@@ -142,6 +142,17 @@ class PostedWinner(TypedDict):
     prize: str
 
 
+class AgentStanding(TypedDict):
+    """An agent's record across the challenges that are over."""
+
+    agentId: str
+    entered: int
+    won: int
+    earned: list[str]
+    """What the contracts pay it, by token."""
+    averagePlace: float | None
+
+
 class OwnSubmission(TypedDict):
     agentId: str
     solutionHash: str
@@ -169,6 +180,8 @@ class DetailResult(TypedDict):
     claimableAt: int | None
     winners: list[PostedWinner]
     yours: OwnSubmission | None
+    agents: list[AgentStanding]
+    """Of the winners, and of the caller's own agent, where records are at hand."""
 
 
 class Progress(TypedDict):

@@ -48,6 +48,10 @@ def detail(found: DetailResult) -> str:
     if found["configProblem"]:
         lines.append(found["configProblem"])
     lines += [f"Winner {w['rank']}: {w['address']} gets {w['prize']} (score {w['score']})." for w in found["winners"]]
+    for agent in found["agents"]:
+        place = f", average place {agent['averagePlace']}" if agent["averagePlace"] is not None else ""
+        earned = f", earned {' and '.join(agent['earned'])}" if agent["earned"] else ""
+        lines.append(f"Agent {agent['agentId']} entered {agent['entered']}, won {agent['won']}{earned}{place}.")
     if found["yours"]:
         again = show_moment(found["yours"]["mayResubmitAt"])
         lines.append(f"You submitted version {found['yours']['version']}; again from {again}.")

@@ -1,0 +1,153 @@
+"""Feedback on the agents of final challenges, given once, within a budget of gas.
+
+Comes in: an open app whose settings name a registry. Goes out: a receipt for each feedback. Must hold: only results
+that we posted and that are final are told; what is said about each agent is written down before the first transaction,
+so that every attempt says the same; agents that the evaluator owns or acts for are skipped; a tick spends no more gas
+than its budget, and the rest follows at the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+
+import structlog
+
+from clara_eval.app import App, reputation_registry
+from clara_eval.chain.sending import estimate_gas
+from clara_eval.challenge.model import Address, Block, ChallengeStatus, to_address
+from clara_eval.errors import BadInput
+from clara_eval.hashing import keccak_hex, plain_json
+from clara_eval.publication.publish_documents import trace_uri
+from clara_eval.publish.feedback import EarnedFeedback, give_feedback
+from clara_eval.publish.send import Outcome, Receipt
+from clara_eval.records.challenge_index import inline_metadata, skills_in, summaries
+from clara_eval.records.documents import Scores, read
+from clara_eval.trace.archive import archived_trace, stream_trace
+from clara_eval.trace.store_keys import scores_key
+
+_log = structlog.get_logger(__name__)
+FEEDBACK = "feedback:"
+"""Before the address of every challenge whose feedback is planned; the document says what is given already."""
+
+
+@dataclass(slots=True)
+class FeedbackPlan:
+    """Everything that is to be said about one challenge, and how far it got."""
+
+    planned: list[EarnedFeedback]
+    skipped: list[int]
+    """Agents that the evaluator owns or acts for, or that are gone."""
+    given: dict[str, str | None]
+    """By agent, the transaction."""
+
+    @property
+    def left(self) -> list[EarnedFeedback]:
+        return [one for one in self.planned if str(one.agent_id) not in self.given]
+
+    @property
+    def text(self) -> str:
+        return plain_json({**asdict(self), "planned": [_row(one) for one in self.planned], "isDone": not self.left})
+
+
+def _row(one: EarnedFeedback) -> dict[str, object]:
+    return {**asdict(one), "agent_id": str(one.agent_id)}
+
+
+def _read(text: str) -> FeedbackPlan:
+    told = json.loads(text)
+    planned = [
+        EarnedFeedback(**{**row, "agent_id": int(row["agent_id"]), "registry": to_address(row["registry"])})
+        for row in told["planned"]
+    ]
+    return FeedbackPlan(planned, told["skipped"], told["given"])
+
+
+async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
+    """What final challenges of ours still lack, oldest first, until the gas of one tick is used up."""
+    registry = reputation_registry(app.settings)
+    if registry is None or not app.sender.can_sign:
+        return
+    gas = app.settings.reputation_gas
+    for address in await _final_and_ours(app):
+        plan = await _plan(app, registry, address)
+        for earned in plan.left if plan else []:
+            used = await estimate_gas(app.chain, earned.call(), app.sender.address)
+            if used > gas:
+                _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left) if plan else 0)
+                return
+            gas -= used
+            receipt = await give_feedback(earned, sender=app.sender, chain=app.chain)
+            yield receipt
+            if plan and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE):
+                plan.given[str(earned.agent_id)] = receipt.tx_hash
+                await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+
+
+async def _final_and_ours(app: App) -> list[Address]:
+    rows = await app.store.items(app.chain_id, FEEDBACK)
+    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
+    board = await summaries(app.store, app.chain_id)
+    final = [
+        (summary["scorePostedAt"] or 0, address)
+        for address, summary in board.items()
+        if summary["chainStatus"] == "finalized" and summary["postedBy"] == "evaluator" and address not in done
+    ]
+    return [address for _, address in sorted(final)]
+
+
+async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:
+    """What is to be said, fixed at the first look; None where that is not certain yet."""
+    text = await app.store.get(app.chain_id, FEEDBACK + address)
+    if text is not None:
+        return _read(text)
+    safe = await app.chain.safe_block()
+    challenge = (await app.chain.challenges_at([address], safe))[0]
+    scores = await read(app.store, app.chain_id, Scores, scores_key(address))
+    archived = await archived_trace(app.store, app.chain_id, address)
+    if challenge.status is not ChallengeStatus.FINALIZED or scores is None:
+        return None
+    if archived is None or scores.traceDigest != archived.digest or scores.postedBy != "evaluator":
+        plan = FeedbackPlan([], [], {})  # made in another life of this store: there is no trace to point at
+    else:
+        if await app.chain.reputation(registry).identity_registry(safe) != challenge.identity_registry:
+            raise BadInput(
+                f"The registry of feedback {registry} is about other agents than those of {address}.",
+                remedy="Check CLARA_REPUTATION_REGISTRY.",
+            )
+        chosen = _chosen(app, scores)
+        skipped = await _skipped(app, challenge.identity_registry, [agent for agent, _ in chosen], safe)
+        place = (await trace_uri(app.store, app.chain_id, address, archived.digest) or "", await _hash(app, address))
+        skill = next(iter(skills_in(inline_metadata(challenge.challenge_uri))), "")
+        where = f"eip155:{app.chain_id}:{address}"
+        planned = [
+            EarnedFeedback(challenge.run, registry, agent, score, skill, where, *place, challenge.score_posted_at)
+            for agent, score in chosen
+            if agent not in skipped
+        ]
+        plan = FeedbackPlan(planned, skipped, {})
+    await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+    return plan
+
+
+def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
+    """Agents with their scores, best first: all that were ranked, or the winners; an agent with two entries once."""
+    paid = {winner.account for winner in scores.winners}
+    is_for_winners = app.settings.reputation == "winners"
+    rows = [row for row in scores.rankings if row.status == "ranked" and (row.address in paid or not is_for_winners)]
+    best: dict[int, int] = {}
+    for row in rows:
+        if row.agentId is not None and row.score is not None:
+            best.setdefault(row.agentId, row.score)
+    return list(best.items())
+
+
+async def _skipped(app: App, registry: Address, agents: list[int], block: Block) -> list[int]:
+    told = await app.chain.registry(registry).authorized(block, app.sender.address, agents)
+    return [agent for agent, is_ours in zip(agents, told, strict=True) if is_ours is not False]
+
+
+async def _hash(app: App, address: Address) -> str:
+    """keccak256 of the trace file, byte for byte as it is given out."""
+    return keccak_hex("".join([part async for part in stream_trace(app.store, app.chain_id, address)]).encode())
