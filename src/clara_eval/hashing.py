@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import rfc8785
+from eth_hash.auto import keccak
 
 
 def canonical_json(value: Any) -> bytes:
     """RFC 8785 canonical form; raises ValueError for what has no such form (NaN, huge integers)."""
-    import rfc8785
-
     encoded: bytes = rfc8785.dumps(value)
     return encoded
 
@@ -33,12 +30,5 @@ def sha256_hex(data: bytes) -> str:
     return "0x" + hashlib.sha256(data).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def _keccak() -> Callable[[bytes], bytes]:
-    from eth_hash.auto import keccak
-
-    return keccak
-
-
 def keccak_hex(data: bytes) -> str:
-    return "0x" + _keccak()(data).hex()
+    return "0x" + keccak(data).hex()

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from clara_eval import __version__
 from clara_eval.api.admin import IsAdmin, require_admin
 from clara_eval.api.context import ApiContext
 from clara_eval.api.problems import Refusal, documented
@@ -260,8 +261,6 @@ def _matches(request: Request, etag: str) -> bool:
 
 def health(request: Request) -> JSONResponse:
     """Alive, by the loop's own heartbeat."""
-    from clara_eval import __version__
-
     pulse, settings = _context(request).pulse, _context(request).settings
     has_model = bool(models_of(parse_jury(settings.judges)))
     return JSONResponse({**pulse.report(__version__), "hasModel": has_model}, 503 if pulse.is_stale else 200)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from mcp.server import MCPServer
 
 from clara_eval import __version__
-from clara_eval.app import Caller
+from clara_eval.app import Caller, open_caller
 from clara_eval.mcp_server import reading, resources, writing
 from clara_eval.mcp_server.schema import exact_tool
 from clara_eval.settings import Settings
@@ -50,7 +50,5 @@ def build_server(caller: Caller) -> MCPServer[Caller]:
 
 async def run_stdio(settings: Settings) -> None:
     """Serve one client on standard input and output until it leaves."""
-    from clara_eval.app import open_caller
-
     async with open_caller(settings, is_local=True) as caller:
         await build_server(caller).run_stdio_async()

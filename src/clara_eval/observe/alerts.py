@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import aiohttp
 import structlog
 
 from clara_eval.observe.metrics import Metrics
@@ -106,8 +107,6 @@ class Alerts:
 
     async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
         """None if it was taken, else what went wrong. The URL may carry a key: it is never said."""
-        import aiohttp
-
         timestamp = int(self._clock())
         headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
         if webhook.secret:

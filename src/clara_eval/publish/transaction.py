@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import rlp  # type: ignore[import-untyped] # ships no types
+
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish
 
@@ -45,8 +47,6 @@ class Unsigned:
 
 def read_signed(raw: str) -> Unsigned:
     """What a recorded transaction says, from its own bytes."""
-    import rlp  # type: ignore[import-untyped] # ships no types
-
     payload = bytes.fromhex(raw.removeprefix("0x"))
     if payload[:1] != b"\x02":
         raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")

@@ -15,9 +15,9 @@ from clara_eval.eval_config import FeatureSchema
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.records.documents import Document, Features, Pairwise, Values, read
+from clara_eval.tournament.field import is_shown
 from clara_eval.tournament.play import compared
 from clara_eval.tournament.results import Game
-from clara_eval.tournament.schedule import is_shown
 from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import features_key, pairwise_key, verdicts_key

@@ -6,6 +6,7 @@ checked and written under one exclusive lock, so caps hold under concurrency. Mi
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -332,8 +333,6 @@ _TRANSACTIONS = (
 
 
 def _paid(row: Row) -> PaidAnswer:
-    import json
-
     request, run, llm, purpose, answer, cost = row
     told = json.loads(answer)
     signed = told.pop("signed", None)

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.tournament.estimate import estimate
+from clara_eval.tournament.field import Field, balanced_looks
 from clara_eval.tournament.results import Game, Group, Result
-from clara_eval.tournament.schedule import Field, balanced_looks
 from clara_eval.tournament.strength import Strengths, one_thread
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, connected_groups
 

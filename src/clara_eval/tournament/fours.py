@@ -17,8 +17,8 @@ import numpy as np
 
 from clara_eval.tournament.adaptive import Adaptive, Tuning
 from clara_eval.tournament.estimate import estimate
+from clara_eval.tournament.field import Field
 from clara_eval.tournament.results import Game, Group, Result
-from clara_eval.tournament.schedule import Field
 from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
 
 FOUR = 4

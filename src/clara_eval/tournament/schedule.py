@@ -8,7 +8,7 @@ picks the richest schedule that fits the calls that money and time allow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 from typing import NamedTuple, Protocol
@@ -16,8 +16,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from clara_eval.errors import BadInput
+from clara_eval.tournament.adaptive import Adaptive
+from clara_eval.tournament.field import Field, balanced_columns, balanced_looks
+from clara_eval.tournament.fours import Fours
 from clara_eval.tournament.results import Game, Group, Result
 from clara_eval.tournament.tally import Floats, Ints
+
+__all__ = ["Both", "Choice", "Field", "Full", "Schedule", "balanced_looks", "choose_schedule", "missing"]
 
 CALLS_PER_ITEM = 7.5  # what the adaptive schedule needs from a hundred items on to match the full one
 
@@ -41,59 +46,6 @@ class Schedule(Protocol):
     def next_batch(
         self, results: Sequence[Result], undecided: Collection[Game | Group] = ()
     ) -> Sequence[Game | Group]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Who plays, who judges and how many games may be asked in all (None: no limit)."""
-
-    items: tuple[str, ...]
-    judges: tuple[str, ...] = ("",)
-    max_games: int | None = None
-
-    def __post_init__(self) -> None:
-        if len(set(self.items)) != len(self.items):
-            raise BadInput("An item appears twice in the tournament.", path="items", remedy="List every item once.")
-        if not self.judges or len(set(self.judges)) != len(self.judges):
-            raise BadInput("A tournament needs judges, each listed once.", path="judges", value=self.judges)
-
-    @property
-    def looks(self) -> int | None:
-        """Ordered pairs that may be shown: a look costs one game for each judge."""
-        return None if self.max_games is None else max(0, self.max_games) // len(self.judges)
-
-    def most_questions(self, orders: int) -> int:
-        """Every pair in one or both orders for every judge, or what may be asked in all."""
-        everything = orders * comb(len(self.items), 2)
-        return min(everything, everything if self.looks is None else self.looks) * len(self.judges)
-
-    def games(self, looks: Sequence[tuple[int, int]]) -> list[Game]:
-        """Each look for every judge."""
-        return [Game(self.items[a], self.items[b], judge) for a, b in looks for judge in self.judges]
-
-
-def balanced_looks(size: int) -> Iterator[tuple[int, int]]:
-    """Every pair i < j once; i is shown first if i + j is odd, so that everybody is A as often as B (±1)."""
-    for i in range(size):
-        for j in range(i + 1, size):
-            yield (i, j) if (i + j) % 2 else (j, i)
-
-
-def balanced_columns(size: int) -> tuple[Ints, Ints]:
-    """The same as two columns of indices."""
-    low, high = np.triu_indices(size, 1)
-    is_odd = (low + high) % 2 == 1
-    return np.where(is_odd, low, high), np.where(is_odd, high, low)
-
-
-def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
-    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
-    low, high = min(first, second), max(first, second)
-    place = low * size - low * (low + 1) // 2 + high - low - 1
-    is_balanced = (first == low) == bool((low + high) % 2)
-    if not is_balanced and schedule != "both":
-        return False
-    return place + (0 if is_balanced else comb(size, 2)) < count
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +123,6 @@ def choose_schedule(
     """`auto`: both orders of all pairs if they fit `max_games`; else all pairs once, and what is left goes to swaps
     that matter for the paid places; else adaptive. Any other name is taken as asked, within `max_games`.
     """
-    from clara_eval.tournament.adaptive import Adaptive
-    from clara_eval.tournament.fours import Fours
-
     field = Field(tuple(items), tuple(judges), max_games)
     shares = None if payout_bps is None else tuple(payout_bps)
     adaptive = Adaptive(field, winner_count, shares)
