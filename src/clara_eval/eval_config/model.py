@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
 
 FeatureType: TypeAlias = Literal["number", "integer", "boolean", "enum", "text"]
@@ -56,18 +57,8 @@ class Feature:
 
     def to_json(self) -> dict[str, Any]:
         """Every field, so that a compiled schema in a trace needs no knowledge of our defaults."""
-        return {
-            "name": self.name,
-            "type": self.type,
-            "min": self.min,
-            "max": self.max,
-            "values": list(self.values),
-            "better": self.better,
-            "weight": self.weight,
-            "source": self.source,
-            "description": self.description,
-            "anchors": list(self.anchors),
-        }
+        document: dict[str, Any] = to_camel_json(self)
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Feature:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
 
 Severity = Literal["error", "warning"]
@@ -31,13 +32,8 @@ class Problem:
         return f"{self.path}: {self.reason} {self.remedy}".strip()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "value": self.value,
-            "reason": self.reason,
-            "remedy": self.remedy,
-            "severity": self.severity,
-        }
+        document: dict[str, Any] = to_camel_json(self)
+        return document
 
 
 class BadEvalConfig(BadInput):

@@ -47,9 +47,4 @@ async def finalize(challenge: Challenge, *, sender: TransactionSender, results: 
 
 
 def _by_others(call: ContractCall, status: ChallengeStatus) -> Receipt:
-    return Receipt(
-        outcome=Outcome.ALREADY_DONE,
-        intention=call.intention,
-        calldata="0x" + call.data.hex(),
-        detail=f"The challenge is already {status.name.capitalize()}.",
-    )
+    return Receipt.of(call, Outcome.ALREADY_DONE, detail=f"The challenge is already {status.name.capitalize()}.")

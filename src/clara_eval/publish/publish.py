@@ -77,12 +77,4 @@ async def _posted(
 
 
 def _receipt(call: ContractCall, outcome: Outcome, posted: Posted | None, detail: str) -> Receipt:
-    return Receipt(
-        outcome=outcome,
-        intention=call.intention,
-        calldata="0x" + call.data.hex(),
-        tx_hash=posted.tx_hash if posted else None,
-        block_number=posted.block_number if posted else None,
-        posted_by=posted.by if posted else None,
-        detail=detail,
-    )
+    return replace(Receipt.of(call, outcome, posted, detail=detail), posted_by=posted.by if posted else None)

@@ -21,7 +21,7 @@ from typing import Protocol
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish, Disagrees, Stalled, Temporary
 from clara_eval.processes import this_process
-from clara_eval.publish.posted import PostedBy
+from clara_eval.publish.posted import Posted, PostedBy
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,12 @@ class Receipt:
     block_number: int | None = None
     posted_by: PostedBy | None = None
     detail: str = ""
+
+    @classmethod
+    def of(cls, call: ContractCall, outcome: Outcome, tx: Mined | Posted | None = None, *, detail: str = "") -> Receipt:
+        """How a call ended, and the transaction that ended it."""
+        hash_, block = (tx.tx_hash, tx.block_number) if tx else (None, None)
+        return cls(outcome, call.intention, "0x" + call.data.hex(), hash_, block, detail=detail)
 
 
 class Sent(StrEnum):
@@ -206,7 +212,7 @@ class TransactionSender:
 
     async def _rehearse_only(self, call: ContractCall) -> Receipt:
         await self.account.rehearse(call)
-        return Receipt(Outcome.DRY_RUN, call.intention, "0x" + call.data.hex(), detail="Rehearsed; nothing was sent.")
+        return Receipt.of(call, Outcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
     @asynccontextmanager
     async def _exclusive(self, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
@@ -275,12 +281,11 @@ class _Sending:
         if not mined.is_final:
             return None
         if mined.has_succeeded:
-            receipt = self._receipt(Outcome.CONFIRMED, mined.tx_hash, mined.block_number)
             landed = next(read_signed(tx.raw).data for tx in attempts if tx.tx_hash == mined.tx_hash)
-            return replace(receipt, calldata="0x" + landed.hex())
+            return replace(Receipt.of(self._call, Outcome.CONFIRMED, mined), calldata="0x" + landed.hex())
         # A revert is often the sign that somebody was first.
         done = await self._is_done(())
-        return self._receipt(Outcome.REVERTED, mined.tx_hash, mined.block_number) if done is None else self._hear(done)
+        return Receipt.of(self._call, Outcome.REVERTED, mined) if done is None else self._hear(done)
 
     def _hear(self, done: Receipt) -> Receipt | None:
         """What the contract says is done ends the walk, unless it is not deep enough yet."""
@@ -288,10 +293,10 @@ class _Sending:
         return None if done.outcome is Outcome.UNKNOWN else done
 
     async def _unknown(self) -> Receipt:
-        attempts = await self._attempts()
-        if attempts:
-            return self._receipt(Outcome.UNKNOWN, attempts[-1].tx_hash)
-        return self._latest_word or self._receipt(Outcome.UNKNOWN, None)
+        receipt = Receipt.of(self._call, Outcome.UNKNOWN)
+        if attempts := await self._attempts():
+            return replace(receipt, tx_hash=attempts[-1].tx_hash)
+        return self._latest_word or receipt
 
     async def _bury(self) -> None:
         """Which nonces of this intention can bring nothing any more: reverted for good, or used by a stranger."""
@@ -359,7 +364,10 @@ class _Sending:
             over=over,
         )
         self._raised_at = self._pace.now()
-        return await self._record(tx)
+        self._check(tx)
+        kept = await self._record(tx)
+        self._check(kept)
+        return kept
 
     async def _free_nonce(self) -> int:
         """The next nonce that is neither mined nor promised to another intention.
@@ -372,12 +380,12 @@ class _Sending:
 
     async def _record(self, tx: StoredTransaction) -> StoredTransaction:
         """Write first; what counts afterwards is what stands in the store, should another have been faster."""
-        self._check(tx)
         await self._log.save_transaction(tx)
-        kept = [row for row in await self._attempts() if row.attempt == tx.attempt]
-        if not kept:
-            raise Temporary("The signed transaction could not be recorded; nothing was sent.")
-        return kept[0]
+        rows = await self._log.transactions(tx.run, tx.intention)
+        kept = next((row for row in rows if row.attempt == tx.attempt), None)
+        if kept is None:
+            raise Temporary("The signed transaction could not be recorded; it was not sent.")
+        return kept
 
     async def _forward(self, tx: StoredTransaction, *, is_stuck: bool) -> Sent:
         """Send; a stuck attempt, or one the node finds too cheap, is first replaced by a dearer one."""
@@ -390,17 +398,9 @@ class _Sending:
                 log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
                 self._is_bound_told = True
             return await self._account.broadcast(tx)
-        return await self._account.broadcast(await self._record_raised(raised))
-
-    async def _record_raised(self, raised: StoredTransaction) -> StoredTransaction:
         rows = await self._log.transactions(raised.run, raised.intention)
         attempt = max(row.attempt for row in rows) + 1
-        await self._log.save_transaction(replace(raised, attempt=attempt))
-        rows = await self._log.transactions(raised.run, raised.intention)
-        kept = [row for row in rows if row.attempt == attempt]
-        if not kept:
-            raise Temporary("The dearer transaction could not be recorded; it was not sent.")
-        return kept[0]
+        return await self._account.broadcast(await self._record(replace(raised, attempt=attempt)))
 
     async def _clear_the_way(self, nonce: int, *, is_stuck: bool) -> None:
         """Recorded transactions with smaller nonces have to land first, or ours never will."""
@@ -443,15 +443,6 @@ class _Sending:
 
     def _mine(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
-
-    def _receipt(self, outcome: Outcome, tx_hash: str | None, block_number: int | None = None) -> Receipt:
-        return Receipt(
-            outcome=outcome,
-            intention=self._call.intention,
-            calldata="0x" + self._call.data.hex(),
-            tx_hash=tx_hash,
-            block_number=block_number,
-        )
 
 
 def _chain_of(run: str) -> str:

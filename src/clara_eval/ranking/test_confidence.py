@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from clara_eval.ranking.confidence import measure_confidence
+from clara_eval.testing.judge_confidence import measure_confidence
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.results import Winner
 
