@@ -25,7 +25,7 @@ class Room(NamedTuple):
 
 
 ROOMS = (
-    Room("errors", "floor", "what can go wrong, named by what happens next"),
+    Room("errors", "floor", "what goes wrong, by what happens next"),
     Room("extras", "floor", "the optional parts, and what installs them"),
     Room("gather", "floor", "many tasks, and the first error ends all"),
     Room("processes", "floor", "a name for a process that proves its death"),
@@ -50,7 +50,7 @@ ROOMS = (
     Room("winners", "rooms", "the prizes, in the contract's own arithmetic"),
     Room("publish", "rooms", "one transaction for one intention, every ending named"),
     Room("trace", "rooms", "the journal and the hash-chained public document"),
-    Room("calibration", "rooms", "how far judges agree with people, and the gate that reads it"),
+    Room("calibration", "beside", "how far judges agree with people; the gate"),
     Room("records", "beside", "what every door shows of a challenge, read in one way"),
     Room("pipeline", "rooms", "the walk through the rooms, and verify by walking again"),
     Room("observe", "beside", "logs, metrics, alerts"),
@@ -224,6 +224,8 @@ def _read(text: str) -> _Read:
 
 
 WIDTH, LEFT, GAP, BOX = 1000, 150, 8, 54
+WIDEST_LETTER = 5.9
+IN_A_ROW = 4
 
 
 def picture() -> str:
@@ -231,7 +233,7 @@ def picture() -> str:
     parts, y = [], 16
     for group, caption in GROUPS.items():
         rooms = [room for room in ROOMS if room.group == group and not room.name.startswith("__")]
-        per_row = min(len(rooms), 4)
+        per_row = min(len(rooms), IN_A_ROW)
         rows = -(-len(rooms) // per_row)
         height = rows * (BOX + GAP) + GAP
         parts.append(f'<rect class="band" x="12" y="{y}" width="{WIDTH - 24}" height="{height}" rx="8"/>')
@@ -240,7 +242,7 @@ def picture() -> str:
             f'<text class="small" x="26" y="{y + 44 + 13 * n}">{html.escape(line)}</text>'
             for n, line in enumerate(_wrapped(caption, 19))
         ]
-        width = (WIDTH - 24 - LEFT - GAP) / per_row - GAP
+        width = box_width(per_row)
         for number, room in enumerate(rooms):
             x, top = LEFT + 12 + (number % per_row) * (width + GAP), y + GAP + (number // per_row) * (BOX + GAP)
             parts += _box(room, x, top, width, arrow=group == "rooms" and number < len(rooms) - 1)
@@ -248,8 +250,12 @@ def picture() -> str:
     return _STYLE.format(width=WIDTH, height=y + 6) + "\n".join(parts) + "\n</svg>\n"
 
 
+def box_width(per_row: int = IN_A_ROW) -> float:
+    return (WIDTH - 24 - LEFT - GAP) / per_row - GAP
+
+
 def _box(room: Room, x: float, top: float, width: float, *, arrow: bool) -> list[str]:
-    lines = _wrapped(room.makes, int(width // 6.1))
+    lines = words_in(room, width)
     found = [
         f'<rect class="room" x="{x:.0f}" y="{top:.0f}" width="{width:.0f}" height="{BOX}" rx="5"/>',
         f'<text class="name" x="{x + 8:.0f}" y="{top + 18:.0f}">{room.name}{" →" if arrow else ""}</text>',
@@ -259,6 +265,11 @@ def _box(room: Room, x: float, top: float, width: float, *, arrow: bool) -> list
         for n, line in enumerate(lines)
     ]
     return found
+
+
+def words_in(room: Room, width: float) -> list[str]:
+    """A box holds two lines; wide letters are counted, because every reader has another font."""
+    return _wrapped(room.makes, int((width - 16) // WIDEST_LETTER))
 
 
 def _wrapped(text: str, width: int) -> list[str]:

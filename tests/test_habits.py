@@ -96,6 +96,7 @@ def test_a_room_that_is_gone_is_missed(tmp_path: Path) -> None:
 def test_the_picture_is_drawn_from_the_list() -> None:
     """The picture in the README is what `make docs` draws, and the README names every room with a link to it."""
     assert house.PICTURE.read_text(encoding="utf-8") == house.picture(), "run `make docs`"
+    assert [room.name for room in house.ROOMS if len(house.words_in(room, house.box_width())) > 2] == [], "too long"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "docs/images/architecture.svg" in readme
     missing = [
