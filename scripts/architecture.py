@@ -37,7 +37,7 @@ ROOMS = (
     Room("networks", "floor", "chain ids and addresses, as facts"),
     Room("contracts", "floor", "the compiled contracts, their ABI and their refusals"),
     Room("eval_config", "rooms", "a checked config, a closed schema of typed features"),
-    Room("challenge", "rooms", "the challenge and its submissions at one pinned block"),
+    Room("challenge", "rooms", "a challenge and its submissions at one block"),
     Room("settings", "floor", "every setting, read once"),
     Room("syntax", "floor", "source code as trees, and the shapes of statements"),
     Room("solutions", "rooms", "the submitted bytes, or why they are not judged; copies"),
