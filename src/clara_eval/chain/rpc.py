@@ -280,14 +280,14 @@ class Rpc:
 
         async def piece(start: int) -> list[Any]:
             async with gate:
-                return await self._settle(calls[start : start + size])
+                return await self._ask_until_answered(calls[start : start + size])
 
         pieces = await gather_or_raise(piece(start) for start in range(0, len(calls), size))
         return [result for part in pieces for result in part]
 
     async def ask_one_node(self, calls: Sequence[Call]) -> list[Any]:
         """Results and refusals that are all of one node: what it lacks, another answers together with the rest."""
-        return await self._settle(calls, is_whole=True)
+        return await self._ask_until_answered(calls, is_whole=True)
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
         """What each node that answers has to say."""
@@ -306,7 +306,7 @@ class Rpc:
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)
 
-    async def _settle(self, calls: Sequence[Call], *, is_whole: bool = False) -> list[Any]:
+    async def _ask_until_answered(self, calls: Sequence[Call], *, is_whole: bool = False) -> list[Any]:
         results: list[Any] = [None] * len(calls)
         waiting = list(range(len(calls)))
         reasons: list[str] = []

@@ -114,7 +114,7 @@ def _print_games(games: Sequence[Game]) -> None:
     screen = console(stderr=False)
     if games:
         screen.print()
-        screen.print(Text("Games against its neighbours", style="bold"))
+        screen.print(Text("Comparisons with its neighbours", style="bold"))
     for game in games:
         sure = f", {100 * game['confidence']:.0f} % sure" if game["confidence"] is not None else ""
         colour = {"won": "green", "lost": "red"}.get(game["result"], "yellow")

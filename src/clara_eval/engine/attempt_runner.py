@@ -30,8 +30,8 @@ from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.scoring_window import Speed
 from clara_eval.pipeline.status import Status, StatusWriter
 from clara_eval.publish.send import Receipt
-from clara_eval.records.challenge_index import read_document, save_summary
-from clara_eval.records.documents import State
+from clara_eval.records.challenge_index import save_summary
+from clara_eval.records.documents import EvalStatus, State, read
 from clara_eval.trace.store_keys import status_key
 from clara_eval.use_cases.evaluate import EvaluationRequest, Observer, evaluate
 
@@ -109,14 +109,14 @@ class Walker:
         return ending
 
     async def _show_posted(self, challenge: Challenge) -> None:
-        """The board at once, not at the next tick. It is posted already: a node that fails now changes nothing."""
+        """In the index at once, not at the next tick. It is posted already: a node that fails now changes nothing."""
         try:
             now = await look_at_challenge(self.app.chain, challenge.address)
         except Temporary as bad:
-            _log.warning("board_waits_for_tick", problem=str(bad))
+            _log.warning("index_waits_for_tick", problem=str(bad))
             return
-        status = await read_document(self.app.store, self.app.chain_id, status_key(challenge.address)) or {}
-        await save_summary(self.app.store, now, status.get("postedBy"))
+        status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(challenge.address))
+        await save_summary(self.app.store, now, status.postedBy if status else None)
         left = 1 - window_used(challenge, now.block.timestamp)
         self.metrics.window_left_at_post.observe(max(0.0, left))
 

@@ -38,7 +38,8 @@ from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts, wor
 from clara_eval.pipeline.leases import worker_lease
 from clara_eval.pipeline.status import FINAL_STATES, StatusWriter
 from clara_eval.processes import this_process
-from clara_eval.records.challenge_index import read_document, save_summary
+from clara_eval.records.challenge_index import save_summary
+from clara_eval.records.documents import EvalStatus, read
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.trace.store_keys import status_key
 from clara_eval.use_cases.evaluate import check_known
@@ -117,17 +118,17 @@ class Engine:
         """Queue an evaluation now; the id of its workflow."""
         challenge = await self._known(address)
         app = self.app
-        status = await read_document(app.store, app.chain_id, status_key(address)) or {}
-        is_waiting = status.get("status") == "review"
+        status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
+        state = status.status if status else None
         found = due(
-            challenge, Memory("review" if is_waiting else None), evaluator=app.evaluator,
+            challenge, Memory("review" if state == "review" else None), evaluator=app.evaluator,
             chain_now=challenge.block.timestamp, wall_now=time.time(), can_sign=app.sender.can_sign,
         )  # fmt: skip
         if found.action is not Action.EVALUATE:
             raise NotYet(f"Challenge {address} is not evaluated now: {found.why}.")
         attempts = (await read_attempts(app.store, app.chain_id, address)).at_once()
         await save_attempts(app.store, app.chain_id, address, attempts)
-        if status.get("status") in {*FINAL_STATES, "deferred"}:
+        if state in {*FINAL_STATES, "deferred"}:
             await (await StatusWriter.resumed(app.store, app.chain_id, address)).say("pending", 0)
         return await self._enqueue(challenge)
 

@@ -34,7 +34,8 @@ from clara_eval.pipeline.result_recorder import record_result, unrecorded
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
-from clara_eval.records.challenge_index import read_document, save_summary, summaries
+from clara_eval.records.challenge_index import save_summary, summaries
+from clara_eval.records.documents import EvalStatus, read
 from clara_eval.trace.store_keys import INDEX, status_key
 from clara_eval.use_cases.publication import publish_missing
 from clara_eval.use_cases.reputation import give_missing_feedback
@@ -180,12 +181,12 @@ class Ticker:
 
     async def _waiting(self) -> tuple[list[Address], list[Address]]:
         """What is not over: what may be ours to judge, and what is only shown."""
-        board = await summaries(self.app.store, self.app.chain_id)
+        known = await summaries(self.app.store, self.app.chain_id)
         announced = await self.app.store.keys(self.app.chain_id, ANNOUNCED)
         unread = [to_address(key.removeprefix(ANNOUNCED)) for key in announced]
-        ours = [address for address in unread if address not in board]
+        ours = [address for address in unread if address not in known]
         others: list[Address] = []
-        for address, summary in board.items():
+        for address, summary in known.items():
             if not await self._is_over(address, summary):
                 (ours if summary["evaluator"] == self.app.evaluator else others).append(address)
         return ours, others
@@ -214,17 +215,18 @@ class Ticker:
         """Nothing will ever be due again, and the store says so."""
         if summary["chainStatus"] in {"open", "scoring"}:
             return False
-        status = await read_document(self.app.store, self.app.chain_id, status_key(address))
-        return summary["evaluator"] != self.app.evaluator or (status is not None and status["status"] in FINAL_STATES)
+        status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(address))
+        return summary["evaluator"] != self.app.evaluator or (status is not None and status.status in FINAL_STATES)
 
     async def _look(self, address: Address, head: Block) -> tuple[Challenge, Due]:
         app = self.app
         challenge = (await app.chain.challenges_at([address], head))[0]
-        status = await read_document(app.store, app.chain_id, status_key(address)) or {}
-        await save_summary(app.store, challenge, status.get("postedBy"))
+        status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
+        await save_summary(app.store, challenge, status.postedBy if status else None)
+        state = status.status if status else None
         attempts = await read_attempts(app.store, app.chain_id, address)
-        review = await read_review(app.store, app.chain_id, address) if status.get("status") == "review" else None
-        memory = Memory(status.get("status"), attempts.retry_at, review is not None and review.state == "approved")
+        review = await read_review(app.store, app.chain_id, address) if state == "review" else None
+        memory = Memory(state, attempts.retry_at, review is not None and review.state == "approved")
         found = due(
             challenge,
             memory,
@@ -282,11 +284,11 @@ class Ticker:
             self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
 
     async def _count(self, report: TickReport) -> None:
-        """Numbers for the metrics, from the board and the ledger."""
+        """Numbers for the metrics, from the index of challenges and the ledger."""
         app = self.app
         for key, _ in await app.store.items(app.chain_id, INDEX):
-            status = await read_document(app.store, app.chain_id, status_key(key.removeprefix(INDEX)))
-            name = status["status"] if status else "pending"
+            status = await read(app.store, app.chain_id, EvalStatus, status_key(key.removeprefix(INDEX)))
+            name = status.status if status else "pending"
             report.statuses[name] = report.statuses.get(name, 0) + 1
         report.reviews = report.statuses.get("review", 0)
         month = time.strftime("%Y-%m", time.gmtime(report.at))

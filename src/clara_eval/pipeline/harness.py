@@ -64,12 +64,12 @@ def revealed_document(content: bytes, challenge: Challenge, spec: HarnessSpec) -
 async def pinned_reveal(
     journal: Journal, keys: PublicKeys, challenge: Challenge, config: EvalConfig, now: int
 ) -> Reveal | None:
-    """What was revealed, settled once; None where nothing is hidden. Raises NotYet while there is time to wait."""
+    """What was revealed, decided once; None where nothing is hidden. Raises NotYet while there is time to wait."""
     spec = config.harness
     if spec is None or not spec.hidden:
         return None
 
-    async def settle() -> Reveal:
+    async def decide() -> Reveal:
         text = await keys.get(challenge.chain_id, harness_key(challenge.address))
         if text is not None:
             revealed_document(text.encode(), challenge, spec)
@@ -82,7 +82,7 @@ async def pinned_reveal(
             )
         return Reveal(None)
 
-    return await journal.once("reveal", REVEAL, settle)
+    return await journal.once("reveal", REVEAL, decide)
 
 
 def choose_harness(challenge: Challenge, config: EvalConfig, reveal: Reveal | None) -> ChosenHarness | None:

@@ -16,7 +16,7 @@ from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted, PostedBy, Results
 from clara_eval.records.challenge_index import read_document
-from clara_eval.records.documents import State
+from clara_eval.records.documents import Ranked, State
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import scores_key
 
@@ -54,19 +54,15 @@ def _is_posted(scores: dict[str, Any], posted: Posted) -> bool:
 async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, Any]:
     """Those paid, as the contract holds them; nothing is known about the others. Winners are only whom we posted."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
-    unknown = dict.fromkeys(("elo", "low", "high", "pTop", "rankLow", "rankHigh", "wins", "losses", "ties"))
-    rows: list[dict[str, Any]] = [
-        {
-            "address": winner.account,
-            "agentId": winner.agent_id,
-            "rank": place,
-            "score": winner.score,
-            "prizeAmount": str(winner.prize_amount),
-            "status": "ranked",
-            "reason": None,
-            "tiedWith": [],
-            **unknown,
-        }
+    rows = [
+        Ranked(
+            address=winner.account,
+            agentId=winner.agent_id,
+            rank=place,
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            status="ranked",
+        ).model_dump()
         for place, winner in enumerate(winners, start=1)
     ]
     paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]

@@ -18,6 +18,7 @@ from clara_eval.pipeline.walk import Walk, tally_of
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
+from clara_eval.records.documents import ExecutedRun, Ranked
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.ruled import RuledComparisons
 from clara_eval.tournament.votes import votes_document
@@ -96,43 +97,44 @@ def scores_document(
 
 def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) -> list[dict[str, Any]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
-    executed = walked.execution.summaries if walked.execution else {}
+    runs = walked.execution.summaries if walked.execution else {}
+    executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
     ranked = list(walked.ranking.standings) if walked.ranking else []
-    rows: list[dict[str, Any]] = [
-        {
-            "address": s.item,
-            "agentId": agents[Address(s.item)],
-            "rank": s.rank,
-            "score": s.score,
-            "elo": s.elo,
-            "low": s.low,
-            "high": s.high,
-            "pTop": s.p_top,
-            "rankLow": s.rank_low,
-            "rankHigh": s.rank_high,
-            "wins": s.wins,
-            "losses": s.losses,
-            "ties": s.ties,
-            "tiedWith": walked.ranking.tied_with(s.item) if walked.ranking else [],
-            "prizeAmount": prizes.get(Address(s.item)),
-            "status": "ranked",
-            "reason": None,
-            "executed": executed.get(Address(s.item)),
-        }
+    rows = [
+        Ranked(
+            address=s.item,
+            agentId=agents[Address(s.item)],
+            rank=s.rank,
+            score=s.score,
+            elo=s.elo,
+            low=s.low,
+            high=s.high,
+            pTop=s.p_top,
+            rankLow=s.rank_low,
+            rankHigh=s.rank_high,
+            wins=s.wins,
+            losses=s.losses,
+            ties=s.ties,
+            tiedWith=list(walked.ranking.tied_with(s.item)) if walked.ranking else [],
+            prizeAmount=prizes.get(Address(s.item)),
+            status="ranked",
+            executed=executed.get(Address(s.item)),
+        )
         for s in ranked
     ]
     for place, refused in enumerate(walked.rejected, start=len(rows) + 1):
         account = refused.submission.submitter
         rows.append(
-            {"address": account, "agentId": agents[account], "rank": place, "score": 0, "elo": None}
-            | dict.fromkeys(("low", "high", "pTop", "rankLow", "rankHigh", "wins", "losses", "ties"))
-            | {
-                "tiedWith": [],
-                "prizeAmount": prizes.get(account),
-                "status": "rejected",
-                "code": refused.code,
-                "reason": refused.reason,
-                "executed": executed.get(account),
-            }
+            Ranked(
+                address=account,
+                agentId=agents[account],
+                rank=place,
+                score=0,
+                prizeAmount=prizes.get(account),
+                status="rejected",
+                code=refused.code,
+                reason=refused.reason,
+                executed=executed.get(account),
+            )
         )
-    return rows
+    return [row.model_dump() for row in rows]

@@ -1,7 +1,7 @@
-"""The board: what is known about every challenge, kept in the store for the doors to read.
+"""The index: what is known about every challenge, kept in the store for the doors to read.
 
 Comes in: a challenge as read from the chain. Goes out: one JSON summary a challenge under `challenge-index:{address}`,
-beside the specification's keys. Doors read the board and never wait for a node. A title is a stranger's text: it is
+beside the specification's keys. Doors read the index and never wait for a node. A title is a stranger's text: it is
 cut, and whoever shows it escapes it.
 """
 
@@ -67,7 +67,7 @@ async def read_document(keys: PublicKeys, chain_id: int, key: str) -> dict[str, 
 
 
 async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, dict[str, Any]]:
-    """Everything on the board, by address."""
+    """Everything in the index, by address."""
     rows = await keys.items(chain_id, INDEX)
     return {Address(key.removeprefix(INDEX)): json.loads(value) for key, value in rows}
 

@@ -133,24 +133,26 @@ class Ranked(Document):
     """One place. Without an evaluation of ours only what the chain says is known."""
 
     address: str
-    score: int | None = Field(None, description="0 to 10000, as on chain.")
+    score: int | None = Field(default=None, description="0 to 10000, as on chain.")
     elo: float | None = None
     agentId: int | None = None
     rank: int | None = None
     low: float | None = None
     high: float | None = None
     pTop: float | None = None
-    rankLow: int | None = Field(None, description="Best place that is likely (5 %).")
-    rankHigh: int | None = Field(None, description="Worst place that is likely (95 %).")
+    rankLow: int | None = Field(default=None, description="Best place that is likely (5 %).")
+    rankHigh: int | None = Field(default=None, description="Worst place that is likely (95 %).")
     wins: float | None = None
     losses: float | None = None
     ties: float | None = None
-    tiedWith: list[str] = Field([], description="Others with exactly this rating; the earlier submission is first.")
+    tiedWith: list[str] = Field(
+        default=[], description="Others with exactly this rating; the earlier submission is first."
+    )
     prizeAmount: str | None = None
     status: str | None = None
     code: str | None = None
     reason: str | None = None
-    executed: ExecutedRun | None = Field(None, description="Null where the round runs nothing.")
+    executed: ExecutedRun | None = Field(default=None, description="Null where the round runs nothing.")
 
 
 class Winner(Document):

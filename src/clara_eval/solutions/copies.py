@@ -156,7 +156,7 @@ def find_likeness(
     ordered = sorted(held, key=chain.order)
     given = _Given(template, key)
     prints = [_Print.of(solution, given) for solution in ordered]
-    clusters = tuple(chain.settled(cluster) for cluster in _gather(ordered, _links(prints)))
+    clusters = tuple(chain.with_author(cluster) for cluster in _gather(ordered, _links(prints)))
     copied = {copy.solution.submission.submitter for cluster in clusters for copy in cluster.copies}
     ranked = [number for number, one in enumerate(ordered) if one.submission.submitter not in copied]
     families, held_earlier = _families([ordered[number] for number in ranked], [prints[number] for number in ranked])
@@ -225,7 +225,7 @@ class _Authors:
         moments = [self.first_with.get((account, committed)) for work in works for committed in _fixing(work)]
         return min([moment for moment in moments if moment is not None], default=solution.submission.submitted_at)
 
-    def settled(self, cluster: Cluster) -> Cluster:
+    def with_author(self, cluster: Cluster) -> Cluster:
         """The cluster with its author as the original, and a mark at every copy that may be older still."""
         links = {copy.solution.submission.submitter: copy for copy in cluster.copies}
         works = [cluster.original, *(copy.solution for copy in cluster.copies)]

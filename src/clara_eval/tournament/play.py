@@ -145,7 +145,7 @@ async def _play(
     await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > OUTAGE_SHARE * len(batch):
         raise Temporary(
-            f"{len(unanswered)} of {len(batch)} games got no answer. The last: {unanswered[-1].reason}",
+            f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
             retry_after_seconds=max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,
         )
     return [comparison for answer in answers for comparison in answer]

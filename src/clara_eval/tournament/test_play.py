@@ -106,7 +106,7 @@ def unanswered(first: JudgeVector, second: JudgeVector) -> Decision:
 
 async def test_an_outage_stops_the_tournament_without_a_result() -> None:
     """A ranking from hardly any answers would be luck."""
-    with pytest.raises(Temporary, match="15 of 15 games got no answer"):
+    with pytest.raises(Temporary, match="15 of 15 comparisons got no answer"):
         await play_tournament(both(), {"rules": Judge(unanswered, lambda _: 0)}, VECTORS)
 
 

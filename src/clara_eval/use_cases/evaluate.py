@@ -23,7 +23,7 @@ from clara_eval.challenge.read import look_at_challenge
 from clara_eval.errors import CannotPublish, NotFound, NotYet, Temporary, Unscorable
 from clara_eval.money.caps import check_prize
 from clara_eval.money.dollars import worth_micro_usd
-from clara_eval.pipeline.evaluate import Evaluation, read_scores, walk_and_publish
+from clara_eval.pipeline.evaluate import Evaluation, walk_and_publish
 from clara_eval.pipeline.leases import evaluation_lease, held
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.post_recorder import record_posted
@@ -33,8 +33,9 @@ from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_deg
 from clara_eval.pipeline.status import Status, StatusWriter, gravest
 from clara_eval.processes import this_process
 from clara_eval.publish.send import Intention, Outcome, Receipt
+from clara_eval.records.documents import Scores, read
 from clara_eval.trace.journal import Journal
-from clara_eval.trace.store_keys import index_key
+from clara_eval.trace.store_keys import index_key, scores_key
 from clara_eval.use_cases.publication import publish_after_post
 
 _log = structlog.get_logger(__name__)
@@ -183,7 +184,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
     posted = await record_posted(app.store, app.chain, challenge)
     if posted is None:
         raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
-    scores = await read_scores(app.store, app.chain_id, challenge.address) or {}
+    scores = await read(app.store, app.chain_id, Scores, scores_key(challenge.address))
     receipt = Receipt(
         Outcome.ALREADY_DONE,
         Intention.POST_SCORES,
@@ -193,7 +194,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
         posted_by=posted.by,
         detail=f"Scores were already posted, by the {posted.by} ({posted.sender}).",
     )
-    return Evaluation(challenge, None, scores.get("traceDigest"), receipt, None)
+    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None)
 
 
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:

@@ -55,8 +55,8 @@ async def publish_missing(app: App) -> AsyncIterator[Published]:
     """
     if not app.places:
         return
-    board = await summaries(app.store, app.chain_id)
-    posted = [address for address, summary in board.items() if summary["postedBy"] == "evaluator"]
+    known = await summaries(app.store, app.chain_id)
+    posted = [address for address, summary in known.items() if summary["postedBy"] == "evaluator"]
     down: set[str] = set()
     for place, found in await unpublished(app.store, app.places, app.chain_id, posted):
         if place.name in down:

@@ -325,7 +325,7 @@ def _why(standing: LeaderboardRow, rival: LeaderboardRow | None, games: list[Gam
         parts.append(f"tied with {', '.join(standing['tiedWith'])}: among equals the earlier submission is first")
     if rival is not None:
         against = [game["result"] for game in games if game["rival"] == rival["address"]]
-        met = f", {against.count('won')} of {len(against)} games won against it" if against else ""
+        met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
         parts.append(f"closest rival {rival['address']} at rank {rival['rank']}{met}")
     return "; ".join(parts) + "."
 

@@ -19,10 +19,10 @@ from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts
 from clara_eval.pipeline.leases import evaluation_lease, held
 from clara_eval.pipeline.review import Review, check_waiting, decide, known_review, list_reviews
 from clara_eval.pipeline.rulings import RULINGS, RuledStage, Ruling, RulingKind, read_rulings
-from clara_eval.pipeline.status import StatusWriter, read_status
-from clara_eval.records.documents import Scores, read
+from clara_eval.pipeline.status import StatusWriter
+from clara_eval.records.documents import EvalStatus, Scores, read
 from clara_eval.trace.store import Store
-from clara_eval.trace.store_keys import scores_key
+from clara_eval.trace.store_keys import scores_key, status_key
 
 __all__ = ["Decree", "approve", "known_review", "list_reviews", "reject", "rule"]
 
@@ -44,7 +44,8 @@ async def approve(
 async def reject(store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None) -> Review:
     """End the evaluation as failed; BadInput or NotFound where nothing waits, or another result does."""
     review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest)
-    if not (await read_status(store, chain_id, address) or {}).get("postedBy"):
+    found = await read(store, chain_id, EvalStatus, status_key(address))
+    if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)
         await status.say("failed", reason=f"The result was rejected in review: {note or 'no reason given'}.")
     return review

@@ -17,11 +17,10 @@ from clara_eval.challenge.model import Address
 from clara_eval.flags import Flag
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.rulings import RULINGS, read_rulings
-from clara_eval.pipeline.status import read_status
-from clara_eval.records.documents import Features, Ranked, Scores, Summary, Value, read
+from clara_eval.records.documents import EvalStatus, Features, Ranked, Scores, Summary, Value, read
 from clara_eval.records.games import read_game
 from clara_eval.trace.store import Store
-from clara_eval.trace.store_keys import features_key, index_key, scores_key
+from clara_eval.trace.store_keys import features_key, index_key, scores_key, status_key
 
 NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
@@ -67,7 +66,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
     review = await known_review(store, chain_id, address)
     scores = await read(store, chain_id, Scores, scores_key(address))
     summary = await read(store, chain_id, Summary, index_key(address))
-    status = await read_status(store, chain_id, address) or {}
+    status = await read(store, chain_id, EvalStatus, status_key(address))
     rows = scores.rankings if scores else []
     near = _near(rows)
     rulings = await read_rulings(store, f"{chain_id}:{address}")
@@ -77,7 +76,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
         state=review.state,
         reasons=list(review.reasons),
         note=review.note,
-        status=status.get("status"),
+        status=status.status if status else None,
         title=summary.title if summary else None,
         prizePool=scores.prizePool if scores else None,
         token=scores.token.model_dump() if scores and scores.token else None,

@@ -104,7 +104,7 @@ def score(found: ScoreResult) -> str:
         lines += ["Features, named by the poster:", fence(values, "poster")["text"]]
     won = [game["result"] for game in found["games"]]
     if won:
-        lines.append(f"Games against near rivals: {won.count('won')} won, {won.count('lost')} lost of {len(won)}.")
+        lines.append(f"Comparisons with near rivals: {won.count('won')} won, {won.count('lost')} lost of {len(won)}.")
     lines.append(f"Trace {found['traceDigest'] or 'without digest here'}: {found['trace']}")
     return "\n".join(lines)
 
