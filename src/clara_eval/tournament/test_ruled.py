@@ -11,9 +11,10 @@ import pytest
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.judge import RulesJudge
 from clara_eval.judge.vector import JudgeVector, make_vector
+from clara_eval.tournament.field import Field, balanced_columns, balanced_looks, is_shown
 from clara_eval.tournament.play import play_tournament
 from clara_eval.tournament.ruled import LISTED, judge_by_rules
-from clara_eval.tournament.schedule import Both, Field, Full, Schedule, balanced_columns, balanced_looks, is_shown
+from clara_eval.tournament.schedule import Both, Full, Schedule
 from clara_eval.tournament.tally import tally
 
 SCHEMA = FeatureSchema(
