@@ -31,6 +31,7 @@ from clara_eval.money.run_budget import RunBudget
 from clara_eval.networks import Network
 from clara_eval.pipeline.evaluate import Options, Ports
 from clara_eval.pipeline.plan import EvaluationPlan
+from clara_eval.publication.cloudflare_kv import CloudflareKv
 from clara_eval.publication.ipfs import IpfsPublication
 from clara_eval.publication.port import Publication
 from clara_eval.publish.policy import SigningPolicy, agent_policy, evaluator_policy
@@ -56,6 +57,8 @@ class App:
     models: ModelPool
     places: tuple[Publication, ...] = ()
     """Where posted results are published beside this store; what gives a trace its address comes first."""
+    wallet: Wallet | None = None
+    """The evaluator's key with its policy; None is a dry run."""
 
     @property
     def chain_id(self) -> int:
@@ -115,7 +118,7 @@ async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIter
     machine = open_machine(settings)
     try:
         ports = Ports(chain, fetch, store, sender, models, machine)
-        yield App(settings, store, chain, sender, ports, models, publication_places(settings))
+        yield App(settings, store, chain, sender, ports, models, publication_places(settings), wallet)
     finally:
         machine.close()
         await models.close()
@@ -128,6 +131,8 @@ def publication_places(settings: Settings) -> tuple[Publication, ...]:
     places: list[Publication] = []
     if settings.ipfs_api and settings.traces_public != "never":
         places.append(IpfsPublication(settings.ipfs_api))
+    if (kv := settings.kv) is not None:
+        places.append(CloudflareKv(*kv, api=settings.kv_url))
     return tuple(places)
 
 

@@ -33,9 +33,11 @@ from clara_eval.networks import NETWORKS, Network, network
 SECRETS = (
     "CLARA_EVALUATOR_KEY",
     "CLARA_EVALUATOR_PASSWORD",
+    "CLARA_SIGNER_URL",
     "CLARA_WALLET_KEY",
     "CLARA_ADMIN_API_KEY",
     "CLARA_WEBHOOK_SECRET",
+    "CLARA_KV_TOKEN",
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "CLARA_ENDPOINT_KEYS",
@@ -88,6 +90,16 @@ def _host_names(text: str) -> str:
     return text
 
 
+def _tick(seconds: int) -> int:
+    """Ticks follow the clock, so that several processes agree on them."""
+    units = ((1, 60), (60, 3600), (3600, 86_400))
+    if seconds < 1 or not any(seconds % unit == 0 and seconds < span and span % seconds == 0 for unit, span in units):
+        raise ValueError(
+            "ticks follow the clock: use seconds that divide a minute, or whole minutes that divide an hour"
+        )
+    return seconds
+
+
 def _by_endpoint(text: str) -> dict[str, str]:
     pairs = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
     return {url.strip().rstrip("/"): how.strip() for url, _, how in pairs}
@@ -113,6 +125,8 @@ class Settings(BaseModel):
     evaluator_key: SecretStr | None = Field(None, alias="CLARA_EVALUATOR_KEY")
     evaluator_keystore: Path | None = Field(None, alias="CLARA_EVALUATOR_KEYSTORE")
     evaluator_password: SecretStr | None = Field(None, alias="CLARA_EVALUATOR_PASSWORD")
+    signer_url: SecretStr | None = Field(None, alias="CLARA_SIGNER_URL")
+    """Where the evaluator's key is, if not here: a web3signer's http(s) address, or aws-kms:KEY; needs the address."""
     evaluator_address: OptionalAddress = Field(None, alias="CLARA_EVALUATOR_ADDRESS")
     wallet_key: SecretStr | None = Field(None, alias="CLARA_WALLET_KEY")
     """The local key of a poster or agent, for `challenge …` and MCP; without it transactions come back unsigned."""
@@ -156,6 +170,8 @@ class Settings(BaseModel):
     admin_api_key: SecretStr | None = Field(None, alias="CLARA_ADMIN_API_KEY")
     host: str = Field("127.0.0.1", alias="CLARA_HOST")
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
+    tick_seconds: Annotated[int, AfterValidator(_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
+    """How often the service looks for what is due."""
     cors_origins: str = Field("", alias="CLARA_CORS_ORIGINS")
     public_hosts: Annotated[str, AfterValidator(_host_names)] = Field("", alias="CLARA_PUBLIC_HOSTS")
     """Names under which the service is reached from elsewhere, comma list: others cannot call the tools under /mcp."""
@@ -176,6 +192,11 @@ class Settings(BaseModel):
     """A comma list: the next is asked where one cannot give the content."""
     ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")
     """An IPFS node's HTTP API: submitted content is pinned there instead of going into a data: URI, as are traces."""
+    kv_account: str | None = Field(None, alias="CLARA_KV_ACCOUNT")
+    """Cloudflare's account; with a namespace and a token, posted results go to its KV, too."""
+    kv_namespace: str | None = Field(None, alias="CLARA_KV_NAMESPACE")
+    kv_token: SecretStr | None = Field(None, alias="CLARA_KV_TOKEN")
+    kv_url: str = Field("https://api.cloudflare.com/client/v4", alias="CLARA_KV_URL")
     trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")
     solc: str | None = Field(None, alias="CLARA_SOLC")
     """The Solidity compiler for harnesses: a binary, or the folder of the npm package; if empty, that is sought."""
@@ -219,6 +240,20 @@ class Settings(BaseModel):
                 remedy="Write https://host/v1=KEY, with the address as it stands in CLARA_JUDGES.",
             )
         return {url.rstrip("/"): SecretStr(key.strip()) for url, _, key in pairs}
+
+    @property
+    def kv(self) -> tuple[str, str, SecretStr] | None:
+        """Account, namespace and token of Cloudflare KV; None where none of them is set."""
+        given = {"ACCOUNT": self.kv_account, "NAMESPACE": self.kv_namespace, "TOKEN": self.kv_token}
+        missing = [f"CLARA_KV_{name}" for name, value in given.items() if not value]
+        if len(missing) == len(given):
+            return None
+        if self.kv_account and self.kv_namespace and self.kv_token:
+            return self.kv_account, self.kv_namespace, self.kv_token
+        raise ConfigError(
+            f"Cloudflare KV needs an account, a namespace and a token; {' and '.join(missing)} is not set.",
+            remedy="Set all three, or none.",
+        )
 
     @property
     def factory(self) -> str:
@@ -268,9 +303,11 @@ def _secret_from_file(name: str, path: str) -> str:
 
 def _first_problem(bad: ValidationError) -> str:
     problem = bad.errors(include_url=False, include_context=False)[0]
-    name = str(problem["loc"][0]) if problem["loc"] else "settings"
+    name = str(problem["loc"][0]) if problem["loc"] else ""
     shown = "(hidden)" if name in SECRETS else repr(problem["input"])
     reason = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+    if not problem["loc"]:  # about several settings: what was given may hold a secret
+        return f"The settings do not fit together: {reason}."
     return f"{name}={shown} is not usable: {reason}."
 
 

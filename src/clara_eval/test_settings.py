@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from croniter import croniter
 
+from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import ConfigError
 from clara_eval.observe.logs import Redaction
 from clara_eval.settings import SECRETS, Settings
@@ -136,3 +140,35 @@ def test_a_password_in_a_url_is_never_shown(password: str) -> None:
         line = Redaction().text(f"cannot reach {url} now")
         assert password not in line
         assert ".example" in line
+
+
+@pytest.mark.parametrize("seconds", [1, 5, 30, 60, 300, 1800, 3600, 43_200])
+def test_ticks_follow_the_clock(seconds: int) -> None:
+    """The schedule of every allowed setting strikes exactly that far apart, over hours and days."""
+    settings = Settings.from_env({"CLARA_TICK_SECONDS": str(seconds)})
+    options = EngineOptions.ticking(settings.tick_seconds)
+    clock = croniter(options.tick_cron, datetime(2026, 11, 16, 22, 58, tzinfo=UTC), second_at_beginning=True)
+    struck = [clock.get_next(float) for _ in range(200)]
+    assert {after - before for before, after in pairwise(struck)} == {seconds}
+    assert options.tick_seconds == seconds
+
+
+@pytest.mark.parametrize("seconds", ["0", "7", "90", "2700", "100000", "-5"])
+def test_ticks_that_cannot_follow_the_clock_are_refused(seconds: str) -> None:
+    """Where the distance would change at the end of a minute or an hour, the setting is named with what fits."""
+    with pytest.raises(ConfigError, match=r"CLARA_TICK_SECONDS.*divide"):
+        Settings.from_env({"CLARA_TICK_SECONDS": seconds})
+
+
+def test_half_of_a_kv_is_none() -> None:
+    """Account, namespace and token belong together; what is missing is named, and the token is not shown."""
+    with pytest.raises(ConfigError, match="CLARA_KV_NAMESPACE is not set") as caught:
+        _ = Settings.from_env({"CLARA_KV_ACCOUNT": "a", "CLARA_KV_TOKEN": "kv-secret"}).kv
+    assert "kv-secret" not in str(caught.value)
+
+
+def test_settings_that_do_not_fit_together_show_no_secret() -> None:
+    """An error about several settings names the reason and nothing of what was given."""
+    with pytest.raises(ConfigError, match="CLARA_ATTESTATION") as caught:
+        Settings.from_env({"CLARA_ATTESTATION": "wrong", "CLARA_KV_TOKEN": "kv-secret", "OPENAI_API_KEY": "sk-secret"})
+    assert "secret" not in str(caught.value)

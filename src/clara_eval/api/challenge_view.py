@@ -138,7 +138,7 @@ def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
     found: dict[tuple[str, str], list[float]] = {}
     for (first, second), game in games.items():
         for one, other in ((first, second), (second, first)):
-            if (result := outcome(game, one, other)) != "undecided":
+            if (result := outcome(game, shown_first=one == first)) != "undecided":
                 found.setdefault((one, other), []).append(points[result])
     return {pair: Cell(sum(list_), len(list_)) for pair, list_ in found.items()}
 

@@ -134,7 +134,7 @@ def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
     found = []
     for rival in rivals:
         verdicts = tuple(
-            Verdict(outcome(game, row.address, rival.address), first == row.address, game)
+            Verdict(outcome(game, shown_first=first == row.address), first == row.address, game)
             for (first, second), game in games.items()
             if {first, second} == {row.address, rival.address}
         )

@@ -31,6 +31,8 @@ _SENT = {
     Meaning.REPLACEMENT_UNDERPRICED: Sent.UNDERPRICED,
     Meaning.FEE_TOO_LOW: Sent.FEE_TOO_LOW,
 }
+POST_GAS = 600_000
+"""Of a post with several winners, when posts are counted in advance."""
 LOOKS = 5
 """At newer and newer blocks, before a refusal is believed all the same."""
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
@@ -132,7 +134,7 @@ class EthereumAccount:
             max_fee_per_gas=fees.max_fee_per_gas,
             max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
         )
-        return _signed(wallet, tx, recorded, run=call.run, intention=call.intention, attempt=attempt)
+        return await _signed(wallet, tx, recorded, run=call.run, intention=call.intention, attempt=attempt)
 
     async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
         wallet, signed = self._signer(), read_signed(tx.raw)
@@ -143,7 +145,7 @@ class EthereumAccount:
         await self._make_known(signed.to, wallet)
         fee, tip = raised.max_fee_per_gas, raised.max_priority_fee_per_gas
         dearer = replace(signed, value=0, max_fee_per_gas=fee, max_priority_fee_per_gas=tip)
-        return _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
+        return await _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
 
     async def broadcast(self, tx: StoredTransaction) -> Sent:
         try:
@@ -217,6 +219,13 @@ class EthereumAccount:
         return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
 
+async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
+    """A balance in wei, and how many posts it pays for at the present fee."""
+    balance = await chain.balance(address)
+    price = quantity(await chain.rpc.ask("eth_gasPrice")) or 1
+    return balance, balance // (price * POST_GAS)
+
+
 def with_margin(gas: int) -> int:
     return gas + gas // 5 + GAS_MARGIN
 
@@ -237,10 +246,10 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
         raise _in_our_terms(call, refusal) from None
 
 
-def _signed(
+async def _signed(
     wallet: Wallet, tx: Unsigned, recorded: Sequence[StoredTransaction], *, run: str, intention: str, attempt: int
 ) -> StoredTransaction:
-    signed = wallet.sign(tx, recorded)
+    signed = await wallet.sign(tx, recorded)
     return StoredTransaction(
         run=run,
         intention=intention,

@@ -16,6 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import Wallet
@@ -36,6 +37,7 @@ from clara_eval.publish.transaction import StoredTransaction, read_signed
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.faulty_node import FaultyNode, refuses, status
+from clara_eval.testing.signers import LocalWeb3Signer
 from clara_eval.winners import Placed, Winners, choose_winners
 
 DIGEST = "0x" + "d1" * 32
@@ -673,7 +675,7 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
 
                 good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded, over=over)
                 poor = replace(read_signed(good.raw), gas=60_000)
-                return _signed(
+                return await _signed(
                     w.account._signer(), poor, recorded, run=call.run, intention=call.intention, attempt=attempt
                 )
 
@@ -773,6 +775,46 @@ async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: Local
         old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
         assert (old.sender, new.sender) == (w.account.address, other.address)
         assert receipt.tx_hash == new.tx_hash
+
+
+async def test_a_key_that_moves_to_a_signer_goes_on_with_its_intention(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Signed here and never sent, then the key is with a remote signer: the same bytes go out, one post, one nonce."""
+    async with world(local_chain, tmp_path) as w, LocalWeb3Signer(local_chain.evaluator.key) as elsewhere:
+        with pytest.raises(Killed):
+            await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
+        signer = RemoteSigner(elsewhere.url, local_chain.evaluator.address)
+        factory = local_chain.deployment.factory
+        moved = EthereumAccount(w.chain, Wallet(signer, evaluator_policy(31337)), factory=factory)
+        receipt = await w.post(TransactionSender(moved, w.store, w.clock.pace()))
+        assert receipt.outcome is Outcome.CONFIRMED
+        assert [attempt.tx_hash for attempt in await w.attempts()] == [receipt.tx_hash]
+        assert await w.posts() == 1
+
+
+async def test_a_remote_signer_posts_and_raises_what_is_stuck(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Through a signer alone, down at first: nothing is recorded while it is, then one post, raised on its nonce."""
+    async with world(local_chain, tmp_path) as w, LocalWeb3Signer(local_chain.evaluator.key) as elsewhere:
+        signer = RemoteSigner(elsewhere.url, local_chain.evaluator.address)
+        factory = local_chain.deployment.factory
+        account = EthereumAccount(w.chain, Wallet(signer, evaluator_policy(31337)), factory=factory)
+        sender = TransactionSender(account, w.store, w.clock.pace())
+        elsewhere.lie = "broken"
+        with pytest.raises(Temporary, match="remote signer"):
+            await w.post(sender)
+        assert await w.attempts() == []
+        elsewhere.lie = ""
+        await w.rpc("evm_setAutomine", False)
+
+        async def mine_late(waits: int) -> None:
+            if waits == 6:
+                await w.rpc("anvil_mine", 1)
+
+        w.clock.on_wait = mine_late
+        assert (await w.post(sender)).outcome is Outcome.CONFIRMED
+        attempts = await w.attempts()
+        assert len(attempts) == 2
+        assert len({attempt.nonce for attempt in attempts}) == 1
+        assert await w.posts() == 1
 
 
 async def test_a_rivals_post_counts_only_when_it_is_deep(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ def wallet() -> Wallet:
 
 
 @pytest.mark.parametrize("data", [FINALIZE, ADVANCE_TO_SCORING, POST_SCORES + b"\x01" * 64])
-def test_it_signs_what_was_given(data: bytes) -> None:
+async def test_it_signs_what_was_given(data: bytes) -> None:
     """The signed bytes say exactly what was asked, and recover to the wallet's address and hash."""
     tx = replace(GOOD, data=data)
-    signed = wallet().sign(tx)
+    signed = await wallet().sign(tx)
     assert read_signed(signed.raw) == tx
     assert to_address(Account.recover_transaction(signed.raw)) == wallet().address
 
@@ -65,35 +65,35 @@ def test_it_signs_what_was_given(data: bytes) -> None:
         (replace(GOOD, gas=MAX_GAS + 1), "gas limit"),
     ],
 )
-def test_it_signs_nothing_else(bad: Unsigned, reason: str) -> None:
+async def test_it_signs_nothing_else(bad: Unsigned, reason: str) -> None:
     """Each rule of the policy refuses by itself."""
     with pytest.raises(CannotPublish, match=reason):
-        wallet().sign(bad)
+        await wallet().sign(bad)
 
 
-def test_a_day_has_its_cap() -> None:
+async def test_a_day_has_its_cap() -> None:
     """Gas that is recorded as signed counts for a day; raising the same nonce counts once."""
     moment = 0.0
     each = GOOD.gas * GOOD.max_fee_per_gas
     policy = evaluator_policy(8453, challenges={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
     recorded: list[StoredTransaction] = []
 
-    def sign(tx: Unsigned) -> None:
+    async def sign(tx: Unsigned) -> None:
         """As after a restart: only what is recorded is known."""
         mine = Wallet(SecretStr(KEY), policy)
-        signed = mine.sign(tx, recorded)
+        signed = await mine.sign(tx, recorded)
         fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)
         row = (mine.address, tx.nonce, signed.tx_hash, signed.raw, *fees, int(moment))
         recorded.append(StoredTransaction("8453:x", "finalize", len(recorded), *row))
 
     for nonce in (1, 1, 2, 3, 3):
-        sign(replace(GOOD, nonce=nonce))
+        await sign(replace(GOOD, nonce=nonce))
     with pytest.raises(CannotPublish, match="in a day"):
-        sign(replace(GOOD, nonce=4))
+        await sign(replace(GOOD, nonce=4))
     with pytest.raises(CannotPublish, match="in a day"):
-        sign(replace(GOOD, nonce=3, max_fee_per_gas=GOOD.max_fee_per_gas + 1))
+        await sign(replace(GOOD, nonce=3, max_fee_per_gas=GOOD.max_fee_per_gas + 1))
     moment = 24 * 3600 + 1
-    sign(replace(GOOD, nonce=4))
+    await sign(replace(GOOD, nonce=4))
 
 
 def test_the_key_is_never_shown() -> None:
@@ -145,6 +145,7 @@ def test_what_is_no_keystore_is_named(tmp_path: Path) -> None:
         read_keystore(path, SecretStr("x"))
     for content in ("not json", json.dumps([1]), json.dumps({"crypto": 1}), json.dumps({"version": 9})):
         path.write_text(content)
+        path.chmod(0o600)
         with pytest.raises(ConfigError, match="not a keystore file"):
             read_keystore(path, SecretStr("x"))
     with pytest.raises(ConfigError, match="CLARA_EVALUATOR_PASSWORD"):

@@ -1,8 +1,8 @@
-"""The private key, and the only module that ever holds it.
+"""The evaluator's key: in this process (and then only this module ever holds it), or with a signer elsewhere.
 
-Comes in: a key or an encrypted keystore, and the signing policy. Goes out: an address, and signatures for exactly what
-the policy allows. Must hold: the key appears in no text, error or repr; a keystore file is readable by its owner alone
-and is never overwritten.
+Comes in: a key, an encrypted keystore or a signer's URL, and the signing policy. Goes out: an address, and signatures
+for exactly what the policy allows. Must hold: the key appears in no text, error or repr; a keystore file is readable by
+its owner alone and is never overwritten.
 """
 
 from __future__ import annotations
@@ -10,44 +10,59 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 
+from clara_eval.chain.kms_signer import KmsSigner
+from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
 from clara_eval.publish.policy import SigningPolicy
-from clara_eval.publish.transaction import StoredTransaction, Unsigned
+from clara_eval.publish.transaction import SignedBytes, StoredTransaction, Unsigned
 from clara_eval.settings import Settings
 
-
-@dataclass(frozen=True, slots=True)
-class SignedBytes:
-    raw: str
-    tx_hash: str
+KMS = "aws-kms:"
+"""What CLARA_SIGNER_URL begins with where the key is in AWS KMS."""
 
 
-class Wallet:
-    """One key under one policy."""
+class Signer(Protocol):
+    """Whatever holds a key: this process, a remote signer, a hardware module."""
 
-    __slots__ = ("_account", "address", "policy")
+    @property
+    def address(self) -> Address: ...
+    @property
+    def what(self) -> str:
+        """Where the key is, in words; never the key."""
+        ...
 
-    def __init__(self, key: SecretStr, policy: SigningPolicy, *, name: str = "CLARA_EVALUATOR_KEY") -> None:
+    async def sign(self, tx: Unsigned) -> SignedBytes:
+        """The signed bytes; their hash is the one the node will know them by."""
+        ...
+
+    async def check(self) -> None:
+        """Whether it could sign now."""
+        ...
+
+
+class LocalKey:
+    """A key in this process."""
+
+    __slots__ = ("_account", "address", "what")
+
+    def __init__(self, key: SecretStr, name: str, what: str = "") -> None:
         self._account = _account(key, name)
         self.address: Address = to_address(self._account.address)
-        self.policy = policy
+        self.what = what or f"key of {name}"
 
     def __repr__(self) -> str:
-        return f"Wallet({self.address})"
+        return f"LocalKey({self.address})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("A wallet is never written anywhere.")
+        raise TypeError("A key is never written anywhere.")
 
-    def sign(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
-        """Sign what the policy allows after what is `recorded`; the hash is the one the node will know it by."""
-        self.policy.check(tx, recorded)
+    async def sign(self, tx: Unsigned) -> SignedBytes:
         from eth_utils.address import to_checksum_address
 
         signed = self._account.sign_transaction(
@@ -65,21 +80,80 @@ class Wallet:
         )
         return SignedBytes(raw="0x" + signed.raw_transaction.hex(), tx_hash="0x" + signed.hash.hex())
 
+    async def check(self) -> None:
+        """It is here."""
+
+
+class Wallet:
+    """One key under one policy."""
+
+    __slots__ = ("address", "policy", "signer")
+
+    def __init__(self, key: SecretStr | Signer, policy: SigningPolicy, *, name: str = "CLARA_EVALUATOR_KEY") -> None:
+        self.signer: Signer = LocalKey(key, name) if isinstance(key, SecretStr) else key
+        self.address: Address = self.signer.address
+        self.policy = policy
+
+    def __repr__(self) -> str:
+        return f"Wallet({self.address})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("A wallet is never written anywhere.")
+
+    async def sign(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
+        """Sign what the policy allows after what is `recorded`; the hash is the one the node will know it by."""
+        self.policy.check(tx, recorded)
+        return await self.signer.sign(tx)
+
 
 def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
     """The evaluator's wallet from the settings; None without a key, which means dry run."""
-    if settings.evaluator_key is not None:
-        wallet = Wallet(settings.evaluator_key, policy)
-    elif settings.evaluator_keystore is not None:
-        wallet = Wallet(read_keystore(settings.evaluator_keystore, settings.evaluator_password), policy)
-    else:
+    given = [name for name, value in _ways(settings).items() if value is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} are both set.", remedy="Say in one way where the evaluator's key is.")
+    signer = _signer(settings)
+    if signer is None:
         return None
-    if settings.evaluator_address not in {None, wallet.address}:
+    if settings.evaluator_address not in {None, signer.address}:
         raise ConfigError(
-            f"CLARA_EVALUATOR_ADDRESS is {settings.evaluator_address}, but the key belongs to {wallet.address}.",
+            f"CLARA_EVALUATOR_ADDRESS is {settings.evaluator_address}, but the key belongs to {signer.address}.",
             remedy="Give the matching key, or leave the address out.",
         )
-    return wallet
+    return Wallet(signer, policy)
+
+
+def _ways(settings: Settings) -> dict[str, object]:
+    return {
+        "CLARA_EVALUATOR_KEY": settings.evaluator_key,
+        "CLARA_EVALUATOR_KEYSTORE": settings.evaluator_keystore,
+        "CLARA_SIGNER_URL": settings.signer_url,
+    }
+
+
+def _signer(settings: Settings) -> Signer | None:
+    if settings.evaluator_key is not None:
+        return LocalKey(settings.evaluator_key, "CLARA_EVALUATOR_KEY")
+    if settings.evaluator_keystore is not None:
+        key = read_keystore(settings.evaluator_keystore, settings.evaluator_password)
+        return LocalKey(key, "CLARA_EVALUATOR_KEYSTORE", f"keystore {settings.evaluator_keystore}")
+    return _remote(settings.signer_url.get_secret_value(), settings) if settings.signer_url is not None else None
+
+
+def _remote(url: str, settings: Settings) -> Signer:
+    if not settings.evaluator_address:
+        raise ConfigError(
+            "CLARA_SIGNER_URL is set without CLARA_EVALUATOR_ADDRESS.",
+            remedy="Set the address whose key the signer holds: a signer may hold several.",
+        )
+    address = to_address(settings.evaluator_address)
+    if url.startswith(KMS):
+        return KmsSigner(url.removeprefix(KMS), address)
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(
+            "CLARA_SIGNER_URL is neither http(s)://host nor aws-kms:KEY.",  # not shown: it may hold a password
+            remedy="Write a web3signer's address, or aws-kms: and a key's id, ARN or alias.",
+        )
+    return RemoteSigner(url, address)
 
 
 def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
@@ -91,6 +165,7 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
         )
     from clara_eval.chain.accounts import Account
 
+    _check_mode(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         key = Account.decrypt(content, password.get_secret_value())
@@ -100,6 +175,19 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
         reason = "the password is wrong" if "MAC" in str(bad) else "it is not a keystore file"
         raise ConfigError(f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be opened: {reason}.") from None
     return SecretStr("0x" + bytes(key).hex())
+
+
+def _check_mode(path: Path) -> None:
+    """A keystore can be tried offline by whoever can copy it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # reading it says why
+    if os.name == "posix" and mode & 0o077:
+        raise ConfigError(
+            f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} can be read by other users (mode {mode & 0o777:o}).",
+            remedy=f"Run `chmod 600 {path}`.",
+        )
 
 
 def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) -> Address:

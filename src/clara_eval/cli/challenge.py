@@ -29,6 +29,7 @@ from clara_eval.use_cases.act import act, prepare
 from clara_eval.use_cases.browse import STATUS, Filter, browse, detail
 from clara_eval.use_cases.claim import claim as claim_action
 from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
+from clara_eval.use_cases.finalize import finalize as finalize_action
 from clara_eval.use_cases.plan import Action
 from clara_eval.use_cases.post import post as post_action
 from clara_eval.use_cases.results import eval_status, is_waiting
@@ -138,6 +139,17 @@ def claim(
 ) -> None:
     """Claim your prize, or your share of an expired challenge."""
     _write(claim_action(address, sender or None), send=send, yes=yes, json=json)
+
+
+def finalize(
+    address: AddressArgument,
+    sender: FromOption = "",
+    send: SendFlag = False,
+    yes: YesFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    """Open the claims of a challenge, 12 hours after its scores were posted; anybody may."""
+    _write(finalize_action(address, sender or None), send=send, yes=yes, json=json)
 
 
 def list_(

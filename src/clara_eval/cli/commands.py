@@ -11,6 +11,7 @@ COMMANDS = {
     "demo": Entry("demo:demo", "Run one challenge from escrow to claimed prizes, locally."),
     "check": Entry("check:check", "Say what is ready to run and what is missing."),
     "evaluate": Entry("evaluate:evaluate", "Evaluate one challenge and post its winners."),
+    "finalize": Entry("challenge:finalize", "Open the claims 12 hours after the post."),
     "status": Entry("status:status", "Show how far an evaluation has come."),
     "leaderboard": Entry("leaderboard:leaderboard", "Show who stands where, with intervals and prizes."),
     "score": Entry("leaderboard:score", "Say why one entry ended where it did."),
@@ -48,6 +49,8 @@ COMMANDS = {
     "review approve": Entry("review:approve", "Let the service post exactly the result you reviewed."),
     "review rule": Entry("review:rule", "Exclude an entry, name the original, or ask another judge."),
     "review reject": Entry("review:reject", "End the evaluation as failed; the poster may still post."),
+    "publication": Entry("", "Publish posted results elsewhere."),
+    "publication sync": Entry("publication:sync", "Publish whatever a place still lacks."),
     "keys": Entry("", "Create keys for the evaluator."),
     "keys new": Entry("keys:new", "Create a key in an encrypted keystore file."),
 }

@@ -93,6 +93,9 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
         update={
             **{name: getattr(own, name) for name in names},
             "evaluator_keystore": None,
+            "signer_url": None,
+            "evaluator_address": None,
+            **dict.fromkeys(("kv_account", "kv_namespace", "kv_token")),
             "usdc_address": chain.deployment.token,
             "judges": judge,
             "prices": "" if judge == "rules" else f"{judge}={PRICE}",

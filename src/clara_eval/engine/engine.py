@@ -62,7 +62,7 @@ class Engine:
         self.metrics = metrics
         self.alerts = alerts
         self.mode: Mode = mode
-        self.options = options or EngineOptions()
+        self.options = options or EngineOptions.ticking(app.settings.tick_seconds)
         self.pulse = Pulse(mode, self.options.tick_seconds)
         self.worker = f"{socket.gethostname()}-{this_process()}-{uuid.uuid4().hex[:8]}"
         self.lost = asyncio.Event()

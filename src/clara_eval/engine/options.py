@@ -6,6 +6,7 @@ The defaults are those of the service; tests and the demo shorten the clockwork,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 APPLICATION = "clara-eval"
 APPLICATION_VERSION = "1"
@@ -35,3 +36,12 @@ class EngineOptions:
     retry_seconds_max: float = 1800
     keep_days: int = 30
     """Finished workflow rows older than this are removed."""
+
+    @classmethod
+    def ticking(cls, seconds: int) -> Self:
+        """The defaults with a tick at every so many seconds of the clock; the settings allow what divides evenly."""
+        if seconds < 60:
+            return cls(f"*/{seconds} * * * * *", seconds)
+        if seconds < 3600:
+            return cls(f"*/{seconds // 60} * * * *", seconds)
+        return cls(f"0 */{seconds // 3600} * * *", seconds)

@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from clara_eval.app import App
+from clara_eval.chain.sending import posts_covered
 from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
 from clara_eval.engine.due import Action, Due, Memory, due
@@ -47,7 +48,6 @@ ANNOUNCED = "engine:announced:"
 _AT_ONCE = 8
 _RESULTS_AT_ONCE = 20
 _LOW_POSTS = 20
-_POST_GAS = 600_000
 """More than a post with many winners takes."""
 
 Start = Callable[[Challenge], Awaitable[None]]
@@ -172,9 +172,7 @@ class Ticker:
         app = self.app
         if not app.sender.can_sign:
             return
-        report.balance_wei = await app.chain.balance(app.sender.address)
-        price = int(await app.chain.rpc.ask("eth_gasPrice"), 16) or 1
-        report.posts_left = report.balance_wei // (price * _POST_GAS)
+        report.balance_wei, report.posts_left = await posts_covered(app.chain, app.sender.address)
         if report.posts_left < _LOW_POSTS:
             summary = f"The evaluator's balance pays for {report.posts_left} more posts at the present fee."
             self.alerts.raise_alert(Alert("BalanceLow", "critical", summary))

@@ -1,8 +1,8 @@
 """The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
 
 Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
-which `a` was shown first; with a jury every vote is listed and the majority stands at the top. A large round by rules
-has one key `verdicts` instead, from which every pair follows.
+which `a` was shown first, as A; with a jury every vote is listed and the majority stands at the top. A large round by
+rules has one key `verdicts` instead, from which every pair follows.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from clara_eval.trace.store_keys import (
     scores_key,
     status_key,
     trace_uri_key,
+    verdicts_key,
 )
 
 BULK = 500
@@ -128,7 +129,8 @@ async def _bulks(store: PublicKeys, chain_id: int, address: str, last: str) -> A
     """Features, then pairs, in order of key, from after `last`; never more than one submitter's pairs in memory."""
     every = features_key(address, "")
     features = await store.keys(chain_id, every)
-    for prefix in (every, *(pairwise_key(address, key.removeprefix(every), "") for key in features)):
+    pairs = (pairwise_key(address, key.removeprefix(every), "") for key in features)
+    for prefix in (every, *pairs, verdicts_key(address)):
         found = [pair for pair in await store.items(chain_id, prefix) if pair[0] > last]
         for start in range(0, len(found), BULK):
             yield found[start : start + BULK]

@@ -1,7 +1,8 @@
 """A signed transaction as it is kept: recorded before it is sent, so that a crash can only repeat it, never double it.
 
-Comes in: the raw bytes of an EIP-1559 transaction. Goes out: what they say (`Signed`), read back from the bytes
-themselves. Refuses every other kind of transaction: what we cannot read we do not send.
+Comes in: an EIP-1559 transaction before or after its signature. Goes out: the bytes to sign, the signed bytes, and what
+those say, read back from the bytes themselves. Refuses every other kind of transaction: what we cannot read we do not
+send.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import rlp  # type: ignore[import-untyped] # ships no types
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish
+from clara_eval.hashing import keccak_hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,28 @@ class Unsigned:
     gas: int
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBytes:
+    raw: str
+    tx_hash: str
+
+
+def signing_payload(tx: Unsigned) -> bytes:
+    """The bytes whose keccak256 is signed: EIP-1559, without an access list."""
+    return bytes(b"\x02" + rlp.encode(_fields(tx)))
+
+
+def signed_bytes(tx: Unsigned, parity: int, r: int, s: int) -> SignedBytes:
+    """The transaction with its signature, and the hash that nodes know it by."""
+    raw = bytes(b"\x02" + rlp.encode([*_fields(tx), parity, r, s]))
+    return SignedBytes("0x" + raw.hex(), keccak_hex(raw))
+
+
+def _fields(tx: Unsigned) -> list[object]:
+    fees = (tx.max_priority_fee_per_gas, tx.max_fee_per_gas)
+    return [tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, []]
 
 
 def read_signed(raw: str) -> Unsigned:

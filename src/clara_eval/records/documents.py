@@ -99,9 +99,9 @@ class Vote(Document):
 
 
 class Pairwise(Document):
-    """`pairwise:{a}:{b}`: a was shown first. `winner` is an address, `tie`, or None without a verdict."""
+    """`pairwise:{a}:{b}`: `winner` is `A` for {a}, which was shown first, `B` for {b}; None without a verdict."""
 
-    winner: str | None
+    winner: Literal["A", "B", "tie"] | None
     confidence: float | None
     reason: str
     votes: list[Vote] = []

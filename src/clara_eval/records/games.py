@@ -92,7 +92,8 @@ async def _ruled(
     return {pair: game for pair, game in made.items() if game is not None}
 
 
-def outcome(game: Pairwise, account: str, rival: str) -> Outcome:
-    """How a game ended for this account."""
-    results: dict[str | None, Outcome] = {account: "won", rival: "lost", "tie": "tie"}
+def outcome(game: Pairwise, *, shown_first: bool) -> Outcome:
+    """How a game ended for the entry that was shown first, as A, or for the other."""
+    own, other = ("A", "B") if shown_first else ("B", "A")
+    results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
     return results.get(game.winner, "undecided")

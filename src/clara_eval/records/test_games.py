@@ -56,7 +56,7 @@ async def test_games_of_a_large_round_are_those_that_were_played(
         stored = await read_game(store, challenge.chain_id, challenge.address, *asked)
         assert stored is not None
         assert stored == facts.game(*asked)
-        winner = {"first": played.first, "second": played.second, "tie": "tie", None: None}[played.winner]
+        winner = {"first": "A", "second": "B", "tie": "tie", None: None}[played.winner]
         assert (stored.winner, stored.confidence, stored.reason) == (winner, played.confidence, played.reason)
         assert [vote.judge for vote in stored.votes] == ["rules"]
 
@@ -69,7 +69,7 @@ async def test_the_games_of_a_few_are_read_at_once(large: tuple[Challenge, Walk]
     assert set(among) == set(permutations(three, 2))
     of_one = await games_of(store, challenge.chain_id, challenge.address, three[0], three[1:])
     assert of_one == {pair: game for pair, game in among.items() if three[0] in pair}
-    assert outcome(among[three[0], three[2]], three[0], three[2]) == "won"
+    assert outcome(among[three[0], three[2]], shown_first=True) == "won"
 
 
 async def test_who_did_not_play_has_no_game(large: tuple[Challenge, Walk], store: SqlStore) -> None:

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from clara_eval.chain.sending import EthereumAccount
+from clara_eval.publication.cloudflare_kv import CloudflareKv
 from clara_eval.publication.ipfs import IpfsPublication
 from clara_eval.store.sql_store import SqlStore
 
@@ -33,6 +34,7 @@ POINTS: dict[str, tuple[type, str]] = {
 MORE_POINTS: dict[str, tuple[type, str]] = {
     "put": (SqlStore, "put"),
     "take_trace": (IpfsPublication, "take_trace"),
+    "kv_put": (CloudflareKv, "_put"),
 }
 """Those that only `step_worker` comes to."""
 KILL_POINTS = tuple(f"{when}:{name}:{count}" for name in POINTS for when in ("before", "after") for count in (1, 3))

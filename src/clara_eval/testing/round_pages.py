@@ -126,8 +126,8 @@ def _games(address: Address, accounts: list[Address], strange: str) -> list[tupl
     found = []
     for number, one in enumerate(accounts):
         for other in accounts[number + 1 : number + 1 + NEIGHBOURS]:
-            game = {"winner": one, "confidence": 0.8, "reason": strange or "gas_send 40,000 against 41,000"}
+            game = {"confidence": 0.8, "reason": strange or "gas_send 40,000 against 41,000"}
             for first, second, side in ((one, other, "A"), (other, one, "B")):
                 votes = [{"judge": "rules", "winner": side, "confidence": 0.8, "reason": game["reason"]}]
-                found.append((pairwise_key(address, first, second), {**game, "votes": votes}))
+                found.append((pairwise_key(address, first, second), {"winner": side, **game, "votes": votes}))
     return found

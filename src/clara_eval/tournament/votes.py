@@ -1,7 +1,8 @@
 """What the votes on one question say together.
 
 In come the comparisons of one ordered pair, one for each judge; out goes the public document: the majority on top, all
-votes below it. This is for readers: the ranking takes every vote as a result of its own.
+votes below it. A is the submission that was shown first, the first in the document's key; B is the other. This is for
+readers: the ranking takes every vote as a result of its own.
 """
 
 from __future__ import annotations
@@ -15,14 +16,12 @@ from clara_eval.tournament.play import Comparison
 
 def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
     """The specification's pairwise document of one question: two submissions in one order, every judge's vote."""
-    first, second = votes[0].first, votes[0].second
-    names = {"first": first, "second": second, "tie": "tie", None: None}
     letters = {"first": "A", "second": "B", "tie": "tie", None: None}
     winner = _majority([vote.winner for vote in votes])
     agreeing = [vote for vote in votes if vote.winner == winner]
     confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]
     return {
-        "winner": names[winner],
+        "winner": letters[winner],
         "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
         "reason": agreeing[0].reason if agreeing else "The judges disagree.",
         "votes": [

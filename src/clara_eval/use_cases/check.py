@@ -5,17 +5,20 @@ Each check names what it looked at and what it found; none of them stops the oth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from clara_eval.app import App, open_app
+from clara_eval.chain.sending import posts_covered
 from clara_eval.challenge.model import ZERO_ADDRESS, to_address
 from clara_eval.errors import ClaraError
 from clara_eval.llm.registry import models_of, parse_jury
+from clara_eval.records.challenge_index import summaries
 from clara_eval.settings import Settings
 
-LOW_BALANCE_WEI = 10**15
-"""About a hundred posts at Base's usual fee."""
+FEW_POSTS = 20
+"""Fewer than this many posts are not enough to be left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,23 @@ async def _wallet(app: App) -> str:
         raise ClaraError("Neither key nor evaluator address is set.", remedy="Set CLARA_EVALUATOR_KEY, or the address.")
     if not app.sender.can_sign:
         return f"{address}, no key: dry run"
-    balance = await app.chain.balance(address)
-    if balance < LOW_BALANCE_WEI:
-        raise ClaraError(f"{address} holds {balance / 1e18:.6f} ETH.", remedy="Send it at least 0.001 ETH for gas.")
-    return f"{address}, {balance / 1e18:.4f} ETH"
+    assert app.wallet is not None
+    await app.wallet.signer.check()
+    balance, posts = await posts_covered(app.chain, address)
+    place = app.wallet.signer.what
+    shown = f"{address} ({place}), {balance / 1e18:.6f} ETH: enough for {posts:,} posts at the present fee"
+    if posts < FEW_POSTS:
+        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS}.")
+    return shown + await _others(app)
+
+
+async def _others(app: App) -> str:
+    """After a change of address: challenges that name the earlier one and wait for scores still need its key."""
+    board = await summaries(app.store, app.chain_id)
+    waiting = [one for one in board.values() if one["chainStatus"] in {"open", "scoring"} and not one["scorePostedAt"]]
+    count = Counter(str(one["evaluator"]) for one in waiting if one["evaluator"] != app.sender.address)
+    earlier = [f"{count[one]} of {one}" for one in sorted(count) if await app.store.pending_nonces(one)]
+    return f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
 
 
 async def _store(app: App) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -36,6 +36,8 @@ class Published:
     place: str
     address: Address
     problem: str | None = None
+    is_outage: bool = False
+    """Whether the place is to blame: it is not asked again in this round."""
 
 
 async def publish_after_post(app: App, address: Address) -> None:
@@ -55,10 +57,22 @@ async def publish_missing(app: App) -> AsyncIterator[Published]:
     """
     if not app.places:
         return
-    known = await summaries(app.store, app.chain_id)
-    posted = [address for address, summary in known.items() if summary["postedBy"] == "evaluator"]
+    board = await summaries(app.store, app.chain_id)
+    posted = [address for address, summary in board.items() if summary["postedBy"] == "evaluator"]
+    async for told in _publish_all(app, await unpublished(app.store, app.places, app.chain_id, posted)):
+        yield told
+
+
+async def publish_named(app: App, addresses: Sequence[Address]) -> AsyncIterator[Published]:
+    """The same for these challenges, whether the service knows them or not; one without a posted result is told."""
+    wanted = await unpublished(app.store, app.places, app.chain_id, addresses)
+    async for told in _publish_all(app, wanted):
+        yield told
+
+
+async def _publish_all(app: App, wanted: Sequence[tuple[Publication, str]]) -> AsyncIterator[Published]:
     down: set[str] = set()
-    for place, found in await unpublished(app.store, app.places, app.chain_id, posted):
+    for place, found in wanted:
         if place.name in down:
             continue
         address = Address(found)
@@ -68,7 +82,7 @@ async def publish_missing(app: App) -> AsyncIterator[Published]:
                 told = await _published(app, place, address)
         except Busy:
             continue  # whoever evaluates it publishes it, too
-        if told.problem is not None:
+        if told.problem is not None and told.is_outage:
             down.add(place.name)
         yield told
 
@@ -76,8 +90,8 @@ async def publish_missing(app: App) -> AsyncIterator[Published]:
 async def _published(app: App, place: Publication, address: Address) -> Published:
     is_public = app.settings.traces_public != "never"
     try:
-        await publish_documents(app.store, place, app.chain_id, address, traces_public=is_public)
+        is_out = await publish_documents(app.store, place, app.chain_id, address, traces_public=is_public)
     except ClaraError as bad:
         _log.warning("publication_failed", challenge=address, place=place.name, problem=str(bad))
-        return Published(place.name, address, str(bad))
-    return Published(place.name, address)
+        return Published(place.name, address, str(bad), is_outage=True)
+    return Published(place.name, address, None if is_out else "No result of ours is posted.")

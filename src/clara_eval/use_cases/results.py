@@ -274,15 +274,15 @@ async def _games(caller: Caller, address: Address, account: Address, rivals: Ite
         for first, second in ((account, rival), (rival, account)):
             game = await caller.records.game(address, first, second)
             if game is not None:
-                found.append(_game(game, account, rival, shown_first=first == account))
+                found.append(_game(game, rival, shown_first=first == account))
     return found
 
 
-def _game(game: documents.Pairwise, account: Address, rival: Address, *, shown_first: bool) -> Game:
+def _game(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> Game:
     return Game(
         rival=rival,
         shownFirst=shown_first,
-        result=outcome(game, account, rival),
+        result=outcome(game, shown_first=shown_first),
         confidence=game.confidence,
         reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
     )

@@ -112,5 +112,7 @@ async def _games(store: Store, chain_id: int, address: Address, near: list[str])
     for first, second in permutations(near[-2 * NEAR :], 2):
         found = await read_game(store, chain_id, address, first, second)
         if found is not None:
-            games.append(ShownGame(first=first, second=second, **found.model_dump(exclude={"votes"})))
+            winner = {"A": first, "B": second}.get(found.winner or "", found.winner)
+            said = found.model_dump(exclude={"votes", "winner"})
+            games.append(ShownGame(first=first, second=second, winner=winner, **said))
     return games

@@ -1,0 +1,103 @@
+"""A key in AWS KMS (ECC_SECG_P256K1, sign and verify), behind the same port as every other key.
+
+Comes in: the key's id, ARN or alias, and its address; region and credentials come from AWS's own settings. Goes out:
+signed bytes, once the signature is known to be that address's. The module signs digests: what it signs is decided by
+our policy before it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from clara_eval.chain.signatures import address_of, signed_with
+from clara_eval.challenge.model import Address
+from clara_eval.errors import ClaraError, ConfigError, Temporary
+from clara_eval.extras import require
+from clara_eval.hashing import keccak_hex
+from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
+
+_REFUSALS = frozenset(
+    {
+        "AccessDeniedException",
+        "NotFoundException",
+        "DisabledException",
+        "KMSInvalidStateException",
+        "InvalidKeyUsageException",
+        "UnrecognizedClientException",
+        "InvalidSignatureException",
+        "ValidationException",
+    }
+)
+"""What no second try repairs."""
+
+
+class KmsSigner:
+    """One asymmetric key of AWS KMS."""
+
+    __slots__ = ("_client", "_key", "address")
+
+    def __init__(self, key: str, address: Address) -> None:
+        require("kms", "A key in AWS KMS")
+        self._key = key
+        self.address = address
+        self._client: Any = None
+
+    @property
+    def what(self) -> str:
+        return f"AWS KMS key {self._key}"
+
+    def __repr__(self) -> str:
+        return f"KmsSigner({self.what}, {self.address})"
+
+    async def sign(self, tx: Unsigned) -> SignedBytes:
+        digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
+        told = await self._ask("sign", Message=digest, MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
+        return signed_with(self.what, self.address, tx, *_read_der(self.what, told["Signature"]))
+
+    async def check(self) -> None:
+        """Whether the key is there, and ours."""
+        told = await self._ask("get_public_key")
+        found = address_of(bytes(told["PublicKey"])[-65:].hex())
+        if found != self.address:
+            raise ConfigError(
+                f"The {self.what} is the key of {found or 'no address'}, not of {self.address}.",
+                remedy="Correct CLARA_SIGNER_URL or CLARA_EVALUATOR_ADDRESS.",
+            )
+
+    async def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            told: dict[str, Any] = await asyncio.to_thread(self._call, what, arguments)
+        except ClientError as bad:
+            raise self._in_our_terms(str(bad.response.get("Error", {}).get("Code", ""))) from None
+        except BotoCoreError as bad:
+            raise self._in_our_terms(type(bad).__name__) from None
+        return told
+
+    def _call(self, what: str, arguments: dict[str, Any]) -> Any:
+        if self._client is None:
+            from boto3 import client
+            from botocore.config import Config
+
+            config = Config(connect_timeout=5, read_timeout=15, retries={"max_attempts": 3, "mode": "standard"})
+            self._client = client("kms", config=config)
+        return getattr(self._client, what)(KeyId=self._key, **arguments)
+
+    def _in_our_terms(self, code: str) -> ClaraError:
+        if code in _REFUSALS or code in {"NoRegionError", "NoCredentialsError"}:
+            return ConfigError(
+                f"The {self.what} cannot be used ({code}).",
+                remedy="Check the key, its policy (kms:Sign, kms:GetPublicKey) and AWS's region and credentials.",
+            )
+        return Temporary(f"The {self.what} does not answer ({code}).", remedy="It is asked again by itself.")
+
+
+def _read_der(what: str, der: bytes) -> tuple[int, int]:
+    """R and s of a DER signature: a sequence of two integers, and nothing after them."""
+    middle = 4 + der[3] if len(der) > 3 else 0
+    is_one = der[:1] == b"\x30" and der[1] == len(der) - 2 and der[2] == 2 and len(der) > middle + 2
+    if not is_one or der[middle] != 2 or middle + 2 + der[middle + 1] != len(der):
+        raise Temporary(f"The {what} gave something that is not a signature.")
+    return int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")

@@ -1,0 +1,104 @@
+"""A key that is kept elsewhere: web3signer's HTTP API, by URL and address.
+
+Comes in: an unsigned transaction that the policy let pass. Goes out: its signed bytes. Must hold: the service asked
+holds the key of exactly the configured address, and what it gives back is that key's signature over this transaction;
+anything else is refused and never recorded. An outage is Temporary: nothing is lost, because nothing was recorded yet.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from clara_eval.chain.signatures import address_of, signed_with
+from clara_eval.challenge.model import Address
+from clara_eval.errors import CannotPublish, ConfigError, Temporary
+from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
+
+_SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
+_MOST_ANSWER = 1_000_000
+
+
+class RemoteSigner:
+    """One key of one web3signer. Its public key is looked up once."""
+
+    __slots__ = ("_identifier", "_url", "address")
+
+    def __init__(self, url: str, address: Address) -> None:
+        self._url = url.rstrip("/")
+        self.address = address
+        self._identifier: str | None = None
+
+    @property
+    def what(self) -> str:
+        """Where the key is, without a user or password that the URL may hold."""
+        parts = urlsplit(self._url)
+        return f"remote signer {parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+    def __repr__(self) -> str:
+        return f"RemoteSigner({self.what}, {self.address})"
+
+    async def sign(self, tx: Unsigned) -> SignedBytes:
+        payload = signing_payload(tx)
+        path = f"/api/v1/eth1/sign/{await self._key()}"
+        text = (await self._ask("POST", path, {"data": "0x" + payload.hex()})).strip().strip('"')
+        return signed_with(self.what, self.address, tx, *_read_signature(self.what, text))
+
+    async def check(self) -> None:
+        """Whether the signer answers and holds the key."""
+        self._identifier = None
+        await self._key()
+
+    async def _key(self) -> str:
+        """The public key of our address, which is what the API calls a key by."""
+        if self._identifier is None:
+            try:
+                listed = json.loads(await self._ask("GET", "/api/v1/eth1/publicKeys"))
+            except ValueError:
+                listed = None
+            if not isinstance(listed, list):
+                raise Temporary(f"The {self.what} gave no list of keys.", remedy="Check CLARA_SIGNER_URL.")
+            found = [str(key) for key in listed if address_of(str(key)) == self.address]
+            if not found:
+                raise ConfigError(
+                    f"The {self.what} holds no key of {self.address}.",
+                    remedy="Load the key there, or correct CLARA_EVALUATOR_ADDRESS.",
+                )
+            self._identifier = found[0]
+        return self._identifier
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> str:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_SECONDS) as session,
+                session.request(method, self._url + path, json=body, allow_redirects=False) as response,
+            ):
+                text = (await response.content.read(_MOST_ANSWER)).decode(errors="replace")
+        except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+            raise Temporary(
+                f"The {self.what} does not answer ({type(bad).__name__}).", remedy="It is asked again by itself."
+            ) from None
+        if response.status == 200:
+            return text
+        if response.status == 404:
+            self._identifier = None
+            raise ConfigError(f"The {self.what} does not know the key of {self.address}.", remedy="Load it there.")
+        if response.status in (400, 401, 403, 412):
+            raise CannotPublish(
+                f"The {self.what} refuses to sign (HTTP {response.status}).", remedy="Its own log says why."
+            )
+        raise Temporary(f"The {self.what} answers HTTP {response.status}.", remedy="It is asked again by itself.")
+
+
+def _read_signature(what: str, text: str) -> tuple[int, int]:
+    """R and s; the parity is found by trying, so that no convention about v has to be trusted."""
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raw = b""
+    if len(raw) != 65:
+        raise Temporary(f"The {what} gave something that is not a signature.", remedy="It is asked again by itself.")
+    return int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big")

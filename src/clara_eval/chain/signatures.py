@@ -1,0 +1,51 @@
+"""Signatures that others made: checked against the address before they count.
+
+Comes in: r and s of a signature over a transaction, as a remote signer or a hardware module gives them. Goes out: the
+signed bytes with the parity that fits, in the low form that the chain accepts, or CannotPublish where no parity gives
+the expected address.
+"""
+
+from __future__ import annotations
+
+from clara_eval.challenge.model import Address
+from clara_eval.errors import CannotPublish
+from clara_eval.hashing import keccak_hex
+from clara_eval.publish.transaction import SignedBytes, Unsigned, signed_bytes, signing_payload
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""Of the group secp256k1."""
+
+
+def address_of(public_key: str) -> Address | None:
+    """The address of an uncompressed public key in hex, with or without its leading 04; None where it is not one."""
+    try:
+        raw = bytes.fromhex(public_key.removeprefix("0x"))
+    except ValueError:
+        return None
+    raw = raw[1:] if len(raw) == 65 and raw[0] == 4 else raw
+    return Address("0x" + keccak_hex(raw)[-40:]) if len(raw) == 64 else None
+
+
+def signed_with(what: str, address: Address, tx: Unsigned, r: int, s: int) -> SignedBytes:
+    """The transaction with this signature, once it is known to be this address's over exactly this transaction."""
+    low = min(s, ORDER - s)
+    digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
+    for parity in (0, 1):
+        if _signer(digest, parity, r, low) == address:
+            return signed_bytes(tx, parity, r, low)
+    raise CannotPublish(
+        f"The {what} gave a signature that is not {address}'s over this transaction.",
+        remedy="Nothing was sent: check the signer before anything else.",
+    )
+
+
+def _signer(digest: bytes, parity: int, r: int, s: int) -> Address | None:
+    from eth_keys.datatypes import Signature
+    from eth_keys.exceptions import BadSignature
+    from eth_utils.exceptions import ValidationError
+
+    try:
+        found = Signature(vrs=(parity, r, s)).recover_public_key_from_msg_hash(digest)
+    except (BadSignature, ValidationError, ValueError):
+        return None
+    return Address(found.to_address())

@@ -1,0 +1,49 @@
+"""`publication sync`: posted results go to every place of publication that lacks them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from clara_eval.app import open_app
+from clara_eval.challenge.model import Address, to_address
+from clara_eval.cli.options import JsonFlag
+from clara_eval.cli.output import emit_json
+from clara_eval.cli.screen import console, safe
+from clara_eval.errors import ConfigError
+from clara_eval.settings import Settings
+from clara_eval.use_cases.publication import Published, publish_missing, publish_named
+
+
+def sync(
+    addresses: Annotated[list[str] | None, typer.Argument(help="Only these challenges; without: all of ours.")] = None,
+    *,
+    json: JsonFlag = False,
+) -> None:
+    """Publish posted results at every place that lacks them; what is there already is not written again."""
+    wanted = [to_address(address) for address in addresses or []]
+    places, done = asyncio.run(_sync(Settings.from_env(), wanted))
+    if json:
+        rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
+        emit_json({"places": places, "published": rows})
+    else:
+        for one in done:
+            said = "published" if one.problem is None else safe(one.problem, 1000)
+            console(stderr=False).print(f"{one.address}  {one.place}  {said}", soft_wrap=True)
+        if not done:
+            console(stderr=False).print(f"Nothing to do: {', '.join(places)} already has everything that is posted.")
+    if any(one.problem is not None for one in done):
+        raise typer.Exit(1)
+
+
+async def _sync(settings: Settings, wanted: list[Address]) -> tuple[list[str], list[Published]]:
+    async with open_app(settings) as app:
+        if not app.places:
+            raise ConfigError(
+                "No place of publication is set.",
+                remedy="Set CLARA_KV_ACCOUNT, _NAMESPACE and _TOKEN, or CLARA_IPFS_API.",
+            )
+        found = publish_named(app, wanted) if wanted else publish_missing(app)
+        return [place.name for place in app.places], [one async for one in found]
