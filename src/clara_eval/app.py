@@ -241,6 +241,10 @@ class Caller:
         base = self.settings.network.explorer
         return f"{base}/{kind}/{value}" if base else None
 
+    def page(self, address: str) -> str | None:
+        """The challenge's page at the service, for people; None where no service is set."""
+        return f"{self.settings.api_url.rstrip('/')}/challenges/{address}" if self.settings.api_url else None
+
     async def close(self) -> None:
         await self.store.close()
         await self.chain.close()

@@ -10,6 +10,7 @@ import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -27,6 +28,7 @@ from clara_eval.api.problems import Problem, documented
 from clara_eval.api.routes import health, router
 from clara_eval.api.schemas import Health
 from clara_eval.api.verify_view import Checks
+from clara_eval.app import evaluator_address
 from clara_eval.observe.metrics import CONTENT_TYPE
 from clara_eval.settings import listed
 
@@ -51,6 +53,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     app.state.limits = limits
     app.state.streams = 0
     app.state.checks = Checks()
+    app.state.evaluator = evaluator_address(context.settings)
     app.state.stopping = asyncio.Event()
     problems.install(app)
     app.state.tools = None
@@ -97,6 +100,13 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
     )
     async def metrics() -> Response:
         return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    about = (files("clara_eval") / "mcp_server" / "llms.txt").read_text(encoding="utf-8")
+
+    @app.get("/llms.txt", include_in_schema=False)
+    async def llms() -> Response:
+        """What a language model should know about this service."""
+        return Response(about, media_type="text/plain; charset=utf-8")
 
 
 def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:

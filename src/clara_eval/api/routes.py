@@ -263,4 +263,5 @@ def health(request: Request) -> JSONResponse:
     """Alive, by the loop's own heartbeat."""
     pulse, settings = _context(request).pulse, _context(request).settings
     has_model = bool(models_of(parse_jury(settings.judges)))
-    return JSONResponse({**pulse.report(__version__), "hasModel": has_model}, 503 if pulse.is_stale else 200)
+    about = {"hasModel": has_model, "evaluator": request.app.state.evaluator}
+    return JSONResponse({**pulse.report(__version__), **about}, 503 if pulse.is_stale else 200)

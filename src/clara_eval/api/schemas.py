@@ -140,6 +140,7 @@ class Health(BaseModel):
                     "tickAgeSeconds": 121.3,
                     "problems": [],
                     "hasModel": True,
+                    "evaluator": "0x" + "ab" * 20,
                 }
             ]
         }
@@ -154,3 +155,5 @@ class Health(BaseModel):
     problems: list[str]
     hasModel: bool  # noqa: N815
     """Whether submissions can be read by a language model here; without one only measured features are judged."""
+    evaluator: str | None
+    """The address that posts the scores, which a poster names as evaluator; null where none is set."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -20,14 +20,11 @@ from clara_eval.eval_config import (
     Problem,
     canonical_config,
     collect_problems,
-    compile_schema,
     config_hash,
-    parse_eval_config,
 )
 from clara_eval.eval_config.templates import template_text
-from clara_eval.judge.expected_calls import needs_model
 from clara_eval.settings import Settings
-from clara_eval.use_cases.model_needed import missing_model
+from clara_eval.use_cases.check_config import check_config
 
 
 class Template(StrEnum):
@@ -55,15 +52,14 @@ def init(
 def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
     """List everything that is wrong with a config, with its place and remedy; exit 1 if it is not usable."""
     content = read_bytes(file)
-    problems = collect_problems(content)
-    failed = any(problem.severity == "error" for problem in problems)
-    summary = {} if failed else _summary(content)
+    found = check_config(content, Settings.from_env())
     if as_json:
-        emit_json({"ok": not failed, "file": str(file), "problems": [one.to_json() for one in problems], **summary})
+        emit_json({"file": str(file), **found})
     else:
+        problems = collect_problems(content)
         print_problems(problems)
-        _print_summary(file, problems, summary)
-    raise typer.Exit(1 if failed else 0)
+        _print_summary(file, problems, cast("dict[str, Any]", found))
+    raise typer.Exit(0 if found["ok"] else 1)
 
 
 def hash_(
@@ -82,24 +78,10 @@ def hash_(
         typer.echo(config_hash(hashed))
 
 
-def _summary(content: bytes) -> dict[str, Any]:
-
-    config = parse_eval_config(content)
-    schema, untyped = compile_schema(config)
-    return {
-        "hash": config_hash(content),
-        "canonicalHash": config_hash(canonical_config(config)),
-        "features": [{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
-        "untyped": list(untyped),
-        "needsModel": needs_model(config),
-        "warnings": [said] if (said := missing_model(config, Settings.from_env().judges)) else [],
-    }
-
-
 def _print_summary(file: Path, problems: list[Problem], summary: dict[str, Any]) -> None:
     out = console(stderr=False)
     errors = sum(1 for problem in problems if problem.severity == "error")
-    if not summary:
+    if not summary["ok"]:
         out.print(
             f"[red]{safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.", soft_wrap=True
         )

@@ -17,6 +17,8 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
 
 Severity = Literal["error", "warning"]
+MOST_TOLD = 20
+"""How many errors one message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,22 @@ class Problem:
 
 
 class BadEvalConfig(BadInput):
-    """A config with at least one error; `problems` has all of them, warnings too."""
+    """A config with at least one error: the message lists all of them, and `problems` has the warnings too."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         errors = [problem for problem in self.problems if problem.severity == "error"]
         first = errors[0]
-        more = f" ({len(errors) - 1} more: `clara-eval config validate` lists them.)" if len(errors) > 1 else ""
         super().__init__(
             f"The eval config is not usable. {first.path}: {first.reason}",
             path=first.path,
             value=first.value,
-            remedy=first.remedy + more,
+            remedy=first.remedy + "".join(f"\n{problem}" for problem in errors[1:MOST_TOLD]) + _left(errors),
         )
+
+
+def _left(errors: list[Problem]) -> str:
+    return f"\n… and {len(errors) - MOST_TOLD} more errors." if len(errors) > MOST_TOLD else ""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from clara_eval.errors import ClaraError
 from clara_eval.use_cases.untrusted import escaped
 
 ToolContext = Context[Caller, Any]
-MAX_ERROR_CHARS = 1200
+MAX_ERROR_CHARS = 6000
 
 
 def caller_of(ctx: ToolContext) -> Caller:

@@ -19,6 +19,7 @@ from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings
 from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_settings
 from clara_eval.use_cases.evaluate import evaluate
+from clara_eval.use_cases.untrusted import bare
 
 
 @asynccontextmanager
@@ -79,6 +80,9 @@ async def test_a_challenge_lives_from_post_to_claim_through_tools_alone(
         assert score["closestRival"]["address"] == poor.address
         assert {item["name"] for item in score["features"]} == {"parses", "functions", "max_complexity"}
         assert {game["result"] for game in score["games"]} == {"won"}
+        said = (await caller.call_tool("challenge_score", {"address": address})).content[0].text  # type: ignore[union-attr]
+        assert "What decided, in the judge's words" in said
+        assert all(bare(game["reason"]) in said for game in score["games"])
         board = await call(caller, "challenge_leaderboard", address=address)
         assert [row["address"] for row in board["standings"]] == [good.address, poor.address]
         assert (board["source"], board["postedBy"]) == ("evaluation", "evaluator")

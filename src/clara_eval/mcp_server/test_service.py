@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import uvicorn
 from mcp import Client
 from pydantic import SecretStr
@@ -79,7 +80,7 @@ async def service(settings: Settings, database: Path) -> AsyncIterator[str]:
 
 
 async def documents(caller: Client, address: str, submitters: Sequence[str]) -> list[Any]:
-    """What the three result tools say, without what names the place of the trace or the fences."""
+    """What the three result tools say, without what names the place of the trace and the page, or the fences."""
     found = []
     for name, more in (
         ("challenge_eval_status", {}),
@@ -89,7 +90,8 @@ async def documents(caller: Client, address: str, submitters: Sequence[str]) -> 
         result = await caller.call_tool(name, {"address": address, **more})
         assert not result.is_error, result.content
         document = dict(result.structured_content or {})
-        document.pop("trace", None)
+        for place in ("trace", "pageUrl"):
+            document.pop(place, None)
         found.append(re.sub(r"untrusted-[0-9a-f]{16}", "untrusted", repr(document)))
     return found
 
@@ -131,3 +133,30 @@ async def test_private_traces_stay_private(local_chain: LocalChain, tmp_path: Pa
             words = str(refused)
     assert (found["standing"]["rank"], found["features"], found["games"]) == (1, [], [])
     assert "keeps traces private" in words
+
+
+async def test_the_documented_setup_knows_the_evaluator_and_the_page(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With CLARA_API_URL alone a poster names the service's evaluator, gets a link, and browsing knows who scores."""
+    settings = agent_settings(local_chain, None, tmp_path / "store.db")
+    async with service(settings, tmp_path / "store.db") as url:
+        mine = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db", {"CLARA_API_URL": url})
+        mine = mine.model_copy(update={"evaluator_address": None})
+        async with open_caller(mine) as at_hand, Client(build_server(at_hand)) as caller:
+            posting = {"title": "Sort", "problemStatement": "Sort numbers.", "prize": "100", "deadline": "1 day"}
+            result = await caller.call_tool(
+                "challenge_post", {**posting, "evalConfigJSON": RULES_CONFIG, "payout": [10000], "confirm": True}
+            )
+            listed = (await caller.call_tool("challenge_browse", {"evaluator": "clara"})).structured_content or {}
+        about = await _text(f"{url}/llms.txt")
+    posted = result.structured_content or {}
+    assert posted["details"]["evaluator"] == local_chain.evaluator.address
+    assert posted["pageUrl"] == f"{url}/challenges/{posted['challenge']}"
+    assert posted["pageUrl"] in result.content[0].text  # type: ignore[union-attr]
+    assert [item["evaluator"] for item in listed["challenges"]] == ["clara"]
+    assert about.startswith("# Clara Eval")
+
+
+async def _text(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        assert response.status == 200
+        return await response.text()

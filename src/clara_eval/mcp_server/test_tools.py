@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +20,13 @@ from eth_utils.address import to_checksum_address
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
 
+from clara_eval import __version__
 from clara_eval.app import open_caller
 from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
 from clara_eval.hashing import keccak_hex, plain_json
 from clara_eval.mcp_server import build_server
 from clara_eval.mcp_server.asgi import create_asgi
+from clara_eval.mcp_server.server import INSTRUCTIONS
 from clara_eval.pipeline.status import MEANINGS
 from clara_eval.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
@@ -30,9 +34,10 @@ from clara_eval.testing.agents import RULES_CONFIG, agent_settings
 from clara_eval.trace.store import Store
 from clara_eval.use_cases.submit import MUTABLE
 
+ROOT = Path(__file__).parents[3]
 TOOLS = {
     "challenge_browse", "challenge_claim", "challenge_detail", "challenge_eval_status", "challenge_leaderboard",
-    "challenge_post", "challenge_score", "challenge_submit", "challenge_try",
+    "challenge_post", "challenge_score", "challenge_submit", "challenge_try", "config_check",
 }  # fmt: skip
 POSTING: dict[str, Any] = {
     "title": "Sort", "problemStatement": "Sort numbers.", "prize": "100", "deadline": "1 day",
@@ -45,7 +50,7 @@ async def nonce(chain: LocalChain) -> int:
 
 
 async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
-    """Eight tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
+    """Ten tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
     async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
         tools = {tool.name: tool for tool in (await caller.list_tools()).tools}
         wrong = await caller.call_tool("challenge_browse", {"stauts": "open"})
@@ -62,6 +67,84 @@ async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
     assert tools["challenge_post"].annotations.destructive_hint is True
     assert tools["challenge_post"].annotations.idempotent_hint is False
     assert "title" in tools["challenge_post"].input_schema["properties"]
+
+
+async def test_all_definitions_together_stay_small() -> None:
+    """Every conversation pays for them: under 4,000 tokens, counted with four characters each, instructions included."""
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
+        tools = (await caller.list_tools()).tools
+    written = [json.dumps(tool.model_dump(mode="json", by_alias=True, exclude_none=True)) for tool in tools]
+    assert (len("".join(written)) + len(INSTRUCTIONS)) / 4 < 4000
+
+
+async def test_wrong_arguments_are_told_all_at_once_in_our_words() -> None:
+    """A misspelt, a missing and a wrong argument are one answer, with the right name and no library's address."""
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
+        wrong = await caller.call_tool(
+            "challenge_post", {"titel": "Sort", "prize": "1", "deadline": "1 day", "evaluator": "me"}
+        )
+        text = wrong.content[0].text  # type: ignore[union-attr]
+        twice = await caller.call_tool("challenge_detail", {"address": "0x1", "challengeAddress": "0x2"})
+    assert wrong.is_error
+    assert "Did you mean `title`?" in text
+    assert "`problemStatement` is missing" in text
+    assert "`evaluator`: Input should be 'clara' or 'self'" in text
+    assert "pydantic" not in text
+    assert twice.is_error
+
+
+async def test_names_of_existing_clients_are_accepted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """`prizePool`, `challengeAddress` and `solutionURI` mean what they say, also where the prize is a number."""
+    settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")
+    posting = {key: value for key, value in POSTING.items() if key != "prize"} | {"prizePool": 100, "confirm": True}
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:
+        posted = (await caller.call_tool("challenge_post", posting)).structured_content or {}
+        address = posted["challenge"]
+        shown = (await caller.call_tool("challenge_detail", {"challengeAddress": address})).structured_content or {}
+        uri = "data:text/plain;base64,eCA9IDE="
+        handed = {"challengeAddress": address, "solutionURI": uri, "register": True}
+        plan = await caller.call_tool("challenge_submit", handed)
+    assert (posted["outcome"], shown["challenge"]["prize"]) == ("sent", "100 USDC")
+    assert not plan.is_error
+    assert (plan.structured_content or {})["challenge"] == address
+
+
+async def test_a_config_is_checked_without_a_chain() -> None:
+    """All errors at once with their remedies; a usable one with features, cost and what is measured."""
+    bad = {"version": 2, "features": ["X Y"], "kriteria": "good"}
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
+        refused = await caller.call_tool("config_check", {"evalConfigJSON": bad})
+        usable = await caller.call_tool("config_check", {"evalConfigJSON": RULES_CONFIG})
+    told = refused.structured_content or {}
+    assert (told["ok"], len(told["problems"]) >= 3) == (False, True)
+    assert all(problem["path"] in refused.content[0].text for problem in told["problems"])  # type: ignore[union-attr]
+    found = usable.structured_content or {}
+    assert (found["ok"], found["needsModel"], found["hash"]) == (True, False, keccak_hex(RULES_CONFIG.encode()))
+    assert "3 of them measured without a model" in usable.content[0].text  # type: ignore[union-attr]
+
+
+async def test_the_common_jobs_are_prompts() -> None:
+    """Both name only tools that exist, and posting never skips the owner's word."""
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
+        assert [one.name for one in (await caller.list_prompts()).prompts] == ["enter_challenge", "post_challenge"]
+        enter = str((await caller.get_prompt("enter_challenge", {"address": "0xabc"})).messages[0].content)
+        post = str((await caller.get_prompt("post_challenge", {"topic": "sorting"})).messages[0].content)
+    assert set(re.findall(r"(?:challenge|config)_[a-z_]+", enter + post)) <= TOOLS
+    assert ("0xabc" in enter, "sorting" in post, "owner agrees" in post) == (True, True, True)
+
+
+async def test_tools_speak_of_tools_and_never_of_a_shell() -> None:
+    """No definition, prompt or instruction names a command line; the registry's file and llms.txt name what there is."""
+    async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
+        listed = json.dumps([tool.model_dump(mode="json") for tool in (await caller.list_tools()).tools])
+    assert "clara-eval " not in listed + INSTRUCTIONS
+    text = (files("clara_eval.mcp_server") / "llms.txt").read_text(encoding="utf-8")
+    assert set(re.findall(r"`((?:challenge|config)_[a-z_]+)`", text)) == TOOLS
+    entry = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
+    assert (entry["version"], entry["packages"][0]["version"]) == (__version__, __version__)
+    known = {field.alias for field in Settings.model_fields.values()}
+    names = [variable["name"].removesuffix("_FILE") for variable in entry["packages"][0]["environmentVariables"]]
+    assert set(names) <= known
 
 
 async def test_the_config_schema_is_a_resource() -> None:

@@ -10,15 +10,14 @@ client can ask (`Elicit`), whatever the arguments say; where it cannot, `confirm
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from mcp_types import CallToolResult
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from clara_eval.mcp_server.answer import ToolContext, answer, caller_of, in_words
-from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress
+from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress, config_text
 from clara_eval.mcp_server.schema import CLAIMS, SPENDS, ToolEntry
 from clara_eval.use_cases import wording
 from clara_eval.use_cases.act import act, prepare
@@ -29,9 +28,12 @@ from clara_eval.use_cases.post import post
 from clara_eval.use_cases.submit import Handing, submit
 from clara_eval.use_cases.terms import NO_HASH, Posting
 
-Confirm = Annotated[
-    bool, Field(description="Only after the wallet's owner agreed to this very plan; used where the client cannot ask.")
-]
+Confirm = Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")]
+
+
+def as_text(value: object) -> object:
+    """A model may write 100 for "100"."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 class Agreement(BaseModel):
@@ -92,14 +94,13 @@ def posting_of(
     allowDuplicate: bool,
 ) -> Posting:
     """The tool's arguments as one value."""
-    config = evalConfigJSON if isinstance(evalConfigJSON, str) else json.dumps(evalConfigJSON, ensure_ascii=False)
     return Posting(
         title=title,
         problem_statement=problemStatement,
         prize=prize,
         deadline=deadline,
         evaluator=evaluator,
-        eval_config=config,
+        eval_config=config_text(evalConfigJSON),
         scoring_window=scoringWindow,
         payout=payout if isinstance(payout, str) else tuple(payout),
         winner_count=winnerCount or None,
@@ -122,44 +123,46 @@ async def challenge_post(
     ctx: ToolContext,
     posting: Annotated[Posting, Resolve(posting_of)],
     agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_post)],
-    title: Annotated[str, Field(min_length=1, max_length=200, description="One line that says what is wanted.")],
-    problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task, public.")],
-    prize: Annotated[str, Field(description='The prize pool, such as "100" or "12.5 USDC".', max_length=60)],
+    title: Annotated[str, Field(min_length=1, max_length=200, description="One line.")],
+    problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task; public.")],
+    prize: Annotated[
+        str,
+        BeforeValidator(as_text),
+        Field(
+            description='The prize pool: "100" or "12.5 USDC".',
+            max_length=60,
+            validation_alias=AliasChoices("prize", "prizePool"),
+        ),
+    ],
     deadline: Annotated[
-        str, Field(description='Until when agents submit: "7 days", "36h", or "2026-12-01T12:00:00Z".', max_length=60)
+        str, BeforeValidator(as_text), Field(description='"7 days", "36h" or "2026-12-01T12:00:00Z".', max_length=60)
     ],
     evaluator: Annotated[
         Literal["clara", "self"],
-        Field(description='Who evaluates: "clara" (AI-judged, recommended) or "self" (you score manually).'),
+        Field(description="clara: AI-judged; self: you score by hand."),
     ] = "clara",
     evalConfigJSON: Annotated[
         str | dict[str, Any],
         Field(
-            description="The eval config (features and criteria) as an object or JSON text; required for clara. "
-            "Its schema is the resource clara://eval-config/schema."
+            description="Features and criteria, an object or JSON text; needed for clara. Check it with config_check."
         ),
     ] = "",
-    scoringWindow: Annotated[
-        str, Field(description="How long after the deadline scores may be posted.", max_length=60)
-    ] = "3 days",
+    scoringWindow: Annotated[str, Field(description="Time for scoring after the deadline.", max_length=60)] = "3 days",
     payout: Annotated[
         str | list[int],
-        Field(description='"top1", "top3" (60/25/15), "top5", "equal" with winnerCount, or basis points best first.'),
+        Field(description="top1, top3 (60/25/15), top5, equal (with winnerCount), or basis points, best first."),
     ] = "top3",
-    winnerCount: Annotated[int, Field(ge=0, le=25, description='Only needed with payout "equal".')] = 0,
-    token: Annotated[str, Field(description="The prize token's address; empty for USDC.", max_length=60)] = "",
-    skills: Annotated[list[str], Field(description="Skill tags.", max_length=20)] = [],  # noqa: B006 - never changed
-    maxParticipants: Annotated[int, Field(ge=0, description="Most submitters accepted; 0 means no limit.")] = 0,
-    expectedEntries: Annotated[int, Field(ge=0, le=10_000, description="For the quote and the warnings.")] = 0,
-    privateSetHash: Annotated[str, Field(description="Hash of a private test set, if any.", max_length=66)] = "",
-    allowDuplicate: Annotated[bool, Field(description="Post even if the same challenge is already open.")] = False,
+    winnerCount: Annotated[int, Field(ge=0, le=25)] = 0,
+    token: Annotated[str, Field(description="Prize token's address; USDC by default.", max_length=60)] = "",
+    skills: Annotated[list[str], Field(max_length=20)] = [],  # noqa: B006 - never changed
+    maxParticipants: Annotated[int, Field(ge=0, description="0: no limit.")] = 0,
+    expectedEntries: Annotated[int, Field(ge=0, le=10_000, description="For the quote.")] = 0,
+    privateSetHash: Annotated[str, Field(description="Commits to a hidden harness.", max_length=66)] = "",
+    allowDuplicate: Annotated[bool, Field(description="Post although the same one is open.")] = False,
     sender: SenderAddress = "",
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, PostResult]:
-    """Post a challenge: validates and lints the config, quotes cost and fee, approves and creates, or returns the plan.
-
-    Moves money: prize and a 5 % bond leave the poster's wallet. Without a local wallet nothing is sent.
-    """
+    """Post a challenge: checks the config, quotes cost and fee, escrows prize and 5 % bond, or returns the plan."""
     return await _done(ctx, agreed, post(posting, sender or None))
 
 
@@ -189,25 +192,18 @@ async def challenge_submit(
     handing: Annotated[Handing, Resolve(handing_of)],
     agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_submit)],
     address: ChallengeAddress,
-    content: Annotated[str, Field(description="The solution's text. Exactly one of content, file and uri.")] = "",
-    file: Annotated[str, Field(description="A file on the server's machine; local servers only.")] = "",
-    uri: Annotated[str, Field(description="Where the solution already is: data:, https: or ipfs:.")] = "",
-    solutionHash: Annotated[
-        str, Field(description="Only with uri: keccak256 of the content, if it should not be fetched.", max_length=66)
+    content: Annotated[str, Field(description="The solution's text; or file, or uri.")] = "",
+    file: Annotated[str, Field(description="A local file.")] = "",
+    uri: Annotated[
+        str, Field(description="data:, https: or ipfs:", validation_alias=AliasChoices("uri", "solutionURI"))
     ] = "",
-    agentId: Annotated[
-        str, Field(description="Your id in the identity registry; empty to look it up.", pattern="^[0-9]{0,78}$")
-    ] = "",
-    register: Annotated[
-        bool, Field(description="Register your wallet as an agent first if it is not one yet.")
-    ] = False,
+    solutionHash: Annotated[str, Field(description="keccak256 of what is behind uri.", max_length=66)] = "",
+    agentId: Annotated[str, Field(description="Your registry id; looked up by default.", pattern="^[0-9]{0,78}$")] = "",
+    register: Annotated[bool, Field(description="Register as an agent first if needed.")] = False,
     sender: SenderAddress = "",
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, SubmitResult]:
-    """Submit a solution, or replace your earlier one: hashes the content, stores or pins it, and sends the transaction.
-
-    Costs gas and makes the solution public. One submission per hour and address.
-    """
+    """Submit a solution, or replace your earlier one; it becomes public. One submission per hour and address."""
     return await _done(ctx, agreed, submit(handing, sender or None))
 
 
@@ -222,7 +218,7 @@ async def challenge_claim(
     sender: SenderAddress = "",
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, ClaimResult]:
-    """Claim your prize, or your share of an expired challenge; finalizes or expires it first when that is due."""
+    """Claim your prize, or your share of an expired challenge; finalizes it first when that is due."""
     return await _done(ctx, agreed, claim(address, sender or None))
 
 

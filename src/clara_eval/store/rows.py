@@ -15,8 +15,8 @@ from typing import Any
 
 import aiohttp
 
-from clara_eval.challenge.model import Address
-from clara_eval.errors import Temporary
+from clara_eval.challenge.model import Address, to_address
+from clara_eval.errors import BadInput, Temporary
 from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
 from clara_eval.records.games import Verdicts, read_game
@@ -77,6 +77,10 @@ class StoreRecords:
         """A store says nothing about models."""
         return None
 
+    async def evaluator(self) -> Address | None:
+        """A store says nothing about who evaluates."""
+        return None
+
     async def _document(self, kind: type[D], key: str) -> D | None:
         store = await self._store.existing()
         return await read(store, self._chain_id, kind, key) if store else None
@@ -121,12 +125,27 @@ class ApiRecords:
 
     async def has_model(self) -> bool | None:
         """Whether the service can have submissions read by a language model; None where it does not say."""
+        told = (await self._about()).get("hasModel")
+        return told if isinstance(told, bool) else None
+
+    async def evaluator(self) -> Address | None:
+        """The address under which the service posts scores; None where it does not say."""
+        told = (await self._about()).get("evaluator")
+        try:
+            return to_address(told) if isinstance(told, str) else None
+        except BadInput as bad:
+            raise self._garbled() from bad
+
+    async def _about(self) -> dict[str, Any]:
+        """What the service says about itself."""
         content = await self._read(f"{self._url}/healthz", 65_536)
         try:
-            told = json.loads(content or b"{}").get("hasModel")
-        except (ValueError, AttributeError, RecursionError) as bad:
+            told = json.loads(content or b"{}")
+        except (ValueError, RecursionError) as bad:
             raise self._garbled() from bad
-        return told if isinstance(told, bool) else None
+        if not isinstance(told, dict):
+            raise self._garbled()
+        return told
 
     async def _document(self, kind: type[D], address: Address, name: str) -> D | None:
         content = await self._get(address, name)

@@ -104,6 +104,7 @@ def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[Sent] =
         "sender": plan.sender,
         "challenge": challenge,
         "explorerUrl": caller.explorer("address", challenge) if challenge else None,
+        "pageUrl": caller.page(challenge) if challenge else None,
         "summary": plan.summary,
         "transactions": left,
         "sent": [_sent(caller, item) for item in sent],

@@ -19,7 +19,7 @@ from clara_eval.eval_config import BadEvalConfig, read_metadata
 from clara_eval.records.agents import AgentRecord
 from clara_eval.records.challenge_index import inline_metadata, json_object, skills_in
 from clara_eval.use_cases.amounts import show_amount
-from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, submission_of
+from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, known_evaluator, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
     AgentStanding,
@@ -66,7 +66,7 @@ async def browse(caller: Caller, wanted: Filter) -> BrowseResult:
     """One page of challenges that pass the filter."""
     if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
         raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
-    newest = (await addresses(caller))[::-1]
+    newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
     found: list[ChallengeSummary] = []
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
@@ -75,8 +75,8 @@ async def browse(caller: Caller, wanted: Filter) -> BrowseResult:
         for challenge in page:
             place, block = place + 1, challenge.block.number
             words = inline_metadata(challenge.challenge_uri)
-            if _passes(caller, challenge, words, wanted):
-                found.append(summary(caller, challenge, words))
+            if _passes(challenge, words, wanted, clara):
+                found.append(summary(caller, challenge, words, clara))
             if len(found) == wanted.limit:
                 break
     return BrowseResult(
@@ -102,12 +102,12 @@ async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     return page
 
 
-def _passes(caller: Caller, challenge: Challenge, words: dict[str, Any], wanted: Filter) -> bool:
+def _passes(challenge: Challenge, words: dict[str, Any], wanted: Filter, clara: Address | None) -> bool:
     if wanted.status not in {"any", STATUS[challenge.status]}:
         return False
     if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
         return False
-    if wanted.evaluator not in {"any", evaluator_kind(caller, challenge)}:
+    if wanted.evaluator not in {"any", evaluator_kind(challenge, clara)}:
         return False
     return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
 
@@ -125,7 +125,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
         now=challenge.block.timestamp,
-        challenge=summary(caller, challenge, words),
+        challenge=summary(caller, challenge, words, await known_evaluator(caller)),
         poster=challenge.poster,
         evaluatorAddress=challenge.evaluator,
         problemStatement=fence(_text(words, "problemStatement"), "poster"),
@@ -137,6 +137,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         payoutBps=list(challenge.payout_bps),
         scorePostedAt=posted or None,
         claimableAt=posted + FINALIZATION_SECONDS if posted else None,
+        pageUrl=caller.page(challenge.address),
         winners=winners,
         yours=yours,
         agents=await _agents(caller, [*(w["agentId"] for w in winners), *([yours["agentId"]] if yours else [])]),
@@ -194,7 +195,7 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     )
 
 
-def summary(caller: Caller, challenge: Challenge, words: dict[str, Any]) -> ChallengeSummary:
+def summary(caller: Caller, challenge: Challenge, words: dict[str, Any], clara: Address | None) -> ChallengeSummary:
     left = challenge.deadline - challenge.block.timestamp
     return ChallengeSummary(
         address=challenge.address,
@@ -202,7 +203,7 @@ def summary(caller: Caller, challenge: Challenge, words: dict[str, Any]) -> Chal
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
         status=STATUS[challenge.status],
         acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not _is_full(challenge),
-        evaluator=evaluator_kind(caller, challenge),
+        evaluator=evaluator_kind(challenge, clara),
         token=token_document(challenge.token),
         prizePool=str(challenge.prize_pool),
         prize=show_amount(challenge.prize_pool, challenge.token),
@@ -223,10 +224,10 @@ def token_document(token: Token) -> TokenDocument:
     return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
 
 
-def evaluator_kind(caller: Caller, challenge: Challenge) -> Literal["clara", "self", "other"]:
+def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:
     if challenge.is_scored_by_poster:
         return "self"
-    return "clara" if challenge.evaluator == caller.evaluator else "other"
+    return "clara" if challenge.evaluator == clara else "other"
 
 
 def _text(words: dict[str, Any], key: str) -> str:

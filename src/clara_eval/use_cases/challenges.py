@@ -29,6 +29,16 @@ async def addresses(caller: Caller) -> list[Address]:
     return known
 
 
+async def known_evaluator(caller: Caller) -> Address | None:
+    """Clara's address: as set here, else as the service of CLARA_API_URL says; None where nobody says."""
+    if caller.evaluator is not None:
+        return caller.evaluator
+    try:
+        return await caller.records.evaluator()
+    except Temporary:
+        return None  # a reader goes on without it; a poster is told that it is not known
+
+
 async def challenge_at(caller: Caller, address: str) -> Challenge:
     """One challenge of the factory; NotFound if it is none."""
     wanted = to_address(address, what="challenge")

@@ -53,6 +53,8 @@ class Written(TypedDict):
     sender: str | None
     challenge: str | None
     explorerUrl: str | None
+    pageUrl: str | None
+    """The challenge's page at the service of CLARA_API_URL."""
     summary: str
     transactions: list[UnsignedTransaction]
     """Still to be signed and sent; empty when they were sent."""
@@ -178,6 +180,7 @@ class DetailResult(TypedDict):
     payoutBps: list[int]
     scorePostedAt: int | None
     claimableAt: int | None
+    pageUrl: str | None
     winners: list[PostedWinner]
     yours: OwnSubmission | None
     agents: list[AgentStanding]
@@ -254,6 +257,7 @@ class LeaderboardResult(TypedDict):
     total: int
     traceDigest: str | None
     trace: str
+    pageUrl: str | None
     flags: list[Untrusted]
 
 
@@ -290,4 +294,5 @@ class ScoreResult(TypedDict):
     why: str
     traceDigest: str | None
     trace: str
+    pageUrl: str | None
     claimable: str

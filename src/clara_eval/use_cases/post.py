@@ -19,7 +19,7 @@ from clara_eval.eval_config import EvalConfig, build_metadata, config_hash, pars
 from clara_eval.money.fees import Fee, fee
 from clara_eval.use_cases import terms_words as words
 from clara_eval.use_cases.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
-from clara_eval.use_cases.challenges import addresses, challenges_at
+from clara_eval.use_cases.challenges import addresses, challenges_at, known_evaluator
 from clara_eval.use_cases.model_needed import missing_model_of
 from clara_eval.use_cases.plan import (
     Action,
@@ -124,7 +124,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
     rate = await caller.chain.factory(caller.factory).poster_bond_rate(head)
     return Terms(
         token=token,
-        evaluator=_evaluator(caller, posting),
+        evaluator=await _evaluator(caller, posting),
         fee=charged,
         bond=charged.escrow * rate // 10_000,
         deadline=deadline,
@@ -167,15 +167,16 @@ async def _token(caller: Caller, posting: Posting) -> Token:
     return found
 
 
-def _evaluator(caller: Caller, posting: Posting) -> Address:
+async def _evaluator(caller: Caller, posting: Posting) -> Address:
     if posting.evaluator == "self":
         return ZERO_ADDRESS
-    if caller.evaluator is None:
+    known = await known_evaluator(caller)
+    if known is None:
         raise ConfigError(
             "Clara's evaluator address is not known here.",
-            remedy='Set CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
+            remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
         )
-    return caller.evaluator
+    return known
 
 
 def _check_participants(posting: Posting, shares: tuple[int, ...]) -> None:

@@ -133,6 +133,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         total=len(standings),
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_place(challenge.address),
+        pageUrl=caller.page(challenge.address),
         flags=_flags(scores.flags if scores else []),
     )
 
@@ -188,6 +189,7 @@ async def _score(
         why=_why(standing, rival, games),
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_place(challenge.address),
+        pageUrl=caller.page(challenge.address),
         claimable=_claimable(challenge, standing),
     )
 

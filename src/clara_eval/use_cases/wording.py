@@ -12,14 +12,17 @@ from clara_eval.use_cases.documents import (
     BrowseResult,
     DetailResult,
     EvalStatusResult,
+    Game,
     LeaderboardResult,
     LeaderboardRow,
     ScoreResult,
 )
 from clara_eval.use_cases.times import show_moment, show_wait
-from clara_eval.use_cases.untrusted import fence
+from clara_eval.use_cases.untrusted import bare, fence
 
 ROWS = 10
+DECISIVE = 4
+"""How many games' reasons are told."""
 
 
 def browse(found: BrowseResult) -> str:
@@ -63,7 +66,7 @@ def detail(found: DetailResult) -> str:
     ]
     if found["evalConfig"]:
         lines += ["Eval config by the poster:", found["evalConfig"]["text"]]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_page(found["pageUrl"])])
 
 
 def status(found: EvalStatusResult) -> str:
@@ -84,7 +87,7 @@ def leaderboard(found: LeaderboardResult) -> str:
     only = "Only the posted winners are known here. " if found["source"] == "chain" else ""
     lines = [f"{found['total']} place(s) of {found['address']}. {by}{only}Trace: {found['trace']}"]
     lines += [_place(item) for item in found["standings"][:ROWS]]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_page(found["pageUrl"])])
 
 
 def _place(item: LeaderboardRow) -> str:
@@ -99,14 +102,34 @@ def score(found: ScoreResult) -> str:
     lines = [f"{found['submitter']} in {found['address']}: {found['why']} {found['claimable']}"]
     if found["postedBy"] == "poster":
         lines.append("The scores were posted by the poster, not by the evaluator.")
+    if found["standing"]["reason"]:
+        lines += ["Why it was not ranked:", found["standing"]["reason"]["text"]]
+    if found["games"]:
+        lines += _games(found)
     if found["features"]:
         values = ", ".join(f"{item['name']} = {item['value']}" for item in found["features"])
         lines += ["Features, named by the poster:", fence(values, "poster")["text"]]
-    won = [game["result"] for game in found["games"]]
-    if won:
-        lines.append(f"Comparisons with near rivals: {won.count('won')} won, {won.count('lost')} lost of {len(won)}.")
     lines.append(f"Trace {found['traceDigest'] or 'without digest here'}: {found['trace']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_page(found["pageUrl"])])
+
+
+def _games(found: ScoreResult) -> list[str]:
+    """The games that decided the place, with the judge's reasons: those against the closest rival, then the lost."""
+    results = [game["result"] for game in found["games"]]
+    rival = found["closestRival"]["address"] if found["closestRival"] else None
+    weight = {"lost": 0, "undecided": 1, "tie": 1, "won": 2}
+    decisive = sorted(found["games"], key=lambda game: (game["rival"] != rival, weight[game["result"]]))[:DECISIVE]
+    told = [f"{game['result']} against {game['rival']}: {_reason(game)}" for game in decisive]
+    head = f"Comparisons with near rivals: {results.count('won')} won, {results.count('lost')} lost of {len(results)}."
+    return [f"{head} What decided, in the judge's words:", fence("\n".join(told), "judge")["text"]]
+
+
+def _reason(game: Game) -> str:
+    return bare(game["reason"]) if game["reason"] else "no reason is recorded"
+
+
+def _page(url: str | None) -> list[str]:
+    return [f"Page: {url}"] if url else []
 
 
 def written(found: Mapping[str, Any]) -> str:
@@ -121,6 +144,7 @@ def written(found: Mapping[str, Any]) -> str:
     lines += [f"- {item['description']}: {item['explorerUrl'] or item['hash']}" for item in found["sent"]]
     if found["challenge"]:
         lines.append(f"Challenge: {found['challenge']}")
+    lines += _page(found["pageUrl"])
     lines += [f"Warning: {text}" for text in found["warnings"]]
     lines.append(found["next"])
     return "\n".join(line for line in lines if line)
