@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.errors import Temporary
-from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.eval_config import MEASURED, Feature, FeatureSchema
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.templates import prompt_files, template
@@ -149,3 +149,14 @@ def test_prompts_are_files_named_by_their_hash() -> None:
     assert {"extract.system", "extract.user", "compare.system", "compare.user"} <= set(files)
     assert all(entry["sha256"] == template(name).sha256 for name, entry in files.items())
     assert comparison_prompt(CRITERIA, SCHEMA, ONE, TWO).template.startswith("0x")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(3.14159, 3.142), (12.5, 12.5), (0.0, 0.0), (9876.54, 9877.0), (2e9, 10_000.0)]
+)
+def test_what_a_tool_measures_on_a_wide_range_is_not_rounded_away(value: float, shown: float) -> None:
+    """Neighbouring means of complexity stay different for the judge; claims on such a range keep their steps."""
+    measured = MEASURED["mean_complexity"]
+    assert make_vector(FeatureSchema((measured,)), {measured.name: value}).get(measured.name) == shown
+    claimed = Feature("claimed_mean", "number", min=0, max=10_000, better="lower")
+    assert make_vector(FeatureSchema((claimed,)), {"claimed_mean": 12.5}).get("claimed_mean") == 10.0
