@@ -24,6 +24,7 @@ MODULES = {
     "telemetry": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "attestation": ("dcap_qvl",),
     "javascript": ("wasmtime",),
+    "python": ("wasmtime",),
 }
 
 

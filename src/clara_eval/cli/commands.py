@@ -34,6 +34,7 @@ COMMANDS = {
     "harness run": Entry("harness:run", "Run a submission and print what is measured."),
     "harness check": Entry("harness:check", "Run a harness on a reference solution."),
     "harness hash": Entry("harness:hash_", "Print the privateSetHash of a hidden harness."),
+    "harness prepare": Entry("harness:prepare", "See which engines are here, and make them ready."),
     "harness reveal": Entry("harness_reveal:reveal", "Reveal a hidden harness after the deadline."),
     "challenge": Entry("", "Post challenges, submit solutions, claim prizes."),
     "challenge post": Entry("challenge:post", "Post a challenge and escrow its prize."),

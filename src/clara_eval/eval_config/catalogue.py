@@ -98,7 +98,7 @@ MEASURED = {feature.name: feature for feature in _MEASURED}
 
 _EXECUTED = (
     _ran("compiles", "The Solidity compiler takes it."),
-    _ran("loads", "The JavaScript engine loads it."),
+    _ran("loads", "The engine of its language (JavaScript, Python) loads it."),
     _measured("deploy_gas", "Gas to deploy the contract.", high=30_000_000, better="lower"),
     _measured("bytecode_bytes", "Size of the compiled contract in bytes.", high=1_000_000, better="lower"),
 )

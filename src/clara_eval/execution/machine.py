@@ -7,6 +7,7 @@ code use a thread. Several threads may run at once.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -33,6 +34,9 @@ from clara_eval.execution.workers import WorkerLost, Workers
 if TYPE_CHECKING:
     from clara_eval.settings import Settings
 
+DEFAULT_CACHE = Path("~/.cache/clara-eval")
+"""Where compiled engines are kept also where answers of the compiler are not: they hold nothing of anybody."""
+PREPARE_SECONDS = 1_800.0
 MAX_LOGS = 50
 MAX_LOG_CHARS = 4_000
 MAX_DETAIL_CHARS = 300
@@ -52,6 +56,8 @@ class Machine:
     def __init__(self, *, solc: str | None = None, cache: Path | None = None, workers: int | None = None) -> None:
         self._solc = solc
         self._cache = CompileCache(cache / "solidity" if cache else None)
+        self._engines = (cache or DEFAULT_CACHE.expanduser()) / "wasm"
+        self._preparing = threading.Lock()
         self._workers = Workers(workers)
         self._compiler: tuple[Compiler, str] | None = None
 
@@ -82,6 +88,19 @@ class Machine:
 
         if problem := missing(language):
             raise MissingEngine(language, *problem)
+
+    def prepare(self, language: Language) -> bool:
+        """Compile the engine of this language for this machine, which takes a while; False where nothing is to do."""
+        self.require(language)
+        if language != "python":
+            return False
+        from clara_eval.execution.scripts import prepare_job
+
+        with self._preparing:
+            job = prepare_job(self._engines)
+            if job is not None:
+                self._ask(job, PREPARE_SECONDS)
+            return job is not None
 
     def has(self, language: Language) -> bool:
         try:
@@ -143,7 +162,8 @@ class Machine:
     def _script(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
         from clara_eval.execution.scripts import script_job, script_machine
 
-        found = self._ask(script_job(harness, submission, limits), limits)
+        self.prepare(submission.language)
+        found = self._ask(script_job(harness, submission, limits, self._engines), limits)
         if "lost" in found:
             return _ended(harness, submission, Outcome.INFRASTRUCTURE, found["lost"])
         calls = tuple(Call.from_json(one) for one in found["calls"])

@@ -237,7 +237,9 @@ def feature_name(name: str) -> str:
 def _bounded(value: float | None) -> float | int | None:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return value if abs(value) <= LARGEST_NUMBER else math.copysign(LARGEST_NUMBER, value)
+    if abs(value) <= LARGEST_NUMBER:
+        return value
+    return float(LARGEST_NUMBER if value > 0 else -LARGEST_NUMBER)
 
 
 def overall(calls: tuple[Call, ...]) -> Outcome:

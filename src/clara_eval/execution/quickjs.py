@@ -7,14 +7,26 @@ below: a clock that stands still, seeded random bytes, a capped output, and the 
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from clara_eval.execution.model import Limits, Outcome
-from clara_eval.execution.wasm import CLOCK_SECONDS, UNMETERED, Printed, Randomness, Stopped, guarded, new_engine
+from clara_eval.execution.wasm import (
+    CLOCK_SECONDS,
+    HOST_BYTE_FUEL,
+    HOST_CALL_FUEL,
+    UNMETERED,
+    LoadFailed,
+    Printed,
+    Randomness,
+    Stopped,
+    charge,
+    find_npm_file,
+    guarded,
+    new_engine,
+)
 from clara_eval.extras import install
 
 PACKAGE = "quickjs-wasi"
@@ -31,13 +43,7 @@ Ask = Callable[[str], str]
 
 
 def find_module() -> Path | None:
-    """The module, wherever npm put it; a file with other bytes is not it."""
-    places = [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]
-    for place in places:
-        path = place / "node_modules" / PACKAGE / "quickjs.wasm"
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == SHA256:
-            return path
-    return None
+    return find_npm_file(f"{PACKAGE}/quickjs.wasm", SHA256)
 
 
 class QuickJs:
@@ -52,10 +58,6 @@ class QuickJs:
     def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> Guest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
         return Guest(self, source, role, limits, ask)
-
-
-class LoadFailed(Exception):
-    """The source is no module that can be loaded; the text says why."""
 
 
 class Guest:
@@ -101,6 +103,7 @@ class Guest:
         return found
 
     def host_call(self, name: str, text: str) -> str:
+        self.pay(len(text))
         if name == "print":
             self.printed.write(text.encode("utf-8", "replace") + b"\n")
             return ""
@@ -108,7 +111,15 @@ class Guest:
             raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
         return self._ask(text)
 
+    def close(self) -> None:
+        """Nothing waits here: an instance ends with its last call."""
+
+    def pay(self, length: int = 0) -> None:
+        """Fuel for one call of the host that moves this many bytes."""
+        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
+
     def random(self, length: int) -> bytes:
+        self.pay(length)
         return self._random.bytes(length)
 
     def _shim(self, role: str) -> None:
@@ -209,6 +220,7 @@ def _define(linker: Any, guest: Guest) -> None:
         caller["memory"].write(caller, raw, at)
 
     def clock(caller: Any, _clock: int, _precision: int, at: int) -> int:
+        guest.pay()
         put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9))
         return 0
 
@@ -217,6 +229,7 @@ def _define(linker: Any, guest: Guest) -> None:
         return 0
 
     def write(caller: Any, _fd: int, vectors: int, count: int, at: int) -> int:
+        guest.pay()
         memory, total = caller["memory"], 0
         for number in range(count):
             where = vectors + 8 * number

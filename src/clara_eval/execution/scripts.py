@@ -16,10 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from clara_eval.execution import quickjs
+from clara_eval.execution import cpython, quickjs
 from clara_eval.execution.model import Call, Harness, Kind, Language, Limits, Outcome, Submission, flat
-from clara_eval.execution.quickjs import LoadFailed
-from clara_eval.execution.wasm import CLOCK_SECONDS, SEED, Printed, Stopped
+from clara_eval.execution.wasm import CLOCK_SECONDS, SEED, LoadFailed, Printed, Stopped, wasmtime_version
 
 HARNESS_FACTOR = 4
 """A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
@@ -29,7 +28,12 @@ _BY_ERROR = {
     "out of memory": Outcome.OUT_OF_MEMORY,
     "string too long": Outcome.OUT_OF_MEMORY,
     "Maximum call stack": Outcome.STACK_OVERFLOW,
+    "MemoryError": Outcome.OUT_OF_MEMORY,
+    "RecursionError": Outcome.STACK_OVERFLOW,
 }
+_NO_MODULE = ("could not load module", "ModuleNotFoundError")
+"""How the engines name an import that nobody gives them."""
+_MOST_DIGITS = 100
 
 
 class Guest(Protocol):
@@ -44,6 +48,8 @@ class Guest(Protocol):
 
     def exchange(self, message: str) -> str: ...
 
+    def close(self) -> None: ...
+
 
 Open = Callable[[str, str, Limits, Callable[[str], str] | None], Guest]
 
@@ -54,14 +60,30 @@ def missing(language: Language) -> tuple[str, str] | None:
         if find_spec("wasmtime") is None or quickjs.find_module() is None:
             return "The JavaScript engine is not installed.", quickjs.REMEDY
         return None
-    return "This version has no Python engine.", "Use javascript or solidity."
+    if find_spec("wasmtime") is None or cpython.find_module() is None:
+        return "The Python engine is not installed.", cpython.REMEDY
+    return None
 
 
-def script_job(harness: Harness | None, submission: Submission, limits: Limits) -> dict[str, Any]:
+def prepare_job(cache: Path) -> dict[str, Any] | None:
+    """What compiles the Python engine for this machine; None where that was done."""
+    if cpython.is_prepared(cache):
+        return None
+    return {"kind": "prepare", "module": str(cpython.find_module()), "cache": str(cache)}
+
+
+def prepared(job: Mapping[str, Any]) -> dict[str, Any]:
+    cpython.prepare(Path(job["module"]), Path(job["cache"]))
+    return {}
+
+
+def script_job(harness: Harness | None, submission: Submission, limits: Limits, cache: Path) -> dict[str, Any]:
+    engine = quickjs if submission.language == "javascript" else cpython
     return {
         "kind": "script",
         "language": submission.language,
-        "module": str(quickjs.find_module()),
+        "module": str(engine.find_module()),
+        "cache": str(cache),
         "harness": harness.source if harness else None,
         "submission": submission.source,
         "limits": asdict(limits),
@@ -70,12 +92,10 @@ def script_job(harness: Harness | None, submission: Submission, limits: Limits) 
 
 def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
     """Versions and settings that the numbers depend on."""
-    from importlib.metadata import version
-
     found = {"sourceBytes": limits.source_bytes, "fuel": limits.fuel, "memoryBytes": limits.memory_bytes}
     told = {
-        "engine": f"wasmtime {version('wasmtime')}",
-        "module": quickjs.SHA256 if language == "javascript" else "",
+        "engine": f"wasmtime {wasmtime_version()}",
+        "module": quickjs.SHA256 if language == "javascript" else cpython.SHA256,
         "world": {"clock": CLOCK_SECONDS, "seed": SEED},
         "limits": {**found, "outputBytes": limits.output_bytes},
     }
@@ -84,7 +104,7 @@ def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
 
 def answer(job: Mapping[str, Any]) -> dict[str, Any]:
     """Load the submission alone, then run every function of the harness on it."""
-    open_guest = _engine(job["language"], job["module"])
+    open_guest = _engine(job["language"], job["module"], job["cache"])
     limits = Limits(**job["limits"])
     found: dict[str, Any] = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
     try:
@@ -93,6 +113,7 @@ def answer(job: Mapping[str, Any]) -> dict[str, Any]:
         return found | {"outcome": _load_outcome(str(failed)).value, "detail": str(failed)}
     except Stopped as stopped:
         return found | {"outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
+    alone.close()
     found |= {"loads": True, "logs": alone.printed.lines()}
     if job["harness"] is None:
         return found | {"outcome": Outcome.PASSED.value}
@@ -100,14 +121,16 @@ def answer(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _engine(language: str, module: str) -> Open:
-    assert language == "javascript", "the port has asked `missing` before"
-    return quickjs.QuickJs(Path(module)).open
+def _engine(language: str, module: str, cache: str) -> Open:
+    if language == "javascript":
+        return quickjs.QuickJs(Path(module)).open
+    return cpython.CPython(Path(module), Path(cache)).open
 
 
 def _load_outcome(text: str) -> Outcome:
-    # QuickJS names the module that nobody gives it.
-    return Outcome.FORBIDDEN_IMPORT if "could not load module" in text else _limit(text) or Outcome.DOES_NOT_LOAD
+    if any(words in text for words in _NO_MODULE):
+        return Outcome.FORBIDDEN_IMPORT
+    return _limit(text) or Outcome.DOES_NOT_LOAD
 
 
 def _limit(text: str) -> Outcome | None:
@@ -135,8 +158,12 @@ class _Runs:
             if sum(call.outcome == Outcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
                 calls.append(Call(name, kind, Outcome.OUT_OF_FUEL, self.limits.fuel))  # type: ignore[arg-type] # filtered
                 continue
+            if kind == "setUp" and not has_set_up:
+                calls.append(Call(name, "setUp", Outcome.PASSED, 0))
+                continue
             pair = _Pair(self.open_guest, self.harness, self.submission, self.limits, has_set_up=has_set_up)
             calls.append(pair.run(name, kind))  # type: ignore[arg-type] # filtered
+            pair.close()
             logs += [f"{name}: {line}" for line in pair.logs]
             if kind == "setUp" and calls[0].outcome != Outcome.PASSED:
                 break
@@ -146,6 +173,7 @@ class _Runs:
         wide = _wide(self.limits)
         guest = self.open_guest(self.harness, "harness", wide, lambda _: json.dumps({"value": None}))
         found = json.loads(guest.exchange('{"do": "loaded"}'))
+        guest.close()
         return sorted(item for item in found["value"]["v"] if isinstance(item, str))
 
 
@@ -180,8 +208,6 @@ class _Pair:
             outcome, _ = self._function("setUp")
             if outcome == Outcome.FAILED:
                 outcome = Outcome.SET_UP_FAILED
-        elif kind == "setUp":
-            return Call(name, kind, Outcome.PASSED, 0)
         used = self._used
         if kind != "setUp" and outcome == Outcome.PASSED:
             self._submission.refuel(self.limits.fuel)
@@ -192,6 +218,10 @@ class _Pair:
             return Call(name, kind, outcome, used)
         number = _number(value)
         return Call(name, kind, Outcome.PASSED if number is not None else Outcome.NOT_A_NUMBER, used, number)
+
+    def close(self) -> None:
+        self._harness.close()
+        self._submission.close()
 
     @property
     def _used(self) -> int:
@@ -212,7 +242,7 @@ class _Pair:
             return Outcome.PASSED, found["value"]
         error = found.get("error", {"name": "Error", "message": "It never comes to an end."})
         self.logs.append(f"{error['name']}: {error['message']}")
-        return self._limit or _limit(error["message"]) or Outcome.FAILED, None
+        return self._limit or _limit(f"{error['name']}: {error['message']}") or Outcome.FAILED, None
 
     def _answer(self, message: str) -> str:
         """What the submission answers to one question of the harness."""
@@ -224,16 +254,16 @@ class _Pair:
         if "pending" in found:
             return json.dumps({"error": {"name": "Error", "message": "The submission's promise never settles."}})
         if "error" in found:
-            self._limit = _limit(str(found["error"].get("message")))
+            self._limit = _limit(f"{found['error'].get('name')}: {found['error'].get('message')}")
         return answered
 
 
 def _number(value: Any) -> int | float | None:
     """A metric's value: a finite number, a whole one as an integer."""
     if isinstance(value, dict) and value.get("$") == "bigint":
-        return int(value["v"])
-    if isinstance(value, bool):
-        return int(value)
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return int(value["v"]) if len(str(value["v"])) <= _MOST_DIGITS else None
+    if isinstance(value, int):
+        return int(value) if abs(value) < 10**_MOST_DIGITS else None
+    if not isinstance(value, float) or not math.isfinite(value):
         return None
     return int(value) if value == int(value) and abs(value) < 2**53 else value

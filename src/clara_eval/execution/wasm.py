@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from clara_eval.execution.model import Outcome
@@ -17,6 +20,9 @@ CLOCK_SECONDS = 1_767_225_600
 SEED = "clara-eval"
 UNMETERED = 2**62
 STACK_BYTES = 1024 * 1024
+HOST_CALL_FUEL = 40_000
+"""What a call to the world outside costs, because it takes time that the guest's own fuel does not count."""
+HOST_BYTE_FUEL = 20
 
 
 class Stopped(Exception):
@@ -25,6 +31,10 @@ class Stopped(Exception):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.value)
         self.outcome = outcome
+
+
+class LoadFailed(Exception):
+    """The source is no module that can be loaded; the text says why."""
 
 
 class Printed:
@@ -57,13 +67,39 @@ class Randomness:
         return bytes(found[:length])
 
 
-def new_engine() -> Any:
+def find_npm_file(path: str, sha256: str) -> Path | None:
+    """A file of an npm package, wherever npm put it; one with other bytes is not it."""
+    places = [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]
+    files = (place / "node_modules" / path for place in places)
+    return next((file for file in files if file.is_file() and _sha256(file, file.stat().st_mtime_ns) == sha256), None)
+
+
+@lru_cache(maxsize=16)
+def _sha256(file: Path, _changed: int) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def wasmtime_version() -> str:
+    return version("wasmtime")
+
+
+def charge(store: Any, fuel: int) -> None:
+    """Take fuel for what the host does in the guest's name."""
+    left = store.get_fuel()
+    if left < fuel:
+        store.set_fuel(0)
+        raise Stopped(Outcome.OUT_OF_FUEL)
+    store.set_fuel(left - fuel)
+
+
+def new_engine(stack_bytes: int = STACK_BYTES) -> Any:
     import wasmtime
     from wasmtime import _ffi
 
     config = wasmtime.Config()
     config.consume_fuel = True
-    config.max_wasm_stack = STACK_BYTES
+    config.max_wasm_stack = stack_bytes
     # One form of NaN on every processor; the binding has no word for it.
     _ffi.wasmtime_config_cranelift_nan_canonicalization_set(config.ptr(), True)
     config.wasm_threads = False

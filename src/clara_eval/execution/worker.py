@@ -34,7 +34,7 @@ def answer(job: Mapping[str, Any]) -> dict[str, Any]:
         return _evm(job)
     from clara_eval.execution import scripts
 
-    return scripts.answer(job)
+    return scripts.prepared(job) if kind == "prepare" else scripts.answer(job)
 
 
 def _evm(job: Mapping[str, Any]) -> dict[str, Any]:

