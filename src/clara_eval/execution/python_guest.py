@@ -40,7 +40,7 @@ class _Scanning:
 
 
 _Scanning.memo = {}  # type: ignore[attr-defined] # only the scanner looks at it
-scan = _json.make_scanner(_Scanning)
+scan = _json.make_scanner(_Scanning)  # type: ignore[arg-type] # any object with these attributes
 
 
 def quoted(text: str) -> str:

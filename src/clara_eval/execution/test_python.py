@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngine, Submission, cpython, scripts
+from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngine, Submission, cpython
 from clara_eval.execution.wasm import CLOCK_SECONDS
 
 pytestmark = pytest.mark.xdist_group("python-engine")
@@ -247,7 +247,7 @@ def test_the_compiled_engine_is_only_taken_from_a_private_place(tmp_path: Path) 
 
 def test_a_missing_engine_names_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the module a run is refused with one line that helps."""
-    monkeypatch.setattr(scripts.cpython, "find_module", lambda: None)
+    monkeypatch.setattr(cpython, "find_module", lambda: None)
     with pytest.raises(MissingEngine) as refused:
         Machine().require("python")
     assert refused.value.remedy == (
