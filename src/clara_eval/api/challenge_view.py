@@ -88,6 +88,7 @@ async def _result(reading: Reading, address: Address, scores: Scores, number: in
         "scores": scores,
         "board": with_facts(board, facts, judging),
         "judging": judging,
+        "judged_by": judges_of(scores, judging),
         "weights": weights_of(judging),
         "near": [account for account in near if account in facts],
         "facts": facts,
@@ -100,6 +101,12 @@ async def _result(reading: Reading, address: Address, scores: Scores, number: in
         "rejection": wording.rejection,
         "plots": {name: PLOTS[name] for name in await reading.plot_names(address, scores)},
     }
+
+
+def judges_of(scores: Scores, judging: Judging | None) -> list[str]:
+    """Who really compared; a poster may have asked for rules where the operator has a jury."""
+    compared = [str(judge["judge"]) for judge in (scores.consistency or {}).get("judges") or ()]
+    return compared or list(judging.judges if judging else ())
 
 
 def weights_of(judging: Judging | None) -> list[tuple[Feature, float]]:
@@ -159,7 +166,7 @@ def timeline(found: dict[str, Any], scores: Scores | None, now: int) -> list[Ste
 
 def _before_post(found: dict[str, Any]) -> list[Step]:
     shared = "after it every submitter can claim an equal share"
-    return [Step("Scores posted", None, "next"), Step("Latest moment", found["scoringDeadline"], "next", shared)]
+    return [Step("Scores posted", None, "next"), Step("Scoring deadline", found["scoringDeadline"], "next", shared)]
 
 
 def _after_post(found: dict[str, Any], scores: Scores | None, posted: int) -> list[Step]:

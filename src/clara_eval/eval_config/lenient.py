@@ -46,9 +46,10 @@ def adapt(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Adaptation
     for key, reason in _HINTS.items():
         if at("$", key) in wrong:
             adapting.tell(at("$", key), taken.pop(key), "", reason)
+    harness = _language_of(taken.get("harness"))
     if isinstance(taken.get("features"), list):
-        taken["features"] = list(_features(adapting, taken["features"], _language_of(taken.get("harness"))))
-    if taken.get("judge") == "rules" and not _by_rules(taken.get("features")):
+        taken["features"] = list(_features(adapting, taken["features"], harness))
+    if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
         adapting.tell("$.judge", taken.pop("judge"), "", "Not every feature has a direction, so the jury compares.")
     return taken, tuple(adapting.told)
 
@@ -147,11 +148,11 @@ def _is_usable(path: str, item: Mapping[str, Any], harness: HarnessLanguage | No
     return read_feature(report, path, dict(item), harness) is not None and not report.failed
 
 
-def _by_rules(features: Any) -> bool:
+def _by_rules(features: Any, harness: HarnessLanguage | None) -> bool:
     """Whether every judged feature has a type and a direction."""
 
     def directed(item: Any) -> bool:
-        found = read_feature(Report(is_lenient=True), "$", item) if isinstance(item, (str, dict)) else None
+        found = read_feature(Report(is_lenient=True), "$", item, harness) if isinstance(item, (str, dict)) else None
         feature = found if isinstance(found, Feature) else typed(found.name) if found else None
         return feature is not None and (feature.better is not None or feature.type == "text")
 

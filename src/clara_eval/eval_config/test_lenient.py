@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +107,10 @@ def test_any_list_of_names_has_usable_ones(names: list[str]) -> None:
         assert not any(name.strip() for name in names)
     else:
         assert len(set(config.names)) == len(config.names)
+
+
+def test_rules_are_kept_where_the_harness_gives_the_directions() -> None:
+    """What only a harness measures counts as directed, so a poster's wish for rules is not turned into a jury."""
+    config = json.loads((Path(__file__).parents[3] / "examples/gas-golf/eval-config.json").read_text(encoding="utf-8"))
+    taken, adapted = take_eval_config(json.dumps(config))
+    assert (taken.judge, adapted) == ("rules", ())

@@ -1,0 +1,286 @@
+"""The pages in a real Chromium: live progress, drawers, keyboard, hostile texts, accessibility, every width.
+
+Chromium is the system's; as root it is installed where it is missing, else the tests are skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from clara_eval.challenge.model import Address
+from clara_eval.pipeline.review import request_review
+from clara_eval.testing.api_service import ADMIN, CHAIN, REVIEWED, UNKNOWN, Service, running_service, status, summary
+from clara_eval.testing.browser import chromium, launched
+from clara_eval.testing.round_pages import account, put_round
+from clara_eval.trace.store_keys import index_key, status_key
+
+pytestmark = [pytest.mark.xdist_group("browser")]
+SMALL, LARGE, RUNS, STRANGE = (Address("0x" + digit * 40) for digit in "4567")
+AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
+WIDTHS = (360, 768, 1400)
+PAYLOADS = (
+    "<script>window.broken=1</script>",
+    "\"><img src=x onerror='window.broken=1'>",
+    "'><svg/onload=window.broken=1>",
+    "javascript:window.broken=1",
+    "{{ 7*7 }}${7*7}<%= 7*7 %>",
+    "</textarea><script>window.broken=1</script>",
+    '<a href="javascript:window.broken=1" hx-on:click="window.broken=1" hx-get="/" hx-trigger="load">x</a>',
+    "<iframe srcdoc='<script>parent.broken=1</script>'></iframe>",
+    "<style>*{display:none}</style><base href=//evil.example>",
+    "--><!--<script>window.broken=1</script>",
+    "\u202eevil\u200b\x07",
+)
+
+
+@dataclass
+class Visit:
+    """A page of the browser and everything that went wrong on it."""
+
+    page: Page
+    url: str
+    troubles: list[str] = field(default_factory=list)
+
+    async def go(self, path: str) -> None:
+        await self.page.goto(self.url + path)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with running_service(tmp_path_factory.mktemp("browser")) as running:
+        await put_round(running.store, SMALL, 8, title="Gas golf")
+        await put_round(running.store, LARGE, 1000, title="A large field", winners=25)
+        await put_round(running.store, STRANGE, 6, title=" ".join(PAYLOADS)[:200], strange=" ".join(PAYLOADS))
+        await request_review(running.store, CHAIN, REVIEWED, "0x" + "ab" * 32, [" ".join(PAYLOADS)], 1_794_800_000)
+        await say(running, "comparing", 45)
+        yield running
+
+
+async def say(service: Service, state: str, progress: int) -> None:
+    """What an evaluation writes while it runs."""
+    stage = {"name": "comparing", "done": progress, "total": 100, "calls": progress, "costUsd": 0.5, "secondsLeft": 9.0}
+    told = {**status(state, progress), "stage": stage if state == "comparing" else None}
+    pairs = [(index_key(RUNS), summary(RUNS, "It runs", 1_794_800_000)), (status_key(RUNS), told)]
+    await service.store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in pairs])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    path = chromium()
+    if path is None:
+        pytest.skip("There is no Chromium here and it cannot be installed without root: apt-get install chromium")
+    async with launched(path) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(browser: Browser, service: Service) -> AsyncIterator[Visit]:
+    context = await browser.new_context(viewport={"width": 1400, "height": 900})
+    found = Visit(await context.new_page(), service.url)
+    watch(found)
+    yield found
+    await context.close()
+
+
+def watch(found: Visit) -> None:
+    """Remember every error of the console and every script that failed."""
+    found.page.on("console", lambda told: found.troubles.append(told.text) if told.type == "error" else None)
+    found.page.on("pageerror", lambda bad: found.troubles.append(str(bad)))
+    found.page.on("dialog", lambda dialog: found.troubles.append(f"dialog {dialog.message}"))
+
+
+async def sign_in(found: Visit) -> None:
+    await found.go("/operator")
+    await found.page.fill("#key", ADMIN)
+    await found.page.keyboard.press("Enter")
+    await expect(found.page.locator("h2", has_text="Reviews")).to_be_visible()
+
+
+PAGES = (
+    "/",
+    f"/challenges/{SMALL}",
+    f"/challenges/{LARGE}?page=2",
+    f"/challenges/{RUNS}",
+    f"/challenges/{SMALL}/{account(3)}",
+    f"/challenges/{SMALL}/{account(1_000_000)}",
+    f"/challenges/{SMALL}/games/{account(0)}/{account(1)}",
+    f"/challenges/{SMALL}/verify",
+    "/agents/0",
+    "/docs",
+    "/operator",
+    f"/operator/reviews/{REVIEWED}",
+)
+
+
+async def test_progress_moves_before_ones_eyes(service: Service, visit: Visit) -> None:
+    """The bar follows the evaluation without a reload, and when scores are posted the leaderboard comes by itself."""
+    await say(service, "comparing", 45)
+    await visit.go(f"/challenges/{RUNS}")
+    await visit.page.evaluate("window.same = true")
+    for progress in (45, 58, 71):
+        await say(service, "comparing", progress)
+        await expect(visit.page.locator("#progress strong")).to_have_text(f"{progress} %")
+        await expect(visit.page.locator("#progress .stage")).to_contain_text(f"{progress} of 100")
+    await put_round(service.store, RUNS, 5, title="It runs")
+    await expect(visit.page.locator("#result")).to_be_visible()
+    assert await visit.page.evaluate("window.same") is True
+    assert visit.troubles == []
+    await service.store.put(CHAIN, f"challenges:{RUNS}:scores", "")
+
+
+async def test_cards_of_the_list_move_too(service: Service, visit: Visit) -> None:
+    """A card of a running evaluation shows its progress while one looks at the list."""
+    await say(service, "comparing", 20)
+    await visit.go("/")
+    card = visit.page.locator(f"#card-{RUNS}")
+    await expect(card).to_contain_text("20 %")
+    await say(service, "comparing", 34)
+    await expect(card).to_contain_text("34 %")
+    assert visit.troubles == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_page_is_accessible_and_fits(browser: Browser, service: Service, scheme: str) -> None:
+    """No page has a console error, a serious finding of axe, or a horizontal scroll bar at any width."""
+    await say(service, "comparing", 45)
+    context = await browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
+    found = Visit(await context.new_page(), service.url)
+    watch(found)
+    await sign_in(found)
+    findings: list[str] = []
+    for path in PAGES:
+        await found.go(path)
+        for width in WIDTHS:
+            await found.page.set_viewport_size({"width": width, "height": 900})
+            wide = await found.page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                findings.append(f"{path} is {wide} px wide at {width}")
+        await found.page.evaluate(AXE.read_text(encoding="utf-8"))
+        told = await found.page.evaluate(
+            "async () => (await axe.run()).violations.filter(v => ['serious', 'critical'].includes(v.impact))"
+            ".map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.target.join(' ')).join(', '))"
+        )
+        findings += [f"{path}: {line}" for line in told]
+    await context.close()
+    assert not findings + found.troubles, "\n".join(findings + found.troubles)
+
+
+async def test_the_drawer_of_a_game(visit: Visit) -> None:
+    """A cell of the matrix opens both verdicts beside the page; Escape closes it and the page is where it was."""
+    await visit.go(f"/challenges/{SMALL}")
+    drawer = visit.page.locator("#drawer")
+    await visit.page.locator(".matrix td.won a").first.click()
+    await expect(drawer).to_be_visible()
+    await expect(drawer.locator(".verdict")).to_have_count(2)
+    await visit.page.keyboard.press("Escape")
+    await expect(drawer).to_be_hidden()
+    await visit.page.locator(".matrix td.lost a").first.press("Enter")
+    await expect(drawer).to_be_visible()
+    await drawer.locator("[data-close]").click()
+    await expect(drawer).to_be_hidden()
+    assert visit.page.url.endswith(SMALL)
+    assert visit.troubles == []
+
+
+async def test_every_part_that_opens_opens(visit: Visit) -> None:
+    """Each closed part of the pages opens by the keyboard, and the check is shown in its panel."""
+    for path in (f"/challenges/{SMALL}", f"/challenges/{SMALL}/{account(3)}", "/docs"):
+        await visit.go(path)
+        closed = visit.page.locator("main details:not([open]) > summary")
+        for _ in range(await closed.count()):
+            await closed.first.press("Enter")
+        await expect(closed).to_have_count(0)
+    await visit.go(f"/challenges/{SMALL}")
+    await visit.page.get_by_role("link", name="Check it here now").press("Enter")
+    await expect(visit.page.locator("#checks")).to_contain_text("does not hold at header")
+    assert visit.troubles == []
+
+
+async def test_a_review_by_the_keyboard_alone(service: Service, visit: Visit) -> None:
+    """From the sign-in to the decision nothing needs a mouse, and the decision reaches the engine."""
+    await visit.go("/operator")
+    await visit.page.keyboard.type(ADMIN)
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator("h2", has_text="Reviews")).to_be_visible()
+    await tab_to(visit.page, "a", "Waits")
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator("h2", has_text="Decide")).to_be_visible()
+    await tab_to(visit.page, "textarea", "")
+    await visit.page.keyboard.type("checked the pay line")
+    await tab_to(visit.page, "button", "Approve and post")
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.get_by_role("status")).to_contain_text("being posted")
+    assert service.engine.decided[-1] == (REVIEWED, "approve", "checked the pay line")
+    assert visit.troubles == []
+
+
+async def tab_to(page: Page, tag: str, text: str) -> None:
+    """Press Tab until such an element has the focus."""
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        told = await page.evaluate("[document.activeElement.tagName, document.activeElement.textContent]")
+        if told[0].lower() == tag and text in told[1]:
+            return
+    raise AssertionError(f"Tab never reaches {tag} {text!r}.")
+
+
+async def test_hostile_texts_are_texts(visit: Visit) -> None:
+    """Whatever strangers write, wherever it is shown, nothing of it runs, and it can be read."""
+    await sign_in(visit)
+    for path in (
+        "/",
+        f"/challenges/{STRANGE}",
+        f"/challenges/{STRANGE}/{account(1)}",
+        f"/challenges/{STRANGE}/{account(1_000_000)}",
+        f"/challenges/{STRANGE}/games/{account(0)}/{account(1)}",
+        f"/?q={PAYLOADS[0]}",
+        f"/challenges/{PAYLOADS[0]}",
+        f"/operator/reviews/{REVIEWED}",
+    ):
+        visit.troubles.clear()
+        await visit.go(path)
+        assert await visit.page.evaluate("window.broken") is None
+        assert await visit.page.locator("iframe, base, main style, main script, main img[onerror]").count() == 0
+        assert [told for told in visit.troubles if "404" not in told] == []
+    await visit.go(f"/challenges/{STRANGE}")
+    body = await visit.page.locator("body").inner_text()
+    for words in ("<script>window.broken=1</script>", "{{ 7*7 }}", "\\u202e"):
+        assert words in body
+
+
+async def test_it_is_readable_without_scripts(browser: Browser, service: Service) -> None:
+    """Without JavaScript the result, the reasons and a game are there; a running page reloads itself."""
+    context = await browser.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(f"{service.url}/challenges/{SMALL}")
+    await expect(page.locator(".board tbody tr.paid")).to_have_count(3)
+    await page.locator(".matrix td.won a").first.click()
+    await expect(page.locator(".verdict")).to_have_count(2)
+    await say(service, "comparing", 45)
+    await page.goto(f"{service.url}/challenges/{RUNS}")
+    assert await page.locator("meta[http-equiv=refresh]").count() == 1
+    await context.close()
+
+
+async def test_the_theme_is_remembered(visit: Visit) -> None:
+    """The switch changes the colours at once, and the next page has them from its first paint."""
+    await visit.go("/")
+    before = await visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    await visit.page.locator("#theme").click()
+    after = await visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    await visit.go("/docs")
+    assert before != after == await visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+async def test_a_missing_page_is_a_page(visit: Visit) -> None:
+    """What is not there is told in words, with a way back."""
+    await visit.go(f"/challenges/{UNKNOWN}")
+    await visit.page.get_by_role("link", name="All challenges").click()
+    await expect(visit.page.locator("h1")).to_have_text("Challenges")
