@@ -17,6 +17,7 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.eval_config import config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.port import Answer, Llm, Prompt
+from clara_eval.pipeline.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
 from clara_eval.pipeline.rulings import RULINGS, Ruling
 from clara_eval.pipeline.test_attestation import signed_round
 from clara_eval.pipeline.test_evaluate import opened
@@ -129,6 +130,9 @@ async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
             "exclude", "0x" + "ab" * 32, 1, account=chain.agents[len(texts) - 1].address, note="a single letter"
         )
         await app.store.add_entry(f"31337:{address}", "rulings", RULINGS.text((out,)))
+        objection = Objection(chain.agents[0].address, "rejected", "It is mine.", "0x00")
+        disputed = Disputed("0x" + "cd" * 32, 1, (DraftPlace(chain.agents[0].address, 1, 0, "rejected"),), (objection,))
+        await app.store.add_entry(f"31337:{address}", "disputed", DISPUTED_FORM.text(disputed))
         await judged(app, address, voices)
         whole = "".join([part async for part in stream_trace(app.store, 31337, address)])
     return {line["entry"]["key"]: line["entry"]["body"] for line in json.loads(whole)["entries"]}

@@ -97,6 +97,8 @@ class App:
             review_above_usd=self.settings.review_above_usd,
             calibration=self.settings.calibration,
             calibration_floor=self.settings.calibration_floor,
+            objection_window=self.settings.objection_window,
+            objection_judge=self.settings.objection_judge,
             seconds=seconds,
             dry_run=dry_run,
             gives_up=gives_up,

@@ -181,6 +181,10 @@ class Settings(BaseModel):
     webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL", repr=False)
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 
+    objection_window: int = Field(0, alias="CLARA_OBJECTION_WINDOW", ge=0, le=30 * 86_400)
+    """For how many seconds a result is announced before it is posted, so that submitters can object; 0 is off."""
+    objection_judge: str = Field("", alias="CLARA_OBJECTION_JUDGE")
+    """Who does disputed steps again, as in CLARA_JUDGES; without it a person looks."""
     reputation: Literal["off", "on", "winners"] = Field("off", alias="CLARA_REPUTATION")
     """Give feedback on chain (ERC-8004) after a challenge is final: on every ranked agent, or on the winners only."""
     reputation_registry: OptionalAddress = Field(None, alias="CLARA_REPUTATION_REGISTRY")

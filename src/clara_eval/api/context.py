@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from clara_eval.challenge.model import Address
 from clara_eval.engine.health import Pulse
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.objections import Objection
 from clara_eval.settings import Settings
 from clara_eval.trace.store import Store
 from clara_eval.use_cases.review import Decree
@@ -28,6 +29,10 @@ class EngineDoor(Protocol):
 
     async def reveal(self, address: Address, document: str, signature: str) -> str:
         """Keep a hidden harness that its poster reveals; BadInput or NotYet where it is not to be taken."""
+        ...
+
+    async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
+        """Keep a submitter's objection to an announced result; BadInput, NotFound or NotYet where it is not taken."""
         ...
 
     async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:

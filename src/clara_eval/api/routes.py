@@ -23,13 +23,17 @@ from clara_eval.api.schemas import (
     AgentPath,
     ChallengeDetail,
     ChallengeList,
+    DraftRecord,
     EvaluateRequest,
+    ObjectionRecord,
+    ObjectionRequest,
     RevealRecord,
     RevealRequest,
     ReviewRecord,
     ReviewRequest,
 )
 from clara_eval.api.streams import EVENT_SECONDS, counted_stream
+from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput
 from clara_eval.llm.registry import models_of, parse_jury
@@ -38,6 +42,7 @@ from clara_eval.records.agents import AgentRecord
 from clara_eval.records.documents import EvalStatus, Scores, State
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.document import FORMAT
+from clara_eval.use_cases.objections import read_draft
 from clara_eval.use_cases.review import Decree
 from clara_eval.use_cases.review_sheet import ReviewSheet, review_sheet
 
@@ -224,6 +229,28 @@ async def reveal(address: AddressPath, body: RevealRequest, context: Context) ->
     known = to_address(address)
     revealed = await context.engine.reveal(known, body.document, body.signature)
     return {"challengeAddress": known, "privateSetHash": revealed}
+
+
+@router.get(
+    "/challenges/{address}/draft",
+    response_model=DraftRecord,
+    responses=documented(404, *_ALWAYS),
+    summary="A result that is announced before it is posted",
+)
+async def draft(address: AddressPath, context: Context) -> Any:
+    return to_camel_json(await read_draft(context.store, context.chain_id, to_address(address)))
+
+
+@router.post(
+    "/challenges/{address}/objections",
+    response_model=ObjectionRecord,
+    responses=documented(400, 404, 409, 413, *_ALWAYS),
+    summary="Object to an announced result, signed by a submitter",
+)
+async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> dict[str, Any]:
+    known = to_address(address)
+    kept = await context.engine.object(known, body.about, body.reason, body.signature)
+    return {"challengeAddress": known, "submitter": kept.submitter, "about": kept.about, "reason": kept.reason}
 
 
 def _decree(body: ReviewRequest) -> Decree:

@@ -109,6 +109,38 @@ class ReviewRecord(BaseModel):
     reason: str
 
 
+class ObjectionRequest(_Request):
+    """Signed (EIP-191) by the submitting address; docs/agents.md says over what."""
+
+    about: str = Field(max_length=60, description="`rejected`, `copy`, `feature:NAME` or `game:ADDRESS`.")
+    reason: str = Field(min_length=1, max_length=1000)
+    signature: str = Field(max_length=200)
+
+
+class ObjectionRecord(BaseModel):
+    challengeAddress: str  # noqa: N815
+    submitter: str
+    about: str
+    reason: str
+
+
+class DraftPlaceRecord(BaseModel):
+    address: str
+    rank: int
+    score: int
+    status: str
+
+
+class DraftRecord(BaseModel):
+    """A result that is announced before it is posted."""
+
+    digest: str = Field(description="The digest of the trace that would be posted.")
+    announcedAt: int  # noqa: N815
+    until: int = Field(description="Submitters may object until then, by the chain's clock.")
+    places: list[DraftPlaceRecord]
+    margin: str
+
+
 class RevealRequest(_Request):
     model_config = ConfigDict(
         json_schema_extra={

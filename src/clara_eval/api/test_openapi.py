@@ -21,6 +21,8 @@ ADDED = (
     "/api/v1/challenges/{address}/leaderboard",
     "/api/v1/challenges/{address}/events",
     "/api/v1/challenges/{address}/harness",
+    "/api/v1/challenges/{address}/draft",
+    "/api/v1/challenges/{address}/objections",
     "/api/v1/challenges/{address}/review",
     "/healthz",
     "/metrics",

@@ -40,6 +40,7 @@ COMMANDS = {
     "challenge post": Entry("challenge:post", "Post a challenge and escrow its prize."),
     "challenge submit": Entry("challenge:submit", "Submit a solution, or replace your earlier one."),
     "challenge try": Entry("challenge:try_", "Measure a draft before you submit it."),
+    "challenge object": Entry("objection:object_", "Object to an announced result before it is posted."),
     "challenge claim": Entry("challenge:claim", "Claim your prize, or your share of an expired challenge."),
     "challenge list": Entry("challenge:list_", "List challenges, newest first."),
     "challenge show": Entry("challenge:show", "Show one challenge in full."),

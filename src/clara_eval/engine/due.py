@@ -95,7 +95,8 @@ def _held_back(memory: Memory, wall_now: float, *, can_sign: bool) -> str | None
         return f"it ended as {memory.status}"
     if memory.status == "complete" and not can_sign:
         return "the dry run is complete"
-    if memory.status == "review" and not memory.is_approved:
+    is_timed = memory.retry_at is not None and wall_now >= memory.retry_at  # an objection is not waited for for ever
+    if memory.status == "review" and not memory.is_approved and not is_timed:
         return "it waits for a person"
     if memory.retry_at is not None and wall_now < memory.retry_at:
         return "its next attempt is later"

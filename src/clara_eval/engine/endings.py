@@ -112,9 +112,13 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
     address, receipt = evaluation.challenge.address, evaluation.receipt
     if evaluation.walked is None:
         return Ending("recognised")
+    wait = evaluation.retry_seconds
+    retry_at = int(now + wait) + 1 if wait is not None else None
+    if evaluation.draft is not None:
+        return Ending("announced", retry_at=retry_at)
     if receipt is None:
         reasons = "; ".join(evaluation.review.reasons) if evaluation.review else "A person has to look."
-        return Ending("review", alert=Alert("ReviewWaiting", "warning", reasons, address))
+        return Ending("review", retry_at=retry_at, alert=Alert("ReviewWaiting", "warning", reasons, address))
     match receipt.outcome:
         case Outcome.CONFIRMED:
             return Ending("complete")

@@ -36,6 +36,7 @@ from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts, workflow_id
 from clara_eval.pipeline.leases import worker_lease
+from clara_eval.pipeline.objections import Objection
 from clara_eval.pipeline.status import FINAL_STATES, StatusWriter
 from clara_eval.processes import this_process
 from clara_eval.records.challenge_index import save_summary
@@ -43,6 +44,7 @@ from clara_eval.records.documents import EvalStatus, read
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.trace.store_keys import status_key
 from clara_eval.use_cases.evaluate import check_known
+from clara_eval.use_cases.objections import object_to_draft
 from clara_eval.use_cases.reveal import reveal_harness
 from clara_eval.use_cases.review import Decree, approve, reject, rule
 
@@ -151,6 +153,11 @@ class Engine:
         """Take a hidden harness that its poster reveals; the hash it was committed by."""
         await check_known(self.app, address)
         return await reveal_harness(self.app.ports, address, document, signature)
+
+    async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
+        """Take a submitter's objection to an announced result."""
+        await check_known(self.app, address)
+        return await object_to_draft(self.app, address, about, reason, signature)
 
     async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
         """Walk the round again under a person's ruling, at once."""

@@ -26,11 +26,26 @@ from clara_eval.hashing import plain_json
 from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.networks import Network
 from clara_eval.pipeline.harness import pinned_reveal
+from clara_eval.pipeline.objections import (
+    DISPUTED,
+    DISPUTED_FORM,
+    DRAFT_FORM,
+    Disputed,
+    Draft,
+    DraftPlace,
+    last_for,
+    must_post,
+    raised,
+    read_disputed,
+    rulings_of,
+    window_end,
+)
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.public_documents import is_posted, plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
 from clara_eval.pipeline.review import Review, approvals_of, read_review, request_review
 from clara_eval.pipeline.rulings import read_rulings, ruled_plan
+from clara_eval.pipeline.scoring_window import LAST_SHARE
 from clara_eval.pipeline.sources import Askers, LiveSources, close_unanswered, journal_metadata, left_unanswered
 from clara_eval.pipeline.status import MEANINGS, StatusWriter
 from clara_eval.pipeline.walk import Walk, walk
@@ -47,9 +62,10 @@ from clara_eval.trace.archive import save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
-from clara_eval.trace.store_keys import plots_key, scores_key
+from clara_eval.trace.store_keys import draft_key, plots_key, scores_key
 from clara_eval.winners import check_scorable
 
+ANNOUNCED = "The result is announced; its submitters may object before it is posted."
 SUPERSEDED = "superseded"
 """The journal's entry with the calldata that was signed about a block that is gone."""
 
@@ -96,6 +112,9 @@ class Options:
     review_above_usd: float | None = 1000.0
     calibration: Mode = "known"
     calibration_floor: float = FLOOR
+    objection_window: int = 0
+    """Seconds between the announcement of a result and its post; 0 is none."""
+    objection_judge: str = ""
     gives_up: bool = False
     """The scoring window is nearly over: what cannot be read now gets its verdict, and a person looks at it."""
     dry_run: bool = False
@@ -108,7 +127,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How it ended. `receipt` is None only while a review is waiting."""
+    """How it ended. `receipt` is None only while a review or the window for objections is waited for."""
 
     challenge: Challenge
     walked: Walk | None
@@ -116,6 +135,10 @@ class Evaluation:
     digest: str | None
     receipt: Receipt | None
     review: Review | None
+    draft: Draft | None = None
+    """Announced and open for objections; then `receipt` is None, too."""
+    retry_seconds: float | None = None
+    """When to look again, where time alone changes something."""
 
     @property
     def walk(self) -> Walk:
@@ -138,21 +161,31 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     plan = await journal.once(
         "plan", PLAN, _affordable(options.plan, ports.models.most_games(challenge, config, options.plan))
     )
-    rulings = await read_rulings(ports.store, journal.run)
+    disputed = await read_disputed(ports.store, journal.run)
+    rulings = (*await read_rulings(ports.store, journal.run), *rulings_of(disputed))
     async with ports.models.open_run(challenge, config, ruled_plan(plan, rulings), options.seconds) as models:
         status.meter = models.meter
         unanswered = await left_unanswered(ports.store, journal.run)
         retries = options.retry_after_seconds
         sources = LiveSources(
-            journal, ports.fetch, models, retries, unanswered, options.gives_up, rulings, reveal, ports.machine
-        )
+            journal, ports.fetch, models, retries, unanswered, options.gives_up, rulings, reveal, ports.machine,
+            disputed,
+        )  # fmt: skip
         walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)
     review = await _review(challenge, walked, digest, ports, options)
     if review is not None and review.state != "approved" and not options.dry_run:
         await status.say("review", 90, reason=MEANINGS["review"])
-        return Evaluation(challenge, walked, digest, None, review)
+        wait = await _seconds_until(last_for(challenge, LAST_SHARE), ports) if disputed else None
+        return Evaluation(challenge, walked, digest, None, review, retry_seconds=wait)
+    if options.objection_window and disputed is None and not options.dry_run:
+        draft, now = await _announced(challenge, walked, digest, ports, options)
+        if now < draft.until:
+            await status.say("publishing", 91, reason=ANNOUNCED, objections_until=draft.until)
+            return Evaluation(challenge, walked, digest, None, None, draft, float(draft.until - now))
+        if await _dispute(draft, journal, ports, options):
+            return await walk_and_publish(address, ports, options, status)
     await status.say("publishing", 92)
     receipt = await _publish(challenge, walked, digest, ports, options)
     options.sent(receipt)
@@ -235,6 +268,10 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
         reasons.insert(0, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it.")
     if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
         reasons.append(uncalibrated)
+    if walked.disputed is not None and walked.disputed.needs_person:
+        now = (await ports.chain.head()).timestamp
+        if not must_post(challenge, now):
+            reasons += [f"{one.submitter} objects ({one.about}): {one.reason}" for one in walked.disputed.raised]
     existing = await read_review(ports.store, challenge.chain_id, challenge.address)
     said = existing if existing is not None and existing.digest == digest else None
     if said is not None and said.state == "rejected":
@@ -244,6 +281,42 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
     if said is not None:
         return said
     return await request_review(ports.store, challenge.chain_id, challenge.address, digest, reasons, int(options.now()))
+
+
+async def _announced(
+    challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options
+) -> tuple[Draft, int]:
+    """The draft of this very result, announced now where it is new; and the chain's clock."""
+    now, key = (await ports.chain.head()).timestamp, draft_key(challenge.address)
+    text = await ports.store.get(challenge.chain_id, key)
+    if text is not None and (known_draft := DRAFT_FORM.read_text(text)).digest == digest:
+        return known_draft, now
+    ranked = {row.item: row for row in walked.ranking.standings} if walked.ranking else {}
+    places = tuple(
+        DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
+        for rank, one in enumerate(walked.placed, start=1)
+    )
+    margin = walked.ranking.margin.sentence if walked.ranking else ""
+    draft = Draft(digest, now, window_end(challenge, now, options.objection_window), places, margin)
+    await ports.store.put(challenge.chain_id, key, DRAFT_FORM.text(draft))
+    return draft, now
+
+
+async def _dispute(draft: Draft, journal: Journal, ports: Ports, options: Options) -> bool:
+    """Write down, in one step, what was objected to; whether anything was."""
+    found = await raised(ports.store, journal.run)
+    if not found:
+        return False
+    said = Disputed(draft.digest, draft.until, draft.places, found, options.objection_judge or None)
+    # What a finished walk closed is open again; the dispute itself is written last, and then it is walked anew.
+    for key in ("digest", "unanswered"):
+        await ports.store.forget_entry(journal.run, key)
+    await ports.store.add_entry(journal.run, DISPUTED, DISPUTED_FORM.text(said))
+    return True
+
+
+async def _seconds_until(moment: int, ports: Ports) -> float:
+    return max(1.0, float(moment - (await ports.chain.head()).timestamp))
 
 
 async def _uncalibrated(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> str | None:

@@ -14,6 +14,7 @@ from clara_eval import __version__
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Challenge
 from clara_eval.judge.port import PaidAnswer
+from clara_eval.pipeline.objections import DISPUTED_FORM
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.rulings import RULINGS
 from clara_eval.pipeline.sources import ANSWER, KEY_REPORT, RECEIVED
@@ -43,6 +44,8 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
     yield "challenge", CHALLENGE.body(challenge)
     yield "plan", PLAN.body(plan)
     yield "rulings", RULINGS.body(walk.rulings)
+    if walk.disputed is not None:
+        yield "objections", DISPUTED_FORM.body(walk.disputed)
     yield "metadata", _metadata(challenge, walk)
     yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
     yield "prompts", walk.prompts

@@ -20,6 +20,7 @@ from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_has
 from clara_eval.judge.signed import check_signed, signing
 from clara_eval.pipeline.execution import run_here
 from clara_eval.pipeline.harness import REVEAL, Reveal
+from clara_eval.pipeline.objections import Disputed, checked
 from clara_eval.pipeline.rulings import RULINGS, Ruling
 from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, collect_solution
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
@@ -75,6 +76,10 @@ class Sources(Protocol):
 
     async def rulings(self) -> tuple[Ruling, ...]:
         """What a person ruled about an earlier result of this run."""
+        ...
+
+    async def disputed(self, challenge: Challenge) -> Disputed | None:
+        """What submitters objected to in the draft of this result."""
         ...
 
     async def metadata(self, challenge: Challenge) -> bytes: ...
@@ -162,6 +167,10 @@ class LiveSources:
     ruled: tuple[Ruling, ...]
     revealed: Reveal | None
     machine: Machine
+    objected: Disputed | None = None
+
+    async def disputed(self, _challenge: Challenge) -> Disputed | None:
+        return self.objected
 
     async def rulings(self) -> tuple[Ruling, ...]:
         return self.ruled
@@ -241,6 +250,9 @@ class TraceSources:
 
     async def rulings(self) -> tuple[Ruling, ...]:
         return RULINGS.read(tuple(self._body("rulings")))
+
+    async def disputed(self, challenge: Challenge) -> Disputed | None:
+        return checked(self.entries.get("objections"), challenge, await self.rulings())
 
     async def metadata(self, challenge: Challenge) -> bytes:
         content = base64.b64decode(self._body("metadata")["content"])

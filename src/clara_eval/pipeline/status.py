@@ -97,6 +97,8 @@ class Status:
     retry_at: int | None = None
     posted_by: str | None = None
     stage: StageProgress | None = None
+    objections_until: int | None = None
+    """The result is announced, and submitters may object until then."""
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = to_camel_json(self)
@@ -231,6 +233,7 @@ class StatusWriter:
         reason: str | None = None,
         retry_at: int | None = None,
         posted_by: str | None = None,
+        objections_until: int | None = None,
     ) -> None:
         """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
         await self._written_out()
@@ -242,6 +245,7 @@ class StatusWriter:
             reason=reason,
             retry_at=retry_at,
             posted_by=posted_by,
+            objections_until=objections_until,
             stage=None if state in _BETWEEN_STAGES else self.status.stage,
         )
         self._tell()

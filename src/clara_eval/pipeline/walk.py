@@ -28,6 +28,7 @@ from clara_eval.pipeline.answer_recorder import AnswerRecorder
 from clara_eval.pipeline.evaluable import unevaluable
 from clara_eval.pipeline.execution import Execution, run_all
 from clara_eval.pipeline.harness import choose_harness
+from clara_eval.pipeline.objections import Disputed
 from clara_eval.pipeline.plan import EvaluationPlan, ProgressListener
 from clara_eval.pipeline.review_rules import Round, round_flags
 from clara_eval.pipeline.rulings import Ruling, excluded, ruled_plan, with_originals
@@ -64,6 +65,8 @@ class Walk:
     typed_by_model: tuple[str, ...]
     prompts: dict[str, Any]
     rulings: tuple[Ruling, ...]
+    disputed: Disputed | None
+    """What submitters objected to before this result."""
     pieces: tuple[Piece, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
@@ -120,6 +123,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         typed_by_model=typed_by_model,
         prompts=prompt_files(),
         rulings=rulings,
+        disputed=await sources.disputed(challenge),
         pieces=pieces,
         likeness=likeness,
         rejected=rejected,

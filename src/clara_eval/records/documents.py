@@ -73,6 +73,9 @@ class EvalStatus(Document):
     retryAt: int | None = None
     postedBy: str | None = None
     stage: StageProgress | None = None
+    objectionsUntil: int | None = Field(
+        None, description="The result is announced; its submitters may object until then, by the chain's clock."
+    )
 
 
 class Features(Document):

@@ -23,6 +23,7 @@ from clara_eval.engine.health import Pulse
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import keccak_hex
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.objections import Objection
 from clara_eval.ranking import rank
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.service import api_running
@@ -64,6 +65,9 @@ class ScriptedEngine:
         if digest is not None and digest != "0x" + "ab" * 32:
             raise BadInput("Another result waits.")
         self.decided.append((address, decision, reason))
+
+    async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
+        return Objection(address, about, reason, signature)
 
     async def reveal(self, address: Address, document: str, signature: str) -> str:
         if address != REVIEWED or not signature.startswith("0x"):

@@ -33,6 +33,7 @@ POINTS: dict[str, tuple[type, str]] = {
 """Steps at which a worker can be told to kill itself."""
 MORE_POINTS: dict[str, tuple[type, str]] = {
     "put": (SqlStore, "put"),
+    "forget_entry": (SqlStore, "forget_entry"),
     "take_trace": (IpfsPublication, "take_trace"),
     "kv_put": (CloudflareKv, "_put"),
 }

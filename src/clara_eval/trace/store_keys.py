@@ -47,6 +47,11 @@ def review_key(address: str) -> str:
     return f"challenges:{address}:review"
 
 
+def draft_key(address: str) -> str:
+    """A result that is announced before it is posted, open for objections."""
+    return f"challenges:{address}:draft"
+
+
 def harness_key(address: str) -> str:
     """A hidden harness, once its poster has revealed it."""
     return f"challenges:{address}:harness"

@@ -208,6 +208,8 @@ class EvalStatusResult(TypedDict):
     startedAt: int | None
     updatedAt: int | None
     retryAt: int | None
+    objectionsUntil: int | None
+    """The result is announced: its submitters may object until then (`clara-eval challenge object`)."""
     scoringDeadline: int
     scorePostedAt: int | None
     explanation: str

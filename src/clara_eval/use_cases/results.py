@@ -66,6 +66,7 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
         startedAt=found.startedAt if found else None,
         updatedAt=found.updatedAt if found else None,
         retryAt=found.retryAt if found else None,
+        objectionsUntil=found.objectionsUntil if found else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
         explanation=_explanation(challenge, status),
