@@ -144,9 +144,9 @@ def trace_fetch(settings: Settings) -> UriFetch:
 
 
 @asynccontextmanager
-async def open_chain(network: Network, rpc_url: str) -> AsyncIterator[EthereumChain]:
+async def open_chain(network: Network, rpc_url: str, *, first_block: int | None = None) -> AsyncIterator[EthereumChain]:
     """A reader of one network through somebody's own node, for those who check."""
-    chain = EthereumChain(Rpc([rpc_url], chain_id=network.chain_id), network)
+    chain = EthereumChain(Rpc([rpc_url], chain_id=network.chain_id), network, first_block=first_block)
     try:
         yield chain
     finally:

@@ -429,7 +429,11 @@ class ReputationRegistryContract(_Contract):
         read = [(entry, cls.ABI.event("NewFeedback").read(entry)) for entry in entries]
         return [
             GivenFeedback(
-                found["feedbackIndex"], found["endpoint"], str(entry["transactionHash"]), int(entry["blockNumber"], 16)
+                found["feedbackIndex"],
+                found["endpoint"],
+                found["feedbackURI"],
+                str(entry["transactionHash"]),
+                int(entry["blockNumber"], 16),
             )
             for entry, found in read
         ]
@@ -459,6 +463,7 @@ class GivenFeedback:
 
     index: int
     endpoint: str
+    uri: str
     tx_hash: str
     block_number: int
 

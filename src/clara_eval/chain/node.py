@@ -388,7 +388,8 @@ class EthereumChain:
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
         # Where blocks do not stand in the order of their times, as after a reorg of a development chain.
-        async for group in self._logs.groups(wanted, self._first_block, head.number, backwards=True):
+        since = self._first_block if challenge.score_posted_at else challenge.block.number
+        async for group in self._logs.groups(wanted, since, head.number, backwards=True):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
         raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clara_eval.attestation.eip191 import signer_of
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import BadTrace
 from clara_eval.pipeline.rulings import RuledStage, Ruling
@@ -89,19 +90,6 @@ def objection_message(chain_id: int, address: str, digest: str, about: str, reas
         f"Clara Eval: object to a draft result\nchain: {chain_id}\nchallenge: {address}\ntraceDigest: {digest}\n"
         f"about: {about}\nreason: {reason}"
     )
-
-
-def signer_of(message: str, signature: str) -> Address | None:
-    """Who signed, or None where that is no signature."""
-    from eth_account import Account
-    from eth_account.messages import encode_defunct
-    from eth_keys.exceptions import BadSignature
-    from eth_utils.exceptions import ValidationError
-
-    try:
-        return Address(Account.recover_message(encode_defunct(text=message), signature=signature).lower())
-    except (ValueError, TypeError, ValidationError, BadSignature):
-        return None
 
 
 def window_end(challenge: Challenge, announced_at: int, seconds: int) -> int:

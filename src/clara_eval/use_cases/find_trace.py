@@ -1,20 +1,24 @@
 """Where a trace is that somebody wants to check: a file, IPFS, our own store, or a running service.
 
 In: what the caller named. Out: the trace's lines, or NotFound with every place that was looked at. What comes from IPFS
-is taken only if its CID was recomputed from the content: a gateway's word is not enough.
+is taken only if its CID was recomputed from the content: a gateway's word is not enough. Where the digest is known from
+the chain, `find_committed` goes through every place until one has exactly that trace.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from clara_eval.app import open_caller, trace_fetch
 from clara_eval.challenge.model import Address, to_address
-from clara_eval.errors import BadInput, BadSubmission, NotFound, Temporary
+from clara_eval.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.settings import Settings
 from clara_eval.store.open import existing_store
 from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import trace_lines
+from clara_eval.trace.document import read_entries, trace_lines
 
 
 async def find_trace(source: str, settings: Settings) -> list[str]:
@@ -58,10 +62,7 @@ async def _from_ipfs(uri: str, settings: Settings) -> bytes:
 
 async def _of_challenge(address: Address, settings: Settings) -> str:
     """From the store here; else from the service of CLARA_API_URL."""
-    async with existing_store(settings.database_url) as store:
-        text = "".join(
-            [part async for part in stream_trace(store, settings.network.chain_id, address)] if store else []
-        )
+    text = await _stored(address, settings)
     if text:
         return text
     if settings.api_url is None:
@@ -77,3 +78,81 @@ async def _of_challenge(address: Address, settings: Settings) -> str:
             remedy="Traces are public after the post; give a trace file or ipfs://CID.",
         )
     return found
+
+
+async def _stored(address: Address, settings: Settings) -> str:
+    async with existing_store(settings.database_url) as store:
+        return "".join(
+            [part async for part in stream_trace(store, settings.network.chain_id, address)] if store else []
+        )
+
+
+async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> list[str]:
+    """The trace with this digest, which the chain commits to: from the store, the service, IPFS or a file.
+
+    Every place is only asked; whose trace it is the digest decides. `uris` are further places that somebody named.
+    """
+    told: list[str] = []
+    for name, place in _places(address, settings, uris):
+        try:
+            lines = trace_lines(await place())
+            found = digest_of(lines)
+        except (NotFound, BadTrace) as bad:
+            told.append(f"{name}: {bad.message}")
+            continue
+        except Temporary as bad:
+            told.append(f"{name} could not be asked: {bad.message}")
+            continue
+        if found == digest:
+            return lines
+        told.append(f"{name} has another trace, {found}.")
+    raise NotFound(
+        f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
+        remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
+    )
+
+
+def digest_of(lines: list[str]) -> str:
+    """The digest that a trace's own lines come to."""
+    return list(read_entries(lines))[-1].hash
+
+
+Place = tuple[str, Callable[[], Awaitable[bytes]]]
+
+
+def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
+    """Where a trace may be, the nearest first."""
+
+    async def from_store() -> bytes:
+        if text := await _stored(address, settings):
+            return text.encode()
+        raise NotFound("It has no trace of this challenge.")
+
+    async def from_service() -> bytes:
+        async with open_caller(settings) as caller:
+            if text := await caller.records.trace(address):
+                return text.encode()
+        raise NotFound("It shows no trace of this challenge.")
+
+    async def from_scores() -> bytes:
+        async with open_caller(settings) as caller:
+            scores = await caller.records.scores(address)
+        if scores is None or scores.traceCid is None:
+            raise NotFound("The scores name no CID.")
+        return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
+
+    yield "The store here", from_store
+    if settings.api_url is not None:
+        yield f"The service at {settings.api_url}", from_service
+    yield "IPFS, by the scores,", from_scores
+    for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
+        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
+    for path in sorted(settings.trace_dir.glob(f"*{address}*.json")) if settings.trace_dir.is_dir() else ():
+        yield f"The file {path}", partial(_bytes_of, path)
+
+
+async def _bytes_of(path: Path) -> bytes:
+    try:
+        return await asyncio.to_thread(path.read_bytes)
+    except OSError as bad:
+        raise NotFound(f"It cannot be read: {bad.strerror or bad}.") from None

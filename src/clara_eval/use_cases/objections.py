@@ -12,9 +12,12 @@ import uuid
 from http import HTTPStatus
 
 import aiohttp
+from eth_account import Account
+from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
 from clara_eval.app import App
+from clara_eval.attestation.eip191 import signer_of
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.errors import BadInput, NotFound, NotYet, Temporary
@@ -27,9 +30,9 @@ from clara_eval.pipeline.objections import (
     OBJECTION_FORM,
     RAISED,
     Draft,
+    DraftPlace,
     Objection,
     objection_message,
-    signer_of,
 )
 from clara_eval.processes import this_process
 from clara_eval.trace.store import KeyedDocuments
@@ -47,9 +50,6 @@ async def read_draft(store: KeyedDocuments, chain_id: int, address: Address) -> 
 
 
 def sign_objection(key: SecretStr, chain_id: int, address: str, digest: str, about: str, reason: str) -> str:
-    from eth_account import Account
-    from eth_account.messages import encode_defunct
-
     message = encode_defunct(text=objection_message(chain_id, address, digest, about, reason))
     return "0x" + bytes(Account.sign_message(message, key.get_secret_value()).signature).hex()
 
@@ -76,7 +76,7 @@ async def object_to_draft(app: App, address: Address, about: str, reason: str, s
 async def _keep(app: App, challenge: Challenge, draft: Draft, about: str, reason: str, signature: str) -> Objection:
     message = objection_message(app.chain_id, challenge.address, draft.digest, about, reason)
     signer = signer_of(message, signature)
-    places = {place.address: place for place in draft.places}
+    places: dict[str, DraftPlace] = {place.address: place for place in draft.places}
     if signer is None or signer not in places:
         raise BadInput(
             "The objection is not signed by an address that submitted to this challenge.",
@@ -88,7 +88,7 @@ async def _keep(app: App, challenge: Challenge, draft: Draft, about: str, reason
         raise BadInput(f"{what} is not another submitter of this challenge.", path="about", value=about)
     if kind in {"rejected", "copy"} and places[signer].status != "rejected":
         raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about", value=about)
-    ours = Objection(signer, about, reason, signature)
+    ours = Objection(Address(signer), about, reason, signature)
     kept = OBJECTION_FORM.read_text(
         await app.store.add_entry(challenge.run, RAISED + signer, OBJECTION_FORM.text(ours))
     )

@@ -7,17 +7,24 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from eth_utils.address import to_checksum_address
 
 from clara_eval.app import open_app
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.lifecycle import local_settings
 from clara_eval.demo.round import post_round, submit_round
-from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.devnet.local_chain import HOUR, LocalChain, create
+from clara_eval.engine.tick import Ticker
+from clara_eval.errors import BadTrace, NotFound
+from clara_eval.observe.alerts import Alerts
+from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.evaluate import read_scores
 from clara_eval.records.challenge_index import save_summary
 from clara_eval.settings import Settings
+from clara_eval.testing.faulty_node import FaultyNode, longest_range
 from clara_eval.testing.ipfs_node import LocalIpfsNode
 from clara_eval.testing.step_worker import KILLED, PACE, StepWorkers
+from clara_eval.trace.archive import stream_trace
 from clara_eval.use_cases.evaluate import evaluate
 from clara_eval.use_cases.publication import publish_missing
 from clara_eval.use_cases.verify import verify_trace
@@ -107,3 +114,43 @@ async def test_killed_at_each_step_of_pinning_nothing_is_lost(
     assert progress["last"] == "done"
     logs = await local_chain.challenge(address).events.ScoresPosted.get_logs(from_block=0)
     assert len(logs) == 1
+
+
+async def test_an_address_and_a_node_are_enough_to_verify(
+    local_chain: LocalChain, tmp_path: Path, node: LocalIpfsNode
+) -> None:
+    """The digest comes from the chain, the trace from whoever has exactly that: store, IPFS by feedback, or a file."""
+    address, settings = await closed_round(local_chain), settings_of(local_chain, tmp_path, node)
+    agents = to_checksum_address(local_chain.deployment.identity_registry)
+    registry = await create(local_chain.node, "ReputationRegistry", agents)
+    settings = settings.model_copy(update={"reputation": "winners", "reputation_registry": registry.lower()})
+    nothing = {"database_url": f"sqlite:///{tmp_path}/empty.db", "trace_dir": tmp_path / "none"}
+    stranger = settings.model_copy(update=nothing)
+    with pytest.raises(BadTrace, match="No scores"):
+        await verify_trace(address, settings, rpc=local_chain.rpc_url)
+    async with open_app(settings, pace=PACE) as app:
+        done = await evaluate(app, address)
+        text = "".join([part async for part in stream_trace(app.store, app.chain_id, address)])
+        assert (await verify_trace(address, settings, rpc=local_chain.rpc_url)).digest == done.digest
+        with pytest.raises(NotFound, match=r"commits to the trace .* nobody here has it"):
+            await verify_trace(address, stranger, rpc=local_chain.rpc_url)
+        await local_chain.move_time(12 * HOUR + 1)
+        for _ in range(2):
+            await Ticker(app, Alerts(Metrics()), Metrics(), _nothing).tick()
+    assert (await verify_trace(address, stranger, rpc=local_chain.rpc_url)).digest == done.digest, "by the feedback"
+    await node.stop()
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / f"{address}.trace.json").write_text(text.replace('"score":', '"scare":', 1))
+    with_files = stranger.model_copy(update={"trace_dir": shelf})
+    with pytest.raises(NotFound, match="nobody here has it"):
+        await verify_trace(address, with_files, rpc=local_chain.rpc_url)
+    (shelf / f"{address}.copy.json").write_text(text)
+    async with FaultyNode(local_chain.rpc_url) as limited:
+        limited.instead = longest_range(8, -32614, "eth_getLogs is limited to a 10,000 range")
+        checked = await verify_trace(address, with_files, rpc=limited.url)
+    assert (checked.digest, checked.posted is not None) == (done.digest, True)
+
+
+async def _nothing(_challenge: Challenge) -> None:
+    """No evaluation is due here."""

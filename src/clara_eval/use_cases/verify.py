@@ -1,32 +1,92 @@
 """Checking the public record of an evaluation, for every door.
 
-Comes in: a trace file, or a challenge's address whose trace this store has; with a node also the posted transaction is
-checked. Goes out: what was recomputed, or BadTrace with the entry that does not hold.
+Comes in: a trace file, or a challenge's address; with a node also the posted transaction is checked, and an address
+stands for the very trace that its post commits to, wherever that is. Goes out: what was recomputed, or BadTrace with
+the entry that does not hold.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clara_eval.app import open_chain
-from clara_eval.errors import BadTrace
+from clara_eval.chain.node import EthereumChain
+from clara_eval.challenge.model import Address, Challenge, to_address
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.errors import BadInput, BadTrace, NotFound
 from clara_eval.execution.machine import open_machine
 from clara_eval.networks import NETWORKS, Network
 from clara_eval.pipeline.replay import Checked, check_trace
+from clara_eval.publish.calldata import read_calldata
+from clara_eval.publish.posted import Posted
 from clara_eval.settings import Settings
 from clara_eval.trace.document import read_entries
-from clara_eval.use_cases.find_trace import find_trace
+from clara_eval.use_cases.find_trace import find_committed, find_trace
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
-    """Walk the trace again and recompute everything but the models' words; BadTrace names what does not hold."""
-    lines = await find_trace(source, settings)
+    """Walk the trace again and recompute everything but the models' words; BadTrace names what does not hold.
+
+    With a node, the trace of a challenge that is named by its address is the one that its post commits to.
+    """
+    if rpc is not None and _is_address(source):
+        lines = await _committed_trace(to_address(source), settings, rpc)
+    else:
+        lines = await find_trace(source, settings)
     machine = open_machine(settings)
     try:
         if rpc is None:
             return await check_trace(lines, machine=machine)
-        async with open_chain(_network_of(lines), rpc) as chain:
+        network = _network_of(lines)
+        async with open_chain(network, rpc, first_block=_first_block(network, settings)) as chain:
             return await check_trace(lines, chain, machine)
     finally:
         machine.close()
+
+
+def _is_address(source: str) -> bool:
+    return source.lower().startswith("0x") and not Path(source).exists()
+
+
+def _first_block(network: Network, settings: Settings) -> int | None:
+    """CLARA_FROM_BLOCK, where it is said about this network."""
+    return settings.from_block if network.chain_id == settings.network.chain_id else None
+
+
+async def _committed_trace(address: Address, settings: Settings, rpc: str) -> list[str]:
+    """The trace whose digest stands in the transaction that posted the scores."""
+    async with open_chain(settings.network, rpc, first_block=settings.first_block) as chain:
+        challenge = await look_at_challenge(chain, address)
+        posted = await chain.posted_by(challenge)
+        if posted is None:
+            raise BadTrace(f"No scores of {address} are posted.", entry="calldata", remedy="Verify it after the post.")
+        try:
+            digest = read_calldata(posted.calldata).trace_digest
+        except BadInput:
+            digest = None
+        if digest is None:
+            raise BadTrace(
+                f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to no trace.", entry="digest"
+            )
+        return await find_committed(address, settings, digest, await _feedback_uris(chain, challenge, posted, settings))
+
+
+async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Posted, settings: Settings) -> list[str]:
+    """Where the evaluator's own feedback on the winners says that the trace is; nothing without a registry."""
+    known = settings.reputation_registry or settings.network.reputation_registry
+    if known is None:
+        return []
+    where = f"eip155:{challenge.chain_id}:{challenge.address}"
+    uris: list[str] = []
+    try:
+        for winner in await chain.winners_on_chain(challenge.address, challenge.winner_count):
+            given = await chain.feedback_since(
+                to_address(known), winner.agent_id, posted.sender, challenge.score_posted_at
+            )
+            uris += [one.uri for one in given if one.endpoint == where]
+    except NotFound:
+        return uris  # no such registry on this chain: only a hint is missing
+    return uris
 
 
 def _network_of(lines: list[str]) -> Network:
