@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.errors import BadTrace
 from clara_eval.execution import Machine
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.test_attestation import signed_round
+from clara_eval.pipeline.test_execution import public_round
 from clara_eval.testing.forged_trace import Change, Entries, forged
 from clara_eval.testing.large_round import large_lines
+from clara_eval.testing.signing_endpoint import SigningEndpoint
 from clara_eval.trace.document import Approval, render
 
 ROOT = Path(__file__).parents[1]
@@ -323,3 +327,24 @@ async def test_what_neither_can_prove_is_accepted_by_both(
     path.write_text("".join(lines), encoding="utf-8")
     assert (await check_trace(lines, machine=machine)).unchecked == ()
     assert by_node(path)[0] == 0
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_rounds_of_models_signed_and_executed_hold_in_both(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Answers of a model that an enclave signed, by both interfaces, and submissions that were run."""
+    rounds: dict[str, list[str]] = {}
+    async with SigningEndpoint().running() as endpoint:
+        for how in ("near", "aci"):
+            _, rounds[how] = await signed_round(local_chain, tmp_path / how, endpoint, how)
+    _, rounds["executed"] = await public_round(local_chain, tmp_path / "executed")
+    path = tmp_path / "trace.json"
+    for name, lines in rounds.items():
+        path.write_text("".join(lines), encoding="utf-8")
+        code, words = by_node(path)
+        assert (code, words.startswith("holds")) == (0, True), (name, words)
+        another_winner = forged(lines, setting("comparison/0000000|winner", turned))
+        path.write_text("".join(another_winner), encoding="utf-8")
+        code, words = by_node(path)
+        assert (code, words.startswith("wrong")) == (1, True), (name, words)
+        with pytest.raises(BadTrace):
+            await check_trace(another_winner)

@@ -184,7 +184,7 @@ function featureLine(feature) {
   const span = !["enum", "boolean"].includes(feature.type) && feature.min !== null && feature.max !== null ? ` from ${general(feature.min)} to ${general(feature.max)}` : "";
   const better = feature.better ? `; ${feature.better} is better` : "", weight = +feature.weight === 1 ? "" : `; weight ${general(feature.weight)}`;
   const anchors = feature.anchors.map((anchor, i) => `\n    ${+(feature.min ?? 0) + i}: ${shown(anchor).replaceAll("\n", " ")}`).join("");
-  const words = shown(feature.description).replaceAll("\n", " "); return `- ${feature.name} (${kind}${span}${better}${weight})${words ? `: ${words}` : ""}${anchors}`;
+  const words = shown(feature.description).replaceAll("\n", " "); return `- ${feature.name} (${kind}${span}${better}${weight}): ${words}${anchors}`;
 }
 const ANSWER = plain(parse('{"type":"object","properties":{"winner":{"type":"string","enum":["A","B","tie"]},"confidence":{"type":"number","description":"From 0.0 to 1.0."},"reason":{"type":"string","description":"One brief sentence."}},"required":["winner","confidence","reason"],"additionalProperties":false}'));
 const filled = (text, places) => text.replace(/\{\{(\w+)\}\}/g, (whole, name) => places[name] ?? whole);

@@ -151,6 +151,10 @@ class EthereumChain:
         )
         return (await self._block_by_number(number)).hash == known
 
+    async def block_hash(self, number: int) -> str:
+        """Of a block that is there; Temporary where it is not yet."""
+        return (await self._block_by_number(number)).hash
+
     async def _block_by_number(self, number: int) -> Block:
         (raw,) = await self._present_answers([Call("eth_getBlockByNumber", (hex(number), False))])
         if _is(raw, Meaning.MISSING):

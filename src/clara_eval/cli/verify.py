@@ -11,9 +11,10 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.cli.options import JsonFlag
 from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import console, safe
-from clara_eval.errors import BadTrace, NotFound
+from clara_eval.errors import BadInput, BadTrace, NotFound
 from clara_eval.pipeline.replay import COMPARED, Checked
 from clara_eval.settings import Settings
+from clara_eval.use_cases.rejudge import Foreseen, Rejudged, rejudge
 from clara_eval.use_cases.verify import verify_trace
 
 
@@ -21,11 +22,18 @@ def verify(
     source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, ipfs://CID, or an address.")],
     *,
     rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
+    again: Annotated[
+        int, typer.Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
+    ] = 0,
+    judge: Annotated[str, typer.Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
     json: JsonFlag = False,
 ) -> None:
     """Check a trace: recompute everything in it and say whether it holds."""
+    settings = Settings.from_env()
+    if again and (rpc is None or not judge):
+        raise BadInput("--rejudge needs a judge, and a node for the draw.", remedy="Give --judge NAME and --rpc URL.")
     try:
-        checked = asyncio.run(verify_trace(source, Settings.from_env(), rpc=rpc))
+        checked = asyncio.run(verify_trace(source, settings, rpc=rpc))
     except BadTrace as bad:
         if json:
             emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
@@ -38,10 +46,36 @@ def verify(
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     document = _document(checked)
     open_points = checked.not_proven
+    asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=_tell_cost) if again else None
+    found = asyncio.run(asked) if asked else None
     if json:
-        emit_json({**document, "notProven": list(open_points)})
-    else:
-        _tell(document, open_points)
+        emit_json({**document, "notProven": list(open_points), "rejudged": to_camel_json(found) if found else None})
+        return
+    _tell(document, open_points)
+    if found:
+        _tell_rejudged(found)
+
+
+def _tell_cost(cost: Foreseen) -> None:
+    """Before anything is asked, on standard error."""
+    usd = "an unknown price" if cost.micro_usd is None else f"about ${cost.micro_usd / 1e6:.4f}"
+    console().print(f"asking {safe(cost.judge, 200)} {cost.calls} times, for {usd}", soft_wrap=True)
+
+
+def _tell_rejudged(found: Rejudged) -> None:
+    screen, share = console(stderr=False), found.disagreement
+    drawn = f"{found.drawn} of {found.decided} comparisons, drawn by block {found.block_number} ({found.seed})"
+    screen.print(f"asked again: {drawn}, by {safe(found.judge, 200)}", soft_wrap=True)
+    if share.value is None or share.low is None or share.high is None:
+        screen.print("no verdict came back")
+        return
+    screen.print(
+        f"{len(found.otherwise)} came out otherwise: {share.value:.1%} of them, "
+        f"between {share.low:.1%} and {share.high:.1%} of all (95 %); {found.unanswered} without a verdict",
+        soft_wrap=True,
+    )
+    for one in found.otherwise[:20]:
+        screen.print(f"  {one.first} against {one.second}: recorded as {one.winner}", soft_wrap=True)
 
 
 def _document(checked: Checked) -> dict[str, Any]:

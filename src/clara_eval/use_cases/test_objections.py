@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from clara_eval.use_cases.objections import object_to_draft, read_draft, sign_ob
 from clara_eval.use_cases.review import approve
 
 WINDOW = 6 * HOUR
+VERIFIER = Path(__file__).parents[3] / "verifier" / "verify.mjs"
 CHAIN = 31337
 
 
@@ -143,7 +145,14 @@ async def test_another_judge_does_a_disputed_game_again(local_chain: LocalChain,
         await local_chain.move_time(WINDOW + 1)
         posted = await evaluate(app, address)
         assert posted.receipt is not None
-        checked = await check_trace(await lines_of(app, address), app.chain)
+        lines = await lines_of(app, address)
+        checked = await check_trace(lines, app.chain)
+    (tmp_path / "trace.json").write_text("".join(lines))
+    ran = await asyncio.create_subprocess_exec(
+        "node", VERIFIER, tmp_path / "trace.json", stdout=asyncio.subprocess.PIPE
+    )
+    words, _ = await asyncio.wait_for(ran.communicate(), 60)
+    assert (ran.returncode, words[:5]) == (0, b"holds"), "the independent verifier takes it, too"
     assert [(one.kind, one.stage, one.judge, one.of) for one in checked.walk.rulings] == [
         ("judge", "comparing", "rules", draft.digest)
     ]
