@@ -6,7 +6,7 @@ NODE_READY := node_modules/.ready
 UV    := $(BIN)/uv pip
 WORKERS ?= 2
 
-.PHONY: setup demo test test-model check format bench soak serve lock contracts docs security clean
+.PHONY: setup demo test test-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean
 
 # Some machines tell Python to keep no bytecode; the tests start the program hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,6 +49,9 @@ bench: setup ## figures as ratios in one run, with targets
 soak: setup ## the long chaos run
 	$(BIN)/python tests/chaos/soak.py
 
+e2e-sepolia: setup ## the whole lifecycle on Base Sepolia; needs CLARA_RPC_URL and CLARA_E2E_KEY or CLARA_E2E_KEY_FILE
+	$(BIN)/python scripts/e2e_sepolia.py
+
 serve: setup ## the service with its own local chain
 	$(BIN)/clara-eval serve --demo
 
@@ -62,8 +65,14 @@ security: setup ## run the red team and write its figures into docs/security.md
 contracts: $(NODE_READY)
 	node scripts/compile_contracts.mjs
 
+sbom: setup ## what the service is made of, as CycloneDX
+	mkdir -p dist && $(BIN)/python scripts/make_sbom.py > dist/clara-eval.cdx.json
+
 lock: ## pin every dependency again
 	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements-dev.lock
+	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --constraint requirements-dev.lock \
+		--extra server --extra postgres --extra anthropic --extra openai --extra cloudflare --extra kms --extra telemetry \
+		--python-version 3.11 pyproject.toml -o requirements-server.lock
 	$(UV) compile --quiet --no-deps --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 requirements-local.in -o requirements-local.lock
 
 clean:

@@ -20,6 +20,7 @@ const contracts = [
   { name: "IdentityRegistry", source: "IdentityRegistry.sol", folder: shipped },
   { name: "ReputationRegistry", source: "ReputationRegistry.sol", folder: shipped },
   { name: "TestUSDC", source: "TestUSDC.sol", folder: shipped },
+  { name: "SilentRegistry", source: "test/SilentRegistry.sol", folder: forTests },
   { name: "ReentrantToken", source: "test/ReentrantToken.sol", folder: forTests },
 ];
 

@@ -43,6 +43,9 @@ SECRETS = (
     "CLARA_ENDPOINT_KEYS",
 )
 
+FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
+"""What may be named by NAME_FILE: every secret, and addresses that may hold one."""
+
 
 def _address(value: object) -> object:
     if value is None or value == "":
@@ -285,7 +288,7 @@ class Settings(BaseModel):
         values.update(os.environ if environ is None else environ)
         wanted = {field.alias for field in cls.model_fields.values() if field.alias}
         chosen = {name: value for name, value in values.items() if name in wanted and value != ""}
-        for name in SECRETS:
+        for name in FROM_FILES:
             path = values.get(f"{name}_FILE")
             if path:
                 chosen[name] = _secret_from_file(name, path)

@@ -48,6 +48,8 @@ class AnvilOptions:
     chain_id: int = LOCAL_CHAIN_ID
     block_time: int | None = None
     """Seconds between blocks; None mines a block for each transaction."""
+    first_block: int | None = None
+    """Number of the first block; None is 0."""
     start_at: int | None = None
     """Timestamp of the first block; None is now."""
     load_state: Path | None = None
@@ -61,6 +63,7 @@ class AnvilOptions:
             "--chain-id": self.chain_id,
             "--mnemonic": MNEMONIC,
             "--block-time": self.block_time,
+            "--number": self.first_block,
             "--timestamp": self.start_at,
             "--load-state": self.load_state,
             "--dump-state": self.dump_state,

@@ -1,0 +1,313 @@
+"""The whole lifecycle on Base Sepolia, with the network's own presets: from escrow to claimed prize and verified trace.
+
+Comes in: `CLARA_RPC_URL` and `CLARA_E2E_KEY` (or `CLARA_E2E_KEY_FILE`), a key with some test ETH. Goes out: one line
+for each step. Must hold: every step is done once. What is done stands in the state folder and on
+chain; a run that is killed, or that has to wait for the deadline or for the twelve hours, is gone on with by running it
+again. `--wait` stays and goes on by itself. The evaluator and the agents have keys that are derived from the given one.
+
+    CLARA_RPC_URL=https://… CLARA_E2E_KEY_FILE=key make e2e-sepolia
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+from pydantic import SecretStr
+
+from clara_eval.app import Caller, open_app, open_caller
+from clara_eval.challenge.model import Address, to_address
+from clara_eval.demo.round import CONFIG, entry
+from clara_eval.errors import BadInput, CannotAct, ClaraError, ConfigError, NotYet, Temporary
+from clara_eval.hashing import keccak_hex, plain_json
+from clara_eval.settings import Settings
+from clara_eval.use_cases.act import act
+from clara_eval.use_cases.claim import FINALIZATION_SECONDS, claim
+from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
+from clara_eval.use_cases.finalize import finalize
+from clara_eval.use_cases.plan import Action
+from clara_eval.use_cases.post import post
+from clara_eval.use_cases.submit import Handing, submit
+from clara_eval.use_cases.terms import Posting
+from clara_eval.use_cases.times import show_moment
+from clara_eval.use_cases.verify import verify_trace
+
+NETWORK = "base-sepolia"
+ENTRIES = ("deque_window", "token_bucket", "nested_flags")
+PRIZE_UNITS = 1_050_000
+"""One test dollar and the poster's bond of 5 %."""
+LEAST_WEI, GAS_UNITS = 10**15, 20_000_000
+"""What each derived account gets, at least and at the present price; the rest stays there for the next run."""
+MOST_IDS = 500
+"""How many agents may register between our call and our look at the registry."""
+_TRANSFER_GAS = 100_000
+
+
+class Waiting(Exception):
+    """Nothing can be done before that moment."""
+
+    def __init__(self, why: str, until: int) -> None:
+        super().__init__(why)
+        self.until = until
+
+
+class State:
+    """What is done, in one file that is replaced as a whole."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / "state.json"
+        self._facts: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
+
+    def get(self, name: str) -> Any:
+        return self._facts.get(name)
+
+    def keep(self, name: str, value: Any) -> Any:
+        """Remember, tell, and give it back."""
+        self._facts[name] = value
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(self._facts, indent=1))
+        new.replace(self._path)
+        print(f"{name:<12} {value if isinstance(value, str | int) else plain_json(value)}", flush=True)
+        return value
+
+
+class Lifecycle:
+    """The steps, in order; each looks first whether it is done."""
+
+    def __init__(self, base: Settings, key: str, state: State, open_seconds: int) -> None:
+        self._base, self._key, self._state, self._open_seconds = base, key, state, open_seconds
+        self._evaluator = self._derived("evaluator")
+        self._agents = [self._derived(f"agent {name}") for name in ENTRIES]
+
+    def _derived(self, role: str) -> str:
+        return keccak_hex(bytes.fromhex(self._key.removeprefix("0x")) + f"clara-eval e2e {role}".encode())
+
+    def _settings(self, wallet: str | None = None, **changes: Any) -> Settings:
+        key = SecretStr(wallet) if wallet else None
+        evaluator = _address(self._evaluator)
+        return self._base.model_copy(update={"wallet_key": key, "evaluator_address": evaluator, **changes})
+
+    async def run(self) -> None:
+        await self._fund()
+        challenge = await self._post()
+        await self._submit(challenge)
+        await self._evaluate(challenge)
+        await self._finalize(challenge)
+        await self._claim(challenge)
+        await self._verify(challenge)
+
+    async def _fund(self) -> None:
+        """Gas for the derived accounts, and test dollars for the poster where the token lets anybody mint them."""
+        if self._state.get("funded"):
+            return
+        async with open_caller(self._settings(self._key)) as caller:
+            me = _address(self._key)
+            need = max(LEAST_WEI, GAS_UNITS * int(await caller.chain.rpc.ask("eth_gasPrice"), 16))
+            for one in (self._evaluator, *self._agents):
+                if await caller.chain.balance(_address(one)) < need // 2:
+                    await self._transfer(caller, _address(one), b"", need)
+            token = to_address(caller.settings.usdc or "")
+            if await _units(caller, token, me) < PRIZE_UNITS:
+                mint = bytes.fromhex("40c10f19") + bytes(12) + bytes.fromhex(me[2:]) + (10**8).to_bytes(32, "big")
+                try:
+                    await self._transfer(caller, token, mint, 0)
+                except ClaraError as bad:
+                    raise ConfigError(
+                        f"{me} holds less than {PRIZE_UNITS} units of {token}, which does not mint: {bad}",
+                        remedy="Send it 1.05 test USDC.",
+                    ) from None
+        self._state.keep("funded", me)
+
+    async def _transfer(self, caller: Caller, to: Address, data: bytes, wei: int) -> None:
+        """One plain transaction of the given key: the product's own wallets never send ether."""
+        me, rpc = _address(self._key), caller.chain.rpc
+        await rpc.ask("eth_call", {"from": me, "to": to, "data": "0x" + data.hex(), "value": hex(wei)}, "latest")
+        price = int(await rpc.ask("eth_gasPrice"), 16)
+        fields = {
+            "type": 2,
+            "chainId": caller.chain_id,
+            "nonce": int(await rpc.ask("eth_getTransactionCount", me, "latest"), 16),
+            "to": bytes.fromhex(to[2:]),
+            "data": data,
+            "value": wei,
+            "gas": _TRANSFER_GAS,
+            "maxFeePerGas": 2 * price,
+            "maxPriorityFeePerGas": min(price, 10**7),
+        }
+        signed = Account.sign_transaction(fields, self._key)
+        sent = await rpc.ask("eth_sendRawTransaction", "0x" + signed.raw_transaction.hex())
+        for _ in range(120):
+            receipt = await rpc.ask_maybe("eth_getTransactionReceipt", sent)
+            if receipt is not None:
+                if receipt["status"] != "0x1":
+                    raise CannotAct(f"The transaction {sent} was reverted.")
+                return
+            await caller.pace.sleep(caller.pace.poll_seconds)
+        raise Temporary(f"The transaction {sent} is not mined yet.", remedy="Run this again.")
+
+    async def _act(self, key: str, action: Action) -> dict[str, Any]:
+        async with open_caller(self._settings(key)) as caller:
+            return await act(caller, action, confirmed="yes")
+
+    async def _now(self) -> int:
+        async with open_caller(self._settings()) as caller:
+            return (await caller.chain.head()).timestamp
+
+    async def _post(self) -> Address:
+        """The deadline is fixed before anything is sent, so that the same thing is asked for after a kill."""
+        if self._state.get("challenge"):
+            return Address(self._state.get("challenge"))
+        deadline = self._state.get("deadline") or self._state.keep("deadline", await self._now() + self._open_seconds)
+        posting = Posting(
+            title=f"Clara Eval end to end {deadline}",
+            problem_statement="A sliding-window rate limiter, posted by the end-to-end run.",
+            prize="1",
+            deadline=str(deadline),
+            eval_config=plain_json(CONFIG),
+            payout=(10_000,),
+        )
+        done = await self._act(self._key, post(posting))
+        return Address(self._state.keep("challenge", done["challenge"]))
+
+    async def _submit(self, challenge: Address) -> None:
+        for name, key in zip(ENTRIES, self._agents, strict=True):
+            if self._state.get(f"entry {name}"):
+                continue
+            handing = Handing(challenge=challenge, content=entry(name), register=True)
+            try:
+                done = await self._act(key, submit(handing))
+            except BadInput as unknown:  # registered, by a registry that emits no events
+                if unknown.path != "agentId":
+                    raise
+                agent_id = await self._agent_id(_address(key))
+                known = Handing(challenge=challenge, content=entry(name), agent_id=agent_id)
+                done = await self._act(key, submit(known))
+            self._state.keep(f"entry {name}", done["sent"][-1]["hash"])
+
+    async def _agent_id(self, agent: Address) -> int:
+        """Who owns which id is all that a silent registry tells: the newest ids are asked, the next one downwards."""
+        async with open_caller(self._settings()) as caller:
+            head = await caller.chain.head()
+            where = to_address(caller.settings.network.identity_registry or "")
+            registry = caller.chain.registry(where)
+            call = {"from": agent, "to": where, "data": "0x" + registry.register("").hex()}
+            after = int(await caller.chain.rpc.ask("eth_call", call, "latest"), 16)
+            ids = list(range(after - 1, max(-1, after - 1 - MOST_IDS), -1))
+            owners = await registry.owners_of(head, ids)
+        for agent_id, owner in zip(ids, owners, strict=True):
+            if owner == agent:
+                return agent_id
+        raise Temporary(f"The registry does not show the agent of {agent} yet.", remedy="Run this again.")
+
+    async def _evaluate(self, challenge: Address) -> None:
+        if self._state.get("posted"):
+            return
+        if await self._now() <= self._state.get("deadline"):
+            raise Waiting("The challenge is open.", self._state.get("deadline") + 1)
+        settings = self._settings(evaluator_key=SecretStr(self._evaluator))
+        async with open_app(settings) as app:
+            try:
+                done = await evaluate(app, challenge, EvaluationRequest(is_named=True))
+            except NotYet as soon:
+                raise Waiting(str(soon), int(time.time()) + 60) from None
+        if done.receipt is None or done.receipt.tx_hash is None:
+            raise CannotAct(f"Nothing was posted: {done.review.reasons if done.review else done.receipt}")
+        self._state.keep("digest", done.digest)
+        self._state.keep("posted_at", await self._now())
+        self._state.keep("posted", done.receipt.tx_hash)
+
+    async def _finalize(self, challenge: Address) -> None:
+        if self._state.get("finalized"):
+            return
+        try:
+            done = await self._act(self._key, finalize(challenge))
+            self._state.keep("finalized", done["sent"][-1]["hash"])
+        except NotYet as soon:
+            raise Waiting(str(soon), self._state.get("posted_at") + FINALIZATION_SECONDS) from None
+        except CannotAct as done_by_others:
+            if "finalized already" not in str(done_by_others):
+                raise
+            self._state.keep("finalized", "by somebody else")
+
+    async def _claim(self, challenge: Address) -> None:
+        if self._state.get("claimed"):
+            return
+        for name, key in zip(ENTRIES, self._agents, strict=True):
+            try:
+                done = await self._act(key, claim(challenge))
+            except CannotAct as lost:
+                if "has no prize" not in str(lost):
+                    raise
+                continue
+            self._state.keep("claimed", {"winner": name, "hash": done["sent"][-1]["hash"]})
+
+    async def _verify(self, challenge: Address) -> None:
+        """As a stranger would: from the trace and the node alone."""
+        checked = await verify_trace(challenge, self._settings(), rpc=self._base.rpc_urls[0])
+        if checked.digest != self._state.get("digest") or checked.posted is None:
+            raise CannotAct(f"The trace {checked.digest} is not the one that was posted.")
+        self._state.keep("verified", checked.digest)
+
+
+async def _units(caller: Caller, token: Address, owner: Address) -> int:
+    data = "0x70a08231" + "00" * 12 + owner[2:]
+    return int(await caller.chain.rpc.ask("eth_call", {"to": token, "data": data}, "latest"), 16)
+
+
+def _address(key: str) -> Address:
+    return to_address(Account.from_key(key).address)
+
+
+def _key() -> str:
+    given, file = os.environ.get("CLARA_E2E_KEY"), os.environ.get("CLARA_E2E_KEY_FILE")
+    if not given and not file:
+        raise ConfigError("CLARA_E2E_KEY is not set.", remedy="Set it, or CLARA_E2E_KEY_FILE: a key with test ETH.")
+    key = (given or Path(file or "").read_text(encoding="utf-8")).strip()
+    try:
+        Account.from_key(key)
+    except Exception:  # noqa: BLE001 - whatever the library says may quote the key
+        raise ConfigError("CLARA_E2E_KEY is not a private key.", remedy="It is 0x and 64 hex digits.") from None
+    return key
+
+
+async def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--state", type=Path, default=Path("var/e2e-sepolia"), help="folder that remembers the run")
+    parser.add_argument("--open-seconds", type=int, default=900, help="how long the challenge takes submissions")
+    parser.add_argument("--wait", action="store_true", help="stay until the end instead of being run again")
+    chosen = parser.parse_args(words)
+    environ = {"CLARA_NETWORK": NETWORK, "CLARA_RPC_URL": os.environ.get("CLARA_RPC_URL", "")}
+    if not environ["CLARA_RPC_URL"]:
+        raise ConfigError("CLARA_RPC_URL is not set.", remedy="Set it to a node of Base Sepolia.")
+    state = State(chosen.state)
+    environ["CLARA_DATABASE_URL"] = f"sqlite:///{chosen.state.resolve()}/store.db"
+    life = Lifecycle(Settings.from_env(environ), _key(), state, chosen.open_seconds)
+    while True:
+        try:
+            await life.run()
+        except Waiting as waiting:
+            print(f"waiting      {waiting} It goes on at {show_moment(waiting.until)}.", flush=True)
+            if not chosen.wait:
+                print("run again    the same command goes on from here", flush=True)
+                return 0
+            await asyncio.sleep(max(15.0, waiting.until - time.time()))
+        else:
+            print("done         the whole lifecycle, on the network's own contracts", flush=True)
+            return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(asyncio.run(main(sys.argv[1:])))
+    except ClaraError as bad:
+        print(f"e2e-sepolia: {bad}", file=sys.stderr)
+        sys.exit(2 if isinstance(bad, ConfigError) else 1)
