@@ -7,6 +7,7 @@ UTF-8, parsed, not generated, no tables of data.
 from __future__ import annotations
 
 import random
+import re
 import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ ENDINGS = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "t
 }
 SMALLEST, LARGEST = 1_500, 60_000
 _LEFT_OUT = ("/test/", "/tests/", "/idlelib/", "/lib2to3/", "/encodings/", "/__pycache__/", ".min.", ".d.ts", "_pb2")
+
+_HOMES = frozenset({"site-packages", "node_modules", "_vendor", "vendor"})
+_GENERATED = re.compile(r"\b(auto-?generated|generated (from|by))\b", re.IGNORECASE)
+"""Two files of one generator are alike whoever owns them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +82,15 @@ def _read(place: tuple[Path, Path]) -> RealFile | None:
     facts = measure(text, language) if text else {}
     if not facts.get("parses") or not facts.get("functions") or (facts.get("code_lines") or 0) < 25:
         return None
+    if _GENERATED.search(text[:400]):
+        return None
+    return RealFile(path, language, text, _origin(folder, path))
+
+
+def _origin(folder: Path, path: Path) -> str:
+    """The package, wherever it lies: packages carry one another's sources, and two versions of one may be here."""
     inside = path.relative_to(folder).parts
-    return RealFile(path, language, text, "/".join((folder.name, *inside[:1])))
+    homes = [place for place, part in enumerate(inside) if part in _HOMES]
+    if homes or folder.name in _HOMES:
+        return inside[homes[-1] + 1 if homes else 0]
+    return "/".join((folder.name, *inside[:1]))

@@ -198,6 +198,8 @@ def _close(frame: _Frame, parent: _Frame) -> Iterator[Shape]:
 
 def _joined(frame: _Frame, parts: list[Shape], leaves: int) -> Shape:
     label = frame.kind.label
+    if not parts:  # too large to be one shape: its parts are shapes of their own already
+        return Shape(f"{label}()", leaves)
     if len(parts) == 1 and label not in _KEEPS_LABEL:
         return parts[0]
     texts = [part.text for part in parts]

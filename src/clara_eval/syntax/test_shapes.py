@@ -64,3 +64,25 @@ def test_deep_nesting_costs_linear_time(text: str) -> None:
     began = time.process_time()
     assert parsed is None or all(len(shape.text) < 2_000 for shape in shapes_of(parsed))
     assert time.process_time() - began < 5
+
+
+_LONG = ", ".join(f"a{n}" for n in range(30))
+_WIDE = f"f({_LONG})[0] += g({_LONG})"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", f"{_WIDE}\n"),
+        ("javascript", f"{_WIDE};\nf({_LONG})[g({_LONG})]++;\n"),
+        ("typescript", f"{_WIDE};\n--f({_LONG})[g({_LONG})];\n"),
+        ("go", f"package a\nfunc b() {{\n\t{_WIDE}\n\tf({_LONG})[g({_LONG})]++\n}}\n"),
+        ("rust", f"fn b() {{ {_WIDE}; }}\n"),
+        ("solidity", f"contract C {{ function b() public {{ {_WIDE}; f({_LONG})[g({_LONG})]++; }} }}\n"),
+    ],
+)
+def test_a_statement_of_any_width_is_read(language: str, text: str) -> None:
+    """An assignment or a step whose sides are too large for one shape falls apart into its sides, and stops nobody."""
+    parsed = parse(text.encode(), language)
+    assert parsed is not None
+    assert list(shapes_of(parsed))
