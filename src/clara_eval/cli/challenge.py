@@ -35,7 +35,7 @@ from clara_eval.use_cases.post import post as post_action
 from clara_eval.use_cases.results import eval_status, is_waiting
 from clara_eval.use_cases.submit import Handing, draft_text
 from clara_eval.use_cases.submit import submit as submit_action
-from clara_eval.use_cases.terms import Posting
+from clara_eval.use_cases.terms import NO_HASH, Posting
 from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.try_draft import in_words, try_draft
 from clara_eval.use_cases.untrusted import bare, escaped
@@ -61,6 +61,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     skill: Annotated[list[str] | None, typer.Option(help="A skill tag; may be repeated.")] = None,
     max_participants: Annotated[int, typer.Option(help="0 means no limit.")] = 0,
     expected_entries: Annotated[int | None, typer.Option(help="For the quote and the warnings.")] = None,
+    private_set_hash: Annotated[str, typer.Option(help="Commits to a hidden harness: see harness hash.")] = "",
     allow_duplicate: Annotated[bool, typer.Option(help="Post although the same challenge is open.")] = False,
     sender: FromOption = "",
     send: SendFlag = False,
@@ -84,6 +85,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
         skills=tuple(skill or ()),
         max_participants=max_participants,
         expected_entries=expected_entries,
+        private_set_hash=private_set_hash or NO_HASH,
         allow_duplicate=allow_duplicate,
     )
     _write(post_action(posting, sender or None), send=send, yes=yes, json=json)

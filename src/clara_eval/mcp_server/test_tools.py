@@ -23,6 +23,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
 from clara_eval import __version__
 from clara_eval.app import open_caller
 from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
+from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex, plain_json
 from clara_eval.mcp_server import build_server
 from clara_eval.mcp_server.asgi import create_asgi
@@ -315,3 +316,31 @@ async def test_expired_challenges_pay_every_submitter(local_chain: LocalChain, t
     assert (found or {})["details"]["kind"] == "expired_refund"
     assert await chain.balance(agent.address) - before == 525 * USDC
     assert "already been paid" in again.content[0].text  # type: ignore[union-attr]
+
+
+async def test_a_draft_is_measured_by_a_tool_call(local_chain: LocalChain, tmp_path: Path) -> None:
+    """`challenge_try` runs the public harness on a draft and tells every measured feature, without a wallet."""
+    source = 'export const test_two = (s) => { if (s.double(2) !== 4) throw new Error("two"); };'
+    words = "The submission that passes every test of the harness with the least fuel is the best one."
+    config = json.dumps(
+        {"version": 1, "features": ["tests_passed", "fuel_two"], "criteria": words, "judge": "rules",
+         "harness": {"language": "javascript", "source": source}}
+    )  # fmt: skip
+    metadata = build_metadata(title="Double", problem_statement="Double it.", skills=(), config_text=config)
+    address = await local_chain.post_challenge(
+        Terms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), payout_bps=(10000,))
+    )
+    settings = agent_settings(local_chain, None, tmp_path / "none.db")
+    async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:
+
+        async def tried(draft: str) -> dict[str, Any]:
+            return (
+                await caller.call_tool("challenge_try", {"address": address, "content": draft})
+            ).structured_content or {}
+
+        good, wrong = await tried("export const double = (n) => 2 * n;"), await tried("export const double = (n) => 5;")
+        nothing = await caller.call_tool("challenge_try", {"address": address})
+    assert (good["outcome"], good["features"]["tests_passed"], good["unit"]) == ("passed", 1.0, "fuel")
+    assert good["features"]["fuel_two"] == good["used"] > 0
+    assert (wrong["outcome"], wrong["features"]["tests_passed"]) == ("failed", 0.0)
+    assert nothing.is_error

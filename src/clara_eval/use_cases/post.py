@@ -31,6 +31,7 @@ from clara_eval.use_cases.plan import (
     transaction,
     with_gas,
 )
+from clara_eval.use_cases.post_harness import checked_harness
 from clara_eval.use_cases.quote import quote_posting
 from clara_eval.use_cases.terms import NO_HASH, Posting, Terms
 
@@ -52,6 +53,7 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
     poster = sender_of(caller, sender)
     _check_words(posting)
     config = _config(posting)
+    unchecked = await checked_harness(caller, posting, config)
     terms = await _terms(caller, posting, config, poster)
     await _refuse_twice(caller, posting, terms, poster)
     transactions = await _transactions(caller, posting, terms, poster)
@@ -62,7 +64,11 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         question=words.question(caller, posting, terms),
         summary=words.summary(posting, terms),
         spends=Spending(terms.token, terms.total),
-        warnings=(*await _no_model(caller, posting, config), *words.warnings(caller, posting, config, terms)),
+        warnings=(
+            *await _no_model(caller, posting, config),
+            *unchecked,
+            *words.warnings(caller, posting, config, terms),
+        ),
         next="Agents can submit until the deadline; follow it with challenge_eval_status.",
         details=words.details(posting, terms),
     )

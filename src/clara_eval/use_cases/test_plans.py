@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from clara_eval.app import evaluator_address, open_caller
 from clara_eval.challenge.model import Address
 from clara_eval.devnet.local_chain import DAY, USDC, LocalChain, Terms, create
 from clara_eval.errors import BadInput, CannotAct, NotYet
+from clara_eval.execution import Harness, hide
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
 from clara_eval.testing.api_service import running_service
 from clara_eval.use_cases.browse import detail
@@ -180,3 +182,49 @@ def test_a_keystore_that_is_none_has_no_address(local_chain: LocalChain, tmp_pat
         (tmp_path / "keystore.json").write_text(text)
         changed = {"CLARA_EVALUATOR_ADDRESS": "", "CLARA_EVALUATOR_KEYSTORE": str(tmp_path / "keystore.json")}
         assert evaluator_address(agent_settings(local_chain, None, tmp_path / "none.db", changed)) is None
+
+
+DOUBLE = 'export const test_two = (s) => { if (s.double(2) !== 4) throw new Error("two"); };'
+RIGHT = "export const double = (n) => n + n;"
+
+
+def executed_posting(**harness: Any) -> Posting:
+    spec = {"language": "javascript", **harness}
+    words = "The submission that passes every test of the harness is the best one."
+    config = {"version": 1, "features": ["tests_passed"], "criteria": words, "judge": "rules", "harness": spec}
+    return dataclasses.replace(POSTING, eval_config=json.dumps(config))
+
+
+async def test_a_harness_must_pass_its_own_reference_before_anything_is_escrowed(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A broken harness is found when it is posted; a right one is planned without a word about it."""
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        plan = await plan_post(caller, executed_posting(source=DOUBLE, reference=RIGHT))
+        assert not any("reference" in warning for warning in plan.warnings)
+        with pytest.raises(BadInput, match="test_two") as bad:
+            await plan_post(caller, executed_posting(source=DOUBLE, reference=RIGHT.replace("n + n", "n * 3")))
+    assert bad.value.path == "$.harness.reference"
+
+
+async def test_a_server_runs_no_reference_and_says_so(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A stranger's program is not run by a server for everybody: the plan says what was not checked."""
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        plan = await plan_post(
+            dataclasses.replace(caller, is_local=False), executed_posting(source=DOUBLE, reference=RIGHT)
+        )
+    assert any("not run on its reference" in warning for warning in plan.warnings)
+
+
+async def test_a_hidden_harness_is_committed_when_it_is_posted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Without the hash nobody could check a reveal; with it, the transaction carries it; a hash for nothing is refused."""
+    committed = hide(Harness("javascript", DOUBLE)).private_set_hash
+    posting = executed_posting(hidden=True, ifNotRevealed="fail")
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        with pytest.raises(BadInput) as bad:
+            await plan_post(caller, posting)
+        assert bad.value.path == "privateSetHash"
+        plan = await plan_post(caller, dataclasses.replace(posting, private_set_hash=committed))
+        assert any(committed[2:] in step.data for step in plan.transactions)
+        with pytest.raises(BadInput, match="no hidden harness"):
+            await plan_post(caller, dataclasses.replace(executed_posting(source=DOUBLE), private_set_hash=committed))

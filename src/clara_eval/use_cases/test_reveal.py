@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from pydantic import SecretStr
 
 from clara_eval.demo.lifecycle import local_settings
-from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.execution import Harness, hide
 from clara_eval.pipeline.test_execution import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
 from clara_eval.records.challenge_index import read_document
@@ -60,6 +61,33 @@ async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: P
             scores = await read_document(engine.app.store, 31337, scores_key(address)) or {}
     assert found["status"] == "complete", found
     assert scores["rankings"][0]["address"] == local_chain.agents[0].address
+
+
+@pytest.mark.parametrize(("if_not_revealed", "ends"), [("public", "complete"), ("fail", "failed")])
+async def test_a_harness_that_is_not_revealed_in_time_through_the_service(
+    local_chain: LocalChain, tmp_path: Path, if_not_revealed: str, ends: str
+) -> None:
+    """The service goes on with the public harness, or posts nothing, as the config said beforehand."""
+    spec, document = hidden(if_not_revealed, **({"source": PUBLIC} if if_not_revealed == "public" else {}))
+    address = await post(local_chain, spec, FEATURES, TEXTS, document.private_set_hash)
+    await local_chain.move_time(2 * DAY)
+    settings = local_settings(local_chain, tmp_path / "store.db", tmp_path)
+    with free_socket() as listening:
+        async with serving(settings, listening, mode="all", options=FAST) as engine:
+            await engine.request(address)
+            for _ in range(1200):
+                found = await read_document(engine.app.store, 31337, status_key(address)) or {}
+                if found.get("status") in {"complete", "failed", "review"}:
+                    break
+                await asyncio.sleep(0.1)
+            scores = await read_document(engine.app.store, 31337, scores_key(address))
+    assert found["status"] == ends, found
+    if ends == "failed":
+        assert scores is None
+        assert "not revealed in time" in found["reason"]
+    else:
+        assert scores is not None
+        assert scores["rankings"][0]["executed"]["tests"] == 1
 
 
 async def test_a_harness_is_not_taken_before_the_deadline(local_chain: LocalChain, tmp_path: Path) -> None:
