@@ -56,6 +56,7 @@ from clara_eval.publish.posted import Results
 from clara_eval.publish.publish import publish
 from clara_eval.publish.send import Intention, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import read_signed
+from clara_eval.records.challenge_index import read_document
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.tournament.ruled import RuledComparisons
 from clara_eval.trace.archive import save_trace
@@ -390,6 +391,4 @@ def _affordable(plan: EvaluationPlan, affordable: int | None) -> Callable[[], Aw
 
 async def read_scores(store: Store, chain_id: int, address: str) -> dict[str, Any] | None:
     """The scores document as stored, or None."""
-    text = await store.get(chain_id, scores_key(address))
-    document: dict[str, Any] | None = json.loads(text) if text else None
-    return document
+    return await read_document(store, chain_id, scores_key(address))

@@ -9,7 +9,6 @@ while an evaluation goes on. Writing is throttled: a status is for people, writt
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -34,6 +33,7 @@ from clara_eval.errors import (
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.plan import Stage
+from clara_eval.records.challenge_index import read_document
 from clara_eval.records.documents import State
 from clara_eval.trace.store import KeyedDocuments
 from clara_eval.trace.store_keys import status_key
@@ -139,9 +139,7 @@ def _gravity(error: BaseException) -> int:
 
 async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
     """The status document as stored, or None where nothing was ever started."""
-    text = await keys.get(chain_id, status_key(address))
-    document: dict[str, Any] | None = json.loads(text) if text else None
-    return document
+    return await read_document(keys, chain_id, status_key(address))
 
 
 class StatusWriter:

@@ -12,6 +12,7 @@ from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import BadSubmission
+from clara_eval.records.documents import Values
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import INDEX, index_key
@@ -57,7 +58,7 @@ async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | 
     await keys.put(challenge.chain_id, index_key(challenge.address), json.dumps(summary))
 
 
-async def read_document(keys: PublicKeys, chain_id: int, key: str) -> dict[str, Any] | None:
+async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any] | None:
     """The JSON object under a key, or None."""
     text = await keys.get(chain_id, key)
     if text is None:
