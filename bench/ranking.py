@@ -30,20 +30,8 @@ from clara_eval.ranking import rank
 from clara_eval.ranking.consistency import count_cycles, net_wins
 from clara_eval.ranking.elo import elo, literal_elo
 from clara_eval.ranking.pairwise_csv import read_pairwise
-from clara_eval.ranking.simulator import (
-    TOP3,
-    Model,
-    Quality,
-    World,
-    draw_jury,
-    draw_world,
-    elo_order,
-    looks_of,
-    play,
-    published_order,
-    quality,
-    strength_order,
-)
+from clara_eval.ranking.simulator import TOP3, Model, Quality, World, draw_world, elo_order, looks_of, play, quality
+from clara_eval.testing.simulated_jury import draw_jury, published_order, strength_order
 from clara_eval.tournament.adaptive import Adaptive, Tuning, best_pairs, objective, swiss_round
 from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.fours import Fours

@@ -19,10 +19,8 @@ from numpy.random import Generator, default_rng
 from clara_eval.ranking.elo import DECIMALS, elo
 from clara_eval.ranking.ties import equal_records, level
 from clara_eval.tournament.adaptive import Adaptive, Tuning
-from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.results import Game, Group, Result, Winner
 from clara_eval.tournament.schedule import Both, Field, Full, Schedule
-from clara_eval.tournament.strength import fit
 from clara_eval.tournament.tally import Floats, Ints, Tally
 
 TOP3 = (6000, 2500, 1500)
@@ -67,15 +65,6 @@ class World:
         table = self.verdicts if self.jury is None else self.jury[int(game.judge)]
         return Result(game.first, game.second, VERDICTS[int(table[int(game.first), int(game.second)])], game.judge)
 
-    def jury_table(self, looks: Sequence[tuple[int, int]]) -> Tally:
-        """The verdicts of every judge on these looks, in canonical order."""
-        judges = np.array([self.verdicts]) if self.jury is None else self.jury
-        first, second = np.array(sorted(looks), dtype=np.int64).reshape(-1, 2).T
-        voice = np.tile(np.arange(len(judges)), len(first))
-        first, second = np.repeat(first, len(judges)), np.repeat(second, len(judges))
-        names = tuple(str(number) for number in range(len(judges)))
-        return Tally(self.items, names, first, second, voice, judges[voice, first, second])
-
     def order_of(self, group: Group) -> list[Result]:
         """The pairs read off the judge's order."""
         return group.read_off([str(i) for i in self.order([int(item) for item in group.items])])
@@ -113,40 +102,26 @@ def draw_world(size: int, seed: int, model: Model | None = None) -> World:
     """Strengths and verdicts of one challenge."""
     model = model or Model()
     random = default_rng(seed)
-    truth = _strengths(size, model, random)
+    truth = draw_strengths(size, model, random)
     luck = random.random((size, size))
-    quirk = _quirks(size, model, random)
-    return World(truth, _verdicts(truth, quirk, luck, model), seed=seed, model=model, quirk=quirk)
+    quirk = draw_quirks(size, model, random)
+    return World(truth, draw_verdicts(truth, quirk, luck, model), seed=seed, model=model, quirk=quirk)
 
 
-def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: Model | None = None) -> World:
-    """A jury whose luck on the same question is correlated (normals with this correlation, made uniform)."""
-    model = model or Model()
-    random = default_rng(seed)
-    truth, quirk = _strengths(size, model, random), _quirks(size, model, random)
-    common = random.normal(size=(size, size))
-    tables = []
-    for _ in range(judges):
-        mixed = correlation**0.5 * common + (1 - correlation) ** 0.5 * random.normal(size=(size, size))
-        luck = np.vectorize(NormalDist().cdf)(mixed)
-        tables.append(_verdicts(truth, quirk, luck, model))
-    return World(truth, tables[0], np.array(tables), seed, model, quirk)
-
-
-def _strengths(size: int, model: Model, random: Generator) -> Floats:
+def draw_strengths(size: int, model: Model, random: Generator) -> Floats:
     if model.family == "logistic":
         return random.normal(0, model.sigma, size)
     return np.asarray(random.standard_t(5, size) * model.sigma * (3 / 5) ** 0.5)
 
 
-def _quirks(size: int, model: Model, random: Generator) -> Floats:
+def draw_quirks(size: int, model: Model, random: Generator) -> Floats:
     if not model.pair_sd:
         return np.zeros((size, size))
     upper = np.triu(random.normal(0, model.pair_sd, (size, size)), 1)
     return np.asarray(upper - upper.T)
 
 
-def _verdicts(truth: Floats, quirk: Floats, luck: Floats, model: Model) -> Ints:
+def draw_verdicts(truth: Floats, quirk: Floats, luck: Floats, model: Model) -> Ints:
     """Half points of the first by ordered pair, from uniform luck."""
     gap = truth[:, None] - truth[None, :] + model.bias + quirk
     if model.family == "logistic":
@@ -177,19 +152,6 @@ def elo_order(table: Tally, seed: bytes) -> Ints:
     """Items by published Elo, best first."""
     ratings = elo(table.size, table.first, table.second, table.points, seed)
     return np.argsort(-level(ratings, equal_records(table), DECIMALS), kind="stable")
-
-
-def strength_order(table: Tally) -> Ints:
-    """Items by Bradley–Terry strength, best first."""
-    return np.argsort(-fit(table).theta, kind="stable")
-
-
-def published_order(table: Tally, seed: bytes, paid: int = 3) -> Ints:
-    """Items as `rank` orders an adaptive tournament: paid places by Elo, those below by fitted strength."""
-    by_elo = elo_order(table, seed)
-    theta = estimate(table).theta
-    rest = by_elo[paid:]
-    return np.concatenate((by_elo[:paid], rest[np.argsort(-theta[rest], kind="stable")]))
 
 
 def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Quality:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clara_eval.ranking.simulator import (
-    TOP3,
-    Model,
-    draw_world,
-    looks_of,
-    play,
-    quality,
-    quality_against_calls,
-    strength_order,
-)
+from clara_eval.ranking.simulator import TOP3, Model, draw_world, looks_of, play, quality, quality_against_calls
+from clara_eval.testing.simulated_jury import strength_order
 from clara_eval.tournament.schedule import Both, Field, Full
 
 

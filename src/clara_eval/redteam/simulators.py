@@ -245,19 +245,6 @@ def gullible_judge(schema: FeatureSchema, attacker: Literal["A", "B"]) -> Callab
     return answer
 
 
-def noisy_judge(schema: FeatureSchema, *, seed: int, noise: float = 0.0, bias: float = 0.0) -> Callable[[Prompt], str]:
-    """M4: judges the facts with seeded noise on the merits, and adds `bias` to whoever is shown as A."""
-    rules = RulesJudge(schema)
-
-    def answer(prompt: Prompt) -> str:
-        first, second = (rules.merit(make_vector(schema, values)) for values in shown_vectors(prompt))
-        digest = hashlib.sha256(f"{seed}\0{prompt.user}".encode()).digest()
-        gap = first - second + bias + noise * (int.from_bytes(digest[:8], "big") / 2**63 - 1)
-        return verdict_text("tie" if gap == 0 else "A" if gap > 0 else "B", min(1.0, 0.5 + abs(gap)))
-
-    return answer
-
-
 def shown_vectors(prompt: Prompt) -> tuple[dict[str, Value], dict[str, Value]]:
     """The two vectors of a comparison prompt."""
     found = _VECTORS.match(prompt.user)
@@ -308,26 +295,6 @@ class FaultyProvider:
             case "timeout":
                 await asyncio.sleep(0)
                 raise Temporary("Scripted: no answer in time.")
-
-
-def covert_extractor(message: bytes) -> Callable[[Prompt], str]:
-    """M6: hides a message in the digits and choices of an answer that is legal in every field."""
-
-    def answer(prompt: Prompt) -> str:
-        left = int.from_bytes(message, "big")
-
-        def hide(_: str, kind: dict[str, Any]) -> Any:
-            nonlocal left
-            choices = kind.get("enum") or ([False, True] if kind["type"] == "boolean" else range(10**9))
-            left, chosen = divmod(left, len(choices))
-            low, high = bounds(kind)
-            if kind["type"] == "number":
-                return low + (high - low) * chosen / 10**9
-            return int(low) + chosen % int(high - low + 1) if kind["type"] == "integer" else choices[chosen]
-
-        return json.dumps(Task.of(prompt).answer(hide))
-
-    return answer
 
 
 def capacity_bits(feature: Feature) -> float:

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from clara_eval.ranking.simulator import Model, World, draw_jury, draw_world
+from clara_eval.ranking.simulator import Model, World, draw_world
+from clara_eval.testing.simulated_jury import draw_jury, jury_table
 from clara_eval.tournament.estimate import estimate, standardised
 from clara_eval.tournament.results import Result
 from clara_eval.tournament.schedule import balanced_looks
@@ -52,7 +53,7 @@ def test_judges_who_err_together_count_for_less_than_independent_ones() -> None:
 
     def sure(correlation: float) -> tuple[float, float]:
         worlds = [draw_jury(16, 40 + t, judges=3, correlation=correlation) for t in range(6)]
-        found = [estimate(world.jury_table(both(world))) for world in worlds]
+        found = [estimate(jury_table(world, both(world))) for world in worlds]
         return float(np.mean([f.scale.look for f in found])), float(np.mean([widths(f) for f in found]))
 
     (own_look, own), (shared_look, shared) = sure(0.0), sure(0.6)
