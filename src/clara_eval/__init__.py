@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "parse_eval_config", "rank", "verify"]
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, cast
@@ -32,6 +32,7 @@ from clara_eval.judge.port import PaidAnswer
 from clara_eval.observe.alerts import Alerts, Webhook
 from clara_eval.observe.logs import configure_logs
 from clara_eval.observe.metrics import Metrics
+from clara_eval.observe.telemetry import Telemetry
 from clara_eval.publish.send import Pace
 from clara_eval.settings import Settings, listed
 
@@ -80,6 +81,8 @@ async def serving(
         _check(app, mode)
         app.store.answer_listeners.append(lambda paid: _count_answer(metrics, paid))
         app.models.watch = partial(_count_call, metrics)
+        if settings.otlp_url:
+            stack.push_async_callback(_watch(app, metrics, settings.otlp_url))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
         api = create_app(context, only_operations=mode == "worker-only")
@@ -112,6 +115,19 @@ def secrets_of(settings: Settings) -> list[str]:
     values: list[Any] = [getattr(settings, name) for name in Settings.model_fields]
     values += settings.keys_by_endpoint.values()
     return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+
+
+def _watch(app: App, metrics: Metrics, url: str) -> Callable[[], Awaitable[None]]:
+    """Spans of calls and evaluations to a collector; what is called at the end sends the last of them."""
+    telemetry = Telemetry(url, __version__, app.chain_id)
+    metrics.evaluation_listeners.append(telemetry.evaluated)
+
+    def called(llm: str, purpose: str, result: str, seconds: float) -> None:
+        _count_call(metrics, llm, purpose, result, seconds)
+        telemetry.called(llm, purpose, result, seconds)
+
+    app.models.watch = called
+    return partial(asyncio.to_thread, telemetry.close)
 
 
 def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:

@@ -181,6 +181,8 @@ class Settings(BaseModel):
     trusted_proxies: Annotated[str, AfterValidator(_proxies)] = Field("", alias="CLARA_TRUSTED_PROXIES")
     """Addresses or networks, comma list, whose X-Forwarded-For is believed; from everybody else it is ignored."""
     traces_public: Literal["after_post", "never"] = Field("after_post", alias="CLARA_TRACES_PUBLIC")
+    otlp_url: str | None = Field(None, alias="CLARA_OTLP_URL")
+    """Where an OpenTelemetry collector takes traces over HTTP, such as http://collector:4318/v1/traces."""
     webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL", repr=False)
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 

@@ -166,7 +166,7 @@ class Health(BaseModel):
                 {
                     "status": "ok",
                     "mode": "all",
-                    "version": "0.1.0",
+                    "version": "0.2.0",
                     "uptimeSeconds": 86400.0,
                     "beatAgeSeconds": 0.4,
                     "tickAgeSeconds": 121.3,

@@ -83,6 +83,8 @@ class Walker:
         await self._remember(address, attempts, ending)
         self.metrics.evaluations.labels(ending.outcome).inc()
         self.metrics.evaluation_seconds.observe(time.monotonic() - started)
+        for listen in self.metrics.evaluation_listeners:
+            listen(address, ending.outcome, time.monotonic() - started)
         _log.info("attempt_ended", outcome=ending.outcome, seconds=round(time.monotonic() - started, 2))
         return {"outcome": ending.outcome, "retryAt": ending.retry_at}
 

@@ -6,6 +6,8 @@ names are shipped in `deploy/prometheus-rules.yml`, and a test holds the two tog
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -45,6 +47,8 @@ class Metrics:
         self.loop_lag = gauge("loop_lag_seconds", "How late the event loop's heartbeat was.")
 
         self.evaluations = counter("evaluations_total", "Ended evaluations by outcome.", "outcome")
+        self.evaluation_listeners: list[Callable[[str, str, float], None]] = []
+        """Told the challenge, the outcome and the seconds of every attempt that ends."""
         self.evaluation_seconds = histogram("evaluation_seconds", "Duration of an evaluation.", _MINUTES)
         self.running = gauge("evaluations_running", "Evaluations running in this process.")
         self.challenges = gauge("challenges", "Challenges by evaluation status.", "status")
