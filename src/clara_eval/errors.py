@@ -77,6 +77,10 @@ class CannotAct(ClaraError):
     """A poster's or agent's action would be refused, or their wallet must not do it: nothing more was sent."""
 
 
+class NotOurs(CannotPublish):
+    """Somebody else scores this challenge: nothing failed, and its status is not ours to write."""
+
+
 class Stalled(CannotPublish, Temporary):
     """Nothing can be sent now, and it goes on by itself once the cause has passed; a person is told meanwhile."""
 

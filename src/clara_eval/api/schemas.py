@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from clara_eval.pipeline.review import ReviewState
 from clara_eval.pipeline.rulings import RuledStage, RulingKind
@@ -93,10 +93,11 @@ class RulingRequest(_Request):
 
 
 class ReviewRequest(_Request):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "approve", "reason": "Flags looked at."}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "approve", "note": "Flags looked at."}]})
 
     decision: Literal["approve", "reject", "rule"]
-    reason: Annotated[str, StringConstraints(max_length=500)] = ""
+    note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
+    """Why; it is kept with the decision. `reason`, its earlier name, is accepted."""
     ruling: RulingRequest | None = None
     """With the decision `rule`: what is ruled."""
     traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None  # noqa: N815
@@ -106,7 +107,7 @@ class ReviewRequest(_Request):
 class ReviewRecord(BaseModel):
     challengeAddress: str  # noqa: N815
     decision: Literal["approve", "reject", "rule"]
-    reason: str
+    note: str
 
 
 class ObjectionRequest(_Request):

@@ -133,7 +133,7 @@ async def test_an_engine_that_does_not_know_the_challenge(service: Service) -> N
 
 async def test_review_needs_the_key_and_a_waiting_challenge(service: Service) -> None:
     """A decision reaches the engine once, with its reason; where nothing waits it is refused."""
-    path, body = f"{BASE}/{REVIEWED}/review", {"decision": "approve", "reason": "looked"}
+    path, body = f"{BASE}/{REVIEWED}/review", {"decision": "approve", "note": "looked"}
     problem(await service.post(path, body), 401)
     code, _, _ = await service.post(path, body, **BEARER)
     assert (code, service.engine.decided) == (200, [(REVIEWED, "approve", "looked")])

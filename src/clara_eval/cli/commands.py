@@ -26,6 +26,7 @@ COMMANDS = {
     "devnet": Entry("devnet:app", "Run a local chain with every contract deployed."),
     "config": Entry("", "Write, check, price and hash eval configs."),
     "config init": Entry("config:init", "Write a starter config that explains itself."),
+    "config features": Entry("config:features", "List everything that can be measured or read."),
     "config validate": Entry("config:validate", "List everything that is wrong with a config."),
     "config hash": Entry("config:hash_", "Print the evalConfigHash of a config."),
     "config quote": Entry("quote:quote", "Say what an evaluation will cost."),

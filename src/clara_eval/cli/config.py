@@ -6,28 +6,42 @@ it is not, 2 if the file cannot be read or must not be overwritten.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.text import Text
 
 from clara_eval.cli.config_file import print_problems, print_warning, read_bytes, usable_config, write_new
 from clara_eval.cli.options import ConfigFile, JsonFlag
 from clara_eval.cli.output import emit_json
-from clara_eval.cli.screen import console, safe
+from clara_eval.cli.result import print_next
+from clara_eval.cli.screen import console, print_labelled, safe, wrapped
+from clara_eval.errors import BadInput
 from clara_eval.eval_config import (
+    COMMON,
+    EXECUTED,
+    MEASURED,
+    Feature,
     Problem,
     canonical_config,
     collect_problems,
     config_hash,
+    parse_eval_config,
 )
-from clara_eval.eval_config.templates import template_text
+from clara_eval.eval_config.templates import KINDS, template_text
+from clara_eval.llm.registry import models_of, parse_jury
 from clara_eval.settings import Settings
 from clara_eval.use_cases.check_config import check_config
+from clara_eval.use_cases.model_needed import missing_model
 
 
 class Template(StrEnum):
+    measured = "measured"
+    gas = "gas"
     code = "code"
     text = "text"
     amm = "amm"
@@ -35,18 +49,81 @@ class Template(StrEnum):
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("eval-config.json"),
-    template: Annotated[Template, typer.Option(help="What will be submitted.")] = Template.code,
+    template: Annotated[Template | None, typer.Option(help="The kind of challenge; asked for on a terminal.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Write a starter config that explains itself; never overwrites a file."""
-    text = template_text(template.value)
+    judges = Settings.from_env().judges
+    kind = template.value if template else _asked(judges) if sys.stdin.isatty() and not as_json else _usual(judges)
+    text = template_text(kind)
     write_new(file, text.encode())
+    lacking = missing_model(parse_eval_config(text), judges)
     if as_json:
-        emit_json({"file": str(file), "template": template.value, "hash": config_hash(text.encode())})
+        warnings = [lacking] if lacking else []
+        emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
-    out_ = console(stderr=False)
-    out_.print(f"Wrote {safe(str(file))} (template {template.value}).", soft_wrap=True)
-    out_.print(f"Edit it, then: clara-eval config validate {safe(str(file))}", soft_wrap=True)
+    print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
+    print_warning(lacking)
+    print_next(
+        [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
+    )
+
+
+def _usual(judges: str) -> str:
+    """What works with what is configured: without a model, only what tools measure is judged."""
+    return Template.code.value if models_of(parse_jury(judges)) else Template.measured.value
+
+
+def _asked(judges: str) -> str:
+    """Ask a person which kind it is, with a sentence for each."""
+    for name, sentence in KINDS.items():
+        print_labelled(name, sentence, stderr=True)
+    kind = str(typer.prompt("What kind of challenge", default=_usual(judges), err=True)).strip()
+    if kind not in KINDS:
+        raise BadInput(f"There is no kind {kind[:40]!r}.", value=kind, remedy=f"Choose one of {', '.join(KINDS)}.")
+    return kind
+
+
+def features(
+    *,
+    measured: Annotated[bool, typer.Option("--measured", help="Only what needs no model.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List every feature with a built-in type: what tools measure, what running tells, what a model reads."""
+    groups = {"measured by tools": MEASURED, "told by running it": EXECUTED, "read by a model": COMMON}
+    shown = {title: found for title, found in groups.items() if not (measured and found is COMMON)}
+    if as_json:
+        found = [{**one.to_json(), "group": title} for title, group in shown.items() for one in group.values()]
+        emit_json({"features": found, "harness": HARNESS_FEATURES})
+        return
+    for title, group in shown.items():
+        console(stderr=False).print(Text(f"{title} ({len(group)})", style="bold"))
+        for feature in group.values():
+            _print_line(feature.name, f"{feature.description} {_range(feature)}")
+    console(stderr=False).print(Text("told by your own harness", style="bold"))
+    for name, sentence in HARNESS_FEATURES.items():
+        _print_line(name, sentence)
+
+
+HARNESS_FEATURES = {
+    "tests_passed": "Share of the harness's tests that pass (0 to 1).",
+    "gas_NAME": "Gas of the harness's function test_NAME, in Solidity.",
+    "fuel_NAME": "The same in JavaScript and Python.",
+    "metric_NAME": "The number that the harness's function metric_NAME returns.",
+}
+
+
+def _range(feature: Feature) -> str:
+    kind = "|".join(feature.values) if feature.type == "enum" else feature.type
+    better = f", {feature.better} is better" if feature.better else ""
+    return f"({kind}{better})"
+
+
+def _print_line(name: str, sentence: str) -> None:
+    first, *rest = wrapped(sentence, 28) or [""]
+    console(stderr=False).print(Text(f"  {name:<25} {first}"))
+    for line in rest:
+        console(stderr=False).print(Text(" " * 28 + line))
 
 
 def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:

@@ -27,6 +27,7 @@ from clara_eval.settings import Settings
 app = typer.Typer(
     help="Run a local chain with every contract deployed; move its time.",
     invoke_without_command=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

@@ -22,6 +22,14 @@ from clara_eval.settings import Settings
 from clara_eval.use_cases.evaluate import EvaluationRequest, Observer
 from clara_eval.use_cases.evaluate import evaluate as evaluate_challenge
 
+OUTCOMES = {
+    Outcome.CONFIRMED: "posted, and deep enough in the chain to stay",
+    Outcome.ALREADY_DONE: "it was posted already",
+    Outcome.DRY_RUN: "a dry run: checked and rehearsed, nothing was sent",
+    Outcome.REVERTED: "the transaction was mined, but reverted",
+    Outcome.UNKNOWN: "sent, but not seen in a block yet",
+}
+
 
 def evaluate(
     address: AddressArgument,
@@ -76,9 +84,7 @@ def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
                 console(stderr=False).print(Text(f"{'             ' if number else '           - '}{line}"))
         print_next([f"review show {address}"])
     elif done.receipt is not None:
-        print_labelled(
-            "Outcome", " ".join([done.receipt.outcome.value, *([done.receipt.detail] if done.receipt.detail else [])])
-        )
+        print_labelled("Outcome", done.receipt.detail or OUTCOMES[done.receipt.outcome])
         print_next(_after(done.receipt, address))
 
 

@@ -93,7 +93,7 @@ def _print_score(found: ScoreResult, standings: Sequence[LeaderboardRow]) -> Non
     _print_facts(found)
     _print_games(found["games"])
     screen.print()
-    print_labelled("Prize", in_shell(found["claimable"]))
+    print_labelled("Prize", in_shell(found["claimable"], found["address"]))
     print_labelled("Trace", in_shell(found["trace"]))
     print_next([f"verify {found['address']}"])
 

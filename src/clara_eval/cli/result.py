@@ -30,11 +30,11 @@ def print_asked(scores: Scores) -> None:
 
 
 def judged_by(scores: Scores) -> str:
-    """`rules, in 42 games`, and that rules are no model."""
+    """`rules, 42 comparisons`, and that rules are no model."""
     names = ", ".join(_cut(name, 60) for name in scores.judges)
     rules = " (arithmetic on measured facts, no model)" if scores.judges == ["rules"] else ""
     games = (scores.schedule or {}).get("games")
-    return f"{names}{rules}" + (f", {games} games" if games else "")
+    return f"{names}{rules}" + (f", {games} comparisons" if games else "")
 
 
 def print_result(scores: Scores, *, board: Board | None = None, limit: int = ROWS) -> None:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from clara_eval.challenge.model import Token, short, to_address
+from clara_eval.cli.board import Board, print_board
 from clara_eval.cli.screen import console, safe
+from clara_eval.use_cases.amounts import round_amount
 from clara_eval.use_cases.review_sheet import ReviewSheet
 
 
@@ -25,18 +28,26 @@ def print_sheet(sheet: ReviewSheet) -> None:
         screen.print(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}", soft_wrap=True)
     if sheet.note:
         screen.print(f"note      {safe(sheet.note)}", soft_wrap=True)
-    screen.print(_ranking(sheet))
+    screen.print()
+    print_board(screen, Board(sheet.ranking, _token(sheet)), heading="Ranking")
+    screen.print()
     screen.print(_facts(sheet))
     for game in sheet.games:
-        said = f"{game.winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
-        screen.print(f"game      {game.first} against {game.second}: {said}", soft_wrap=True)
+        winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
+        said = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
+        screen.print(f"game      {short(game.first)} against {short(game.second)}: {said}", soft_wrap=True)
 
 
 def _money(sheet: ReviewSheet) -> str:
     if sheet.prizePool is None or sheet.token is None:
         return "not known"
-    amount = int(sheet.prizePool) / 10 ** int(sheet.token["decimals"])
-    return f"{amount:,.2f} {safe(sheet.token['symbol'])} for {sheet.winnerCount} places"
+    token = _token(sheet)
+    return f"{round_amount(int(sheet.prizePool), token)} for {sheet.winnerCount} places" if token else "not known"
+
+
+def _token(sheet: ReviewSheet) -> Token | None:
+    told = sheet.token
+    return Token(to_address(told["address"]), told["symbol"], int(told["decimals"])) if told else None
 
 
 def _time(sheet: ReviewSheet) -> str:
@@ -45,23 +56,12 @@ def _time(sheet: ReviewSheet) -> str:
     return f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min until the scoring deadline"
 
 
-def _ranking(sheet: ReviewSheet) -> Table:
-    table = Table(title="ranking")
-    for name in ("place", "account", "score", "prize", ""):
-        table.add_column(name)
-    for row in sheet.ranking:
-        why = "" if row.status == "ranked" else f"{row.code}: {row.reason}"
-        cells = (str(row.rank), row.address, str(row.score), row.prizeAmount or "", why)
-        table.add_row(*(safe(cell, 200) for cell in cells))
-    return table
-
-
 def _facts(sheet: ReviewSheet) -> Table:
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
     table = Table(title="facts near the pay line")
     table.add_column("feature")
     for account in accounts:
-        table.add_column(f"{account[:6]}…{account[-4:]}")
+        table.add_column(short(account))
     for name, values in sheet.facts.items():
         table.add_row(safe(name), *(safe(str(values.get(account))) for account in accounts))
     return table

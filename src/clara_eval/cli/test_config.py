@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from typer.testing import CliRunner
 
 from clara_eval.cli import app
 from clara_eval.errors import BadInput
-from clara_eval.eval_config import canonical_config, config_hash, parse_eval_config
+from clara_eval.eval_config import COMMON, EXECUTED, MEASURED, canonical_config, config_hash, parse_eval_config
 from clara_eval.eval_config.templates import TEMPLATES, template_text
+from clara_eval.testing.agents import GOOD_SOLUTION
 from clara_eval.testing.configs import APPENDIX, config_text
 
 
@@ -123,3 +125,51 @@ def test_a_missing_file_ends_with_one_sentence_and_exit_2(tmp_path: Path) -> Non
     assert str(missing) in json.loads(done.stdout)["error"]["message"]
     assert "nope.json" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_init_chooses_what_works_with_what_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a model the starter is one that tools measure; with a model, one that it reads; no warning either way."""
+    for judges, kind in (("rules", "measured"), ("openai:gpt-5@http://127.0.0.1:1/v1", "code")):
+        monkeypatch.setenv("CLARA_JUDGES", judges)
+        code, shown = run("init", tmp_path / f"{kind}.json", "--json")
+        assert (code, json.loads(shown)["template"], json.loads(shown)["warnings"]) == (0, kind, [])
+    monkeypatch.setenv("CLARA_JUDGES", "rules")
+    code, shown = run("init", tmp_path / "text.json", "--template", "text", "--json")
+    assert "needs a language model" in json.loads(shown)["warnings"][0]
+
+
+def test_every_measurable_feature_is_listed_with_a_sentence() -> None:
+    """The catalogue, what running tells and what a harness adds; `--measured` leaves out what a model reads."""
+    code, shown = run("features", "--json")
+    document = json.loads(shown)
+    names = {feature["name"] for feature in document["features"]}
+    assert (code, names) == (0, {*MEASURED, *EXECUTED, *COMMON})
+    assert all(feature["description"] for feature in document["features"])
+    _, text = run("features")
+    assert all(re.search(rf"^  {name} +\S", text, re.MULTILINE) for name in (*names, *document["harness"]))
+    _, measured = run("features", "--measured", "--json")
+    assert {one["name"] for one in json.loads(measured)["features"]} == {*MEASURED, *EXECUTED}
+
+
+def test_a_measured_config_is_rehearsed_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are measured, and run under the harness where there is one; nothing is asked of a model."""
+    monkeypatch.setenv("CLARA_JUDGES", "rules")
+    for kind, sample in (("measured", GOOD_SOLUTION), ("gas", SUM)):
+        config, draft = tmp_path / f"{kind}.json", tmp_path / f"{kind}.draft"
+        config.write_text(template_text(kind))
+        draft.write_text(sample)
+        code, shown = run("rehearse", config, "--sample", draft, "--json")
+        document = json.loads(shown)
+        assert (code, document["warnings"]) == (0, [])
+        assert None not in document["readings"][0]["facts"].values(), document["readings"]
+    assert document["readings"][0]["facts"]["tests_passed"] == 1
+
+
+SUM = """// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+contract Submission {
+    function sum(uint256[] calldata list) external pure returns (uint256 total) {
+        for (uint256 i = 0; i < list.length; ++i) total += list[i];
+    }
+}
+"""

@@ -9,7 +9,15 @@ import json
 from importlib import resources
 from typing import Any
 
-NAMES = ("code", "text", "amm")
+KINDS = {
+    "measured": "Code, judged by what tools measure: no model, no cost, nothing can be talked up.",
+    "gas": "Solidity, run under your own tests: correctness first, then gas. No model.",
+    "code": "Code that a model reads for correctness, beside what tools measure.",
+    "text": "Writing: relevance, evidence and clarity, read by a model.",
+    "amm": "An AMM's fee curve in Solidity: mathematics, gas and novelty, read by a model.",
+}
+"""The kinds of challenges with a starter config, and a sentence for whoever chooses."""
+NAMES = tuple(KINDS)
 
 
 def template_text(name: str) -> str:

@@ -247,6 +247,9 @@ async def test_the_wallet_limit_holds_for_amounts_and_tokens(local_chain: LocalC
     before = await nonce(chain, chain.poster)
     async with client(agent_settings(chain, chain.poster, database, {"CLARA_WALLET_LIMIT_USD": "104.99"})) as caller:
         assert "more than its limit of $104.99" in await refusal(caller, "challenge_post", **POSTING, confirm=True)
+        looked = (await caller.call_tool("challenge_post", POSTING)).structured_content or {}
+        assert looked["outcome"] == "needs_confirmation"  # looking at a plan moves nothing: the limit is a warning
+        assert "more than its limit of $104.99" in looked["warnings"][0]
     unknown = {"CLARA_USDC": NOBODY}
     async with client(agent_settings(chain, chain.poster, database, unknown)) as caller:
         text = await refusal(caller, "challenge_post", **POSTING, token=chain.deployment.token, confirm=True)

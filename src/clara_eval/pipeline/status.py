@@ -25,6 +25,7 @@ from clara_eval.errors import (
     Disagrees,
     NeedsReview,
     NotFound,
+    NotOurs,
     NotYet,
     Stalled,
     Temporary,
@@ -55,6 +56,7 @@ MEANINGS: Mapping[State, str] = {
 }
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
+    (NotOurs, None),  # its poster scores it: nothing failed
     (Stalled, "pending"),
     (Unscorable, "unscorable"),
     (Deferred, "deferred"),

@@ -7,11 +7,12 @@ Without a wallet everything is left to the caller; with one, nothing is sent tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from clara_eval.app import Caller
 from clara_eval.challenge.model import Address
-from clara_eval.errors import Temporary
+from clara_eval.errors import CannotAct, Temporary
 from clara_eval.use_cases.carry_out import (
     AGAIN_SECONDS,
     REHEARSALS,
@@ -40,6 +41,16 @@ async def prepare(caller: Caller, action: Action) -> Plan:
     return plan
 
 
+async def show(caller: Caller, action: Action) -> Plan:
+    """The plan to look at: what the local wallet must not carry out is a warning, since nothing is sent."""
+    plan = await unfinished(caller, action) or await action.plan(caller, None)
+    try:
+        check_limit(caller, plan.spends)
+    except CannotAct as refused:
+        return replace(plan, warnings=(str(refused), *plan.warnings))
+    return plan
+
+
 async def act(
     caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report = silence
 ) -> dict[str, Any]:
@@ -49,7 +60,7 @@ async def act(
         await _publish(caller, plan)
         return written(caller, plan, "unsigned")
     if confirmed != "yes":
-        plan = await prepare(caller, action)
+        plan = await show(caller, action)
         return written(caller, plan, "declined" if confirmed == "no" else "needs_confirmation")
     async with caller.sending:
         plan = await prepare(caller, action)

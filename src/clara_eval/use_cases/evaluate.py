@@ -20,7 +20,7 @@ import structlog
 from clara_eval.app import App
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, to_address
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.errors import CannotPublish, NotFound, NotYet, Temporary, Unscorable
+from clara_eval.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
 from clara_eval.money.caps import check_prize
 from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.pipeline.evaluate import Evaluation, walk_and_publish
@@ -158,12 +158,12 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
 def check_ours(challenge: Challenge, evaluator: Address) -> None:
     """Refuse what somebody else has to judge."""
     if challenge.evaluator == ZERO_ADDRESS:
-        raise CannotPublish(
+        raise NotOurs(
             f"Challenge {challenge.address} has no evaluator: its poster scores it.",
             remedy="Nothing is to be done here.",
         )
     if challenge.evaluator != evaluator:
-        raise CannotPublish(
+        raise NotOurs(
             f"The evaluator of {challenge.address} is {challenge.evaluator}, not {evaluator}.",
             remedy="Check CLARA_EVALUATOR_KEY or CLARA_EVALUATOR_ADDRESS and the network.",
         )

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from clara_eval.app import open_reader
 from clara_eval.challenge.model import ZERO_ADDRESS, Submission
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema, parse_eval_config, with_types
+from clara_eval.execution import Harness, Machine
+from clara_eval.execution.machine import open_machine
 from clara_eval.features.extract import Reading, extract_features
 from clara_eval.features.features import Features
 from clara_eval.hashing import keccak_hex, sha256_hex
 from clara_eval.judge.port import Asker
 from clara_eval.judge.typing import type_names
+from clara_eval.pipeline.execution import program_of, run_here
 from clara_eval.settings import Settings
+from clara_eval.solutions.language import guess_language
 from clara_eval.solutions.model import Solution
 from clara_eval.use_cases.model_needed import missing_model
 
@@ -47,7 +52,8 @@ async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Setti
         if untyped and asker is not None:
             schema = with_types(schema, await type_names(asker, config, untyped))
             typed_by = dict.fromkeys(untyped, asker.name)
-        readings = {name: await _read(asker, schema, config, name, text) for name, text in texts.items()}
+        with closing(open_machine(settings)) as machine:
+            readings = {name: await _read(asker, machine, schema, config, name, text) for name, text in texts.items()}
     lacking = missing_model(config, judges or settings.judges)
     return Rehearsal(schema, typed_by, readings, typed_config(config, schema), [lacking] if lacking else [])
 
@@ -72,11 +78,19 @@ def _item(feature: Feature) -> dict[str, object]:
     }
 
 
-async def _read(asker: Asker | None, schema: FeatureSchema, config: EvalConfig, name: str, text: str) -> Features:
+async def _read(
+    asker: Asker | None, machine: Machine, schema: FeatureSchema, config: EvalConfig, name: str, text: str
+) -> Features:
+    """Measured, run under the public harness and, where there is a model, read."""
     content = text.encode()
     digest = keccak_hex(content)
     submission = Submission(ZERO_ADDRESS, 0, name, digest, 0, 1)
     solution = Solution(
         submission, content, text, "text/plain", digest, sha256_hex(content), "content", True, config.language
     )
-    return await extract_features(asker, schema, solution, Reading(ZERO_ADDRESS, "0x" + "00" * 32, config.language))
+    spec = config.harness
+    harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
+    program = program_of(harness, config.language or guess_language(text), schema, text)
+    executed = await run_here(machine, harness, program) if program else None
+    reading = Reading(ZERO_ADDRESS, "0x" + "00" * 32, config.language)
+    return await extract_features(asker, schema, solution, reading, executed)

@@ -12,11 +12,11 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval import public
 from clara_eval.app import open_app
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import ZERO_ADDRESS, Address
 from clara_eval.demo.lifecycle import local_settings
 from clara_eval.demo.round import post_round, submit_round
-from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, create
-from clara_eval.errors import Deferred, NotFound, Temporary, Unscorable
+from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, Terms, create
+from clara_eval.errors import Deferred, NotFound, NotOurs, Temporary, Unscorable
 from clara_eval.pipeline.evaluate import read_scores
 from clara_eval.pipeline.leases import Busy, evaluation_lease
 from clara_eval.pipeline.plan import EvaluationPlan
@@ -221,3 +221,12 @@ async def test_a_bug_is_told_without_its_text(local_chain: LocalChain, tmp_path:
         status = await read_status(app.store, app.chain_id, address)
     assert status is not None
     assert (status["status"], "secret" in status["reason"]) == ("failed", False)
+
+
+async def test_a_challenge_that_its_poster_scores_has_not_failed(local_chain: LocalChain, tmp_path: Path) -> None:
+    """It is refused with the reason, and no status of ours says anything about it."""
+    address = await local_chain.post_challenge(Terms(evaluator=ZERO_ADDRESS))
+    async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
+        with pytest.raises(NotOurs, match="its poster scores it"):
+            await evaluate(app, address, EvaluationRequest(is_named=True))
+        assert await read_status(app.store, app.chain_id, address) is None
