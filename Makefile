@@ -6,7 +6,7 @@ NODE_READY := node_modules/.ready
 UV    := $(BIN)/uv pip
 WORKERS ?= 2
 
-.PHONY: setup demo test test-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean
+.PHONY: setup demo test test-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean screenshots
 
 # Some machines tell Python to keep no bytecode; the tests start the program hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,6 +54,9 @@ e2e-sepolia: setup ## the whole lifecycle on Base Sepolia; needs CLARA_RPC_URL a
 
 serve: setup ## the service with its own local chain
 	$(BIN)/clara-eval serve --demo
+
+screenshots: setup ## every page at phone and desktop, light and dark, into docs/images
+	$(BIN)/python scripts/make_screenshots.py
 
 docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_docs.py

@@ -125,13 +125,22 @@ def around_line(scores: Scores, most: int) -> list[str]:
     return [row.address for row in chosen]
 
 
-def executed_facts(row: Ranked) -> tuple[Value, Value]:
-    """What running an entry measured, for its row: tests passed of all, and gas, or fuel where there is none."""
+def executed_names(rows: Sequence[Ranked]) -> tuple[str, ...]:
+    """The columns of a round that was run: tests, and the harness's first metric, else the gas or fuel of all of it."""
+    runs = [row.executed for row in rows if row.executed is not None]
+    metrics = sorted({name for run in runs for name in run.metrics})[: KEY_FACTS - 1]
+    unit = "fuel" if any(run.fuel for run in runs) else "gas"
+    return ("tests", *(metrics or [unit])) if runs else ()
+
+
+def executed_facts(row: Ranked, names: Sequence[str]) -> tuple[Value, ...]:
+    """What running an entry measured, under these names."""
     run = row.executed
     if run is None:
-        return None, None
+        return (None,) * len(names)
     tests = run.outcome.replace("_", " ") if run.testsPassed is None else f"{run.testsPassed}/{run.tests}"
-    return tests, run.fuel if run.gas is None else run.gas
+    known: dict[str, Value] = {**run.metrics, "tests": tests, "gas": run.gas, "fuel": run.fuel}
+    return tuple(known.get(name) for name in names)
 
 
 def key_facts(features: dict[str, Features], weights: dict[str, float]) -> tuple[str, ...]:

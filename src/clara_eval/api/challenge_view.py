@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clara_eval.api import wording
-from clara_eval.api.board import Board, around_line, board_of, executed_facts, key_facts
+from clara_eval.api.board import Board, around_line, board_of, executed_facts, executed_names, key_facts
 from clara_eval.api.reading import PLOTS, Reading
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config.model import Feature
@@ -60,6 +60,9 @@ async def challenge_view(reading: Reading, address: Address, number: int, settin
     found = await reading.detail(address, admin=False)
     now = time.time()
     scores: Scores | None = found["leaderboard"]
+    if scores is not None:
+        # The summary may be of a block before the last entry; the ranking has all of them.
+        found["submissionCount"] = max(found["submissionCount"], len(scores.rankings))
     values = {
         "found": found,
         "phase": wording.phase(found, now),
@@ -125,12 +128,9 @@ def feature_names(judging: Judging | None, facts: dict[str, Features]) -> list[s
 
 def with_facts(board: Board, facts: dict[str, Features], judging: Judging | None) -> Board:
     """The board with the facts that stand in its rows: what was executed, else what weighs most."""
-    if any(row.found.executed for row in board.rows):
-        unit = (
-            "fuel" if any(row.found.executed and row.found.executed.fuel is not None for row in board.rows) else "gas"
-        )
-        rows = tuple(replace(row, facts=executed_facts(row.found)) for row in board.rows)
-        return replace(board, rows=rows, fact_names=("tests", unit))
+    if names := executed_names([row.found for row in board.rows]):
+        rows = tuple(replace(row, facts=executed_facts(row.found, names)) for row in board.rows)
+        return replace(board, rows=rows, fact_names=names)
     names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
     known = {account: found.features for account, found in facts.items()}
     rows = tuple(

@@ -15,6 +15,8 @@ from clara_eval.eval_config import FeatureSchema
 from clara_eval.eval_config.model import Feature
 from clara_eval.flags import Flag
 from clara_eval.hashing import keccak_hex
+from clara_eval.records.agents import Entrant, PaidWinner, RoundResult, result_pairs
+from clara_eval.records.documents import Token
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.testing.api_service import CHAIN, status, summary
 from clara_eval.trace.archive import save_trace
@@ -58,7 +60,19 @@ async def put_round(
         *_games(address, accounts, strange),
     ]
     await store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in pairs])
+    await store.put_many(CHAIN, result_pairs(address, _result(accounts, winners)))
     return digest
+
+
+def _result(accounts: list[Address], winners: int) -> RoundResult:
+    """As the engine reads it from the chain."""
+    prize = str(1_000_000_000 // winners)
+    entrants = [Entrant(agentId=number, address=one) for number, one in enumerate(accounts)]
+    paid = [
+        PaidWinner(agentId=n, address=one, score=9000, prizeAmount=prize) for n, one in enumerate(accounts[:winners])
+    ]
+    token = Token.model_validate(summary(account(0), "", 0)["token"])
+    return RoundResult(chainStatus="scoring", token=token, entrants=entrants, winners=paid)
 
 
 async def _trace(store: SqlStore, address: Address, strange: str) -> str:

@@ -1,0 +1,123 @@
+"""Every page at phone and desktop, light and dark, as `docs/images/*.png`: `make screenshots`.
+
+A living demo comes up with its own chain; its pages are shown in a real Chromium and kept as small pictures. What is on
+them is what the demo shows: nothing is drawn by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import sys
+from pathlib import Path
+
+import aiohttp
+from PIL import Image
+from playwright.async_api import Browser, BrowserContext, Page
+
+from clara_eval.demo.living import Tempo, living_world
+from clara_eval.engine.options import EngineOptions
+from clara_eval.service import serving
+from clara_eval.settings import Settings
+from clara_eval.testing.browser import chromium, launched
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+SIZES = {"desktop": (1280, 1320), "phone": (390, 844)}
+COLOURS = 128
+_WAIT_SECONDS = 240
+TEMPO = Tempo(answer_seconds=1.5)
+
+
+async def main() -> None:
+    path = chromium()
+    if path is None:
+        sys.exit("There is no Chromium here: apt-get install chromium")
+    quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
+    async with living_world(Settings.from_env({}), print, TEMPO) as settings:
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            key = settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""
+            async with serving(settings, listening, mode="all", options=quick), launched(path) as browser:
+                rounds = await until_shown(url)
+                looks = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
+                for size, scheme in looks:  # first, before its round is over
+                    await shoot_running(browser, f"{url}/challenges/{rounds['comparing']}", size, scheme)
+                for size, scheme in looks:
+                    await shoot(browser, url, key, rounds, size, scheme)
+
+
+async def until_shown(url: str) -> dict[str, str]:
+    """Addresses by state, once one round is finished, one waits and one is under way."""
+    async with aiohttp.ClientSession() as http:
+        for _ in range(_WAIT_SECONDS):
+            async with http.get(f"{url}/api/v1/challenges") as answer:
+                rows = (await answer.json())["challenges"]
+            found = {row["evaluation"]["status"]: row for row in rows}
+            if {"complete", "review", "comparing"} <= set(found) and found["comparing"]["evaluation"]["progress"] >= 50:
+                return {state: row["address"] for state, row in found.items()}
+            await asyncio.sleep(1)
+    sys.exit("The demo's rounds did not come so far.")
+
+
+async def opened(browser: Browser, size: str, scheme: str) -> BrowserContext:
+    width, height = SIZES[size]
+    return await browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
+    )
+
+
+async def shoot_running(browser: Browser, url: str, size: str, scheme: str) -> None:
+    context = await opened(browser, size, scheme)
+    page = await context.new_page()
+    await page.goto(url)
+    save(await page.screenshot(), IMAGES / f"running-{size}-{scheme}.png")
+    await context.close()
+
+
+async def shoot(browser: Browser, url: str, key: str, rounds: dict[str, str], size: str, scheme: str) -> None:
+    context = await opened(browser, size, scheme)
+    page = await context.new_page()
+    finished = f"{url}/challenges/{rounds['complete']}"
+
+    async def keep(name: str) -> None:
+        await page.wait_for_timeout(300)
+        save(await page.screenshot(), IMAGES / f"{name}-{size}-{scheme}.png")
+
+    await page.goto(f"{url}/")
+    await keep("challenges")
+    await page.goto(finished)
+    await keep("challenge")
+    for anchor in ("why", "games", "verify"):
+        await page.goto(f"{finished}#{anchor}")
+        await keep(anchor)
+    await page.locator(".matrix td.won a").first.click()
+    await page.wait_for_selector("#drawer[open]")
+    await keep("game")
+    await page.goto(finished)
+    await page.goto(url + (await page.locator(".board tbody tr:not(.paid) .who a").first.get_attribute("href") or ""))
+    await keep("entry")
+    await page.goto(f"{url}/docs")
+    await keep("api")
+    await operator(page, url, key)
+    await keep("operator")
+    await page.goto(f"{url}/operator/reviews/{rounds['review']}")
+    await keep("review")
+    await context.close()
+
+
+async def operator(page: Page, url: str, key: str) -> None:
+    await page.goto(f"{url}/operator")
+    await page.fill("#key", key)
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("text=Reviews")
+
+
+def save(picture: bytes, path: Path) -> None:
+    """Few colours are enough for a page, and make a small file."""
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
