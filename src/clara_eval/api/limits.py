@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import Request
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clara_eval.api.problems import MEDIA_TYPE, Refusal, document
@@ -21,6 +22,7 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_TOOL_BYTES = 4 * 1024 * 1024
 """Agents hand whole solutions to the tools under `/mcp`."""
 _MOST_CLIENTS = 10_000
+_AS_THEY_ARE = ("/api/", "/mcp", "/operator", "/healthz", "/metrics", "/openapi.json")
 
 _POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -135,6 +137,17 @@ class Door:
             await send(message)
 
         return decorated
+
+
+class Compressed:
+    """Pages and their files go out compressed; documents, streams and pages with a form's token as they are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain, self._small = app, GZipMiddleware(app, minimum_size=1000, compresslevel=6)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["type"] == "http" and not scope["path"].startswith(_AS_THEY_ARE)
+        await (self._small if is_page else self._plain)(scope, receive, send)
 
 
 class _Body:

@@ -72,7 +72,7 @@ def _result(accounts: list[Address], winners: int) -> RoundResult:
         PaidWinner(agentId=n, address=one, score=9000, prizeAmount=prize) for n, one in enumerate(accounts[:winners])
     ]
     token = Token.model_validate(summary(account(0), "", 0)["token"])
-    return RoundResult(chainStatus="scoring", token=token, entrants=entrants, winners=paid)
+    return RoundResult(chainStatus="scoring", token=token, entrants=entrants, winners=paid, isOver=True)
 
 
 async def _trace(store: SqlStore, address: Address, strange: str) -> str:
