@@ -61,6 +61,7 @@ screenshots: setup ## every page at phone and desktop, light and dark, into docs
 docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_docs.py
 	$(BIN)/python scripts/make_security.py
+	$(BIN)/python scripts/make_scale.py
 
 security: setup ## run the red team and write its figures into docs/security.md
 	$(BIN)/python scripts/make_security.py --run

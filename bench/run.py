@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-BENCHES = ("judge", "ranking", "service", "execution", "pages")
+BENCHES = ("judge", "ranking", "service", "execution", "pages", "scale")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -35,9 +36,9 @@ from clara_eval.pipeline.result_recorder import record_result, unrecorded
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
-from clara_eval.records.challenge_index import save_summary, summaries
+from clara_eval.records.challenge_index import save_summary
 from clara_eval.records.documents import EvalStatus, read
-from clara_eval.trace.store_keys import INDEX, status_key
+from clara_eval.trace.store_keys import INDEX, index_key, status_key
 from clara_eval.use_cases.publication import publish_missing
 from clara_eval.use_cases.reputation import give_missing_feedback
 
@@ -45,6 +46,10 @@ _log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
 ANNOUNCED = "engine:announced:"
 """Before the address of every challenge that the factory announced, readable or not."""
+RECORDED = "engine:recorded:"
+"""Before the address of every challenge whose result is written down for good."""
+OVER = "engine:over:"
+"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
 _AT_ONCE = 8
 _RESULTS_AT_ONCE = 20
 _LOW_POSTS = 20
@@ -138,9 +143,13 @@ class Ticker:
     async def _record_results(self, report: TickReport) -> None:
         """How rounds ended, for the agents' records: a few at each tick, the rest at the next."""
         app, safe = self.app, await self.app.chain.safe_block()
-        board = await summaries(app.store, app.chain_id)
-        closed = [address for address, summary in board.items() if summary["deadline"] < safe.timestamp]
-        for address in (await unrecorded(app.store, app.chain_id, closed))[:_RESULTS_AT_ONCE]:
+        noted = await self._under(RECORDED)
+        index = [(a, await self._summary(to_address(a))) for a in await self._under(INDEX) if a not in noted]
+        closed = [to_address(a) for a, summary in index if summary and summary["deadline"] < safe.timestamp]
+        missing = await unrecorded(app.store, app.chain_id, closed)
+        for address in set(closed).difference(missing):
+            await app.store.put(app.chain_id, RECORDED + address, "")
+        for address in missing[:_RESULTS_AT_ONCE]:
             try:
                 async with asyncio.timeout(self.look_seconds):
                     await record_result(app.store, app.chain, address, safe)
@@ -179,15 +188,26 @@ class Ticker:
 
     async def _waiting(self) -> tuple[list[Address], list[Address]]:
         """What is not over: what may be ours to judge, and what is only shown."""
-        known = await summaries(self.app.store, self.app.chain_id)
-        announced = await self.app.store.keys(self.app.chain_id, ANNOUNCED)
-        unread = [to_address(key.removeprefix(ANNOUNCED)) for key in announced]
-        ours = [address for address in unread if address not in known]
+        over = await self._under(OVER)
+        known = {**await self._under(ANNOUNCED), **await self._under(INDEX)}
+        ours: list[Address] = []
         others: list[Address] = []
-        for address, summary in known.items():
-            if not await self._is_over(address, summary):
-                (ours if summary["evaluator"] == self.app.evaluator else others).append(address)
+        for address in (to_address(name) for name in known if name not in over):
+            summary = await self._summary(address)
+            if summary is None or not await self._closed(address, summary):
+                is_ours = summary is None or summary["evaluator"] == self.app.evaluator
+                (ours if is_ours else others).append(address)
         return ours, others
+
+    async def _summary(self, address: Address) -> dict[str, Any] | None:
+        """What the index says about a challenge; None before it was first looked at."""
+        text = await self.app.store.get(self.app.chain_id, index_key(address))
+        return json.loads(text) if text else None
+
+    async def _under(self, prefix: str) -> dict[str, None]:
+        """The addresses behind a prefix, in order."""
+        keys = await self.app.store.keys(self.app.chain_id, prefix)
+        return dict.fromkeys(key.removeprefix(prefix) for key in keys)
 
     async def _look_at_all(
         self, addresses: Iterable[Address], head: Block, report: TickReport
@@ -209,12 +229,19 @@ class Ticker:
         looked = await asyncio.gather(*(one(address) for address in addresses))
         return [pair for pair in looked if pair is not None]
 
-    async def _is_over(self, address: Address, summary: dict[str, Any]) -> bool:
-        """Nothing will ever be due again, and the store says so."""
+    async def _closed(self, address: Address, summary: dict[str, Any]) -> bool:
+        """Nothing will ever be due again, and the store says so: noted, so that no later tick reads it again."""
         if summary["chainStatus"] in {"open", "scoring"}:
             return False
+        name = await self._status(address)
+        if summary["evaluator"] == self.app.evaluator and name not in FINAL_STATES:
+            return False
+        await self.app.store.put(self.app.chain_id, OVER + address, name)
+        return True
+
+    async def _status(self, address: str) -> str:
         status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(address))
-        return summary["evaluator"] != self.app.evaluator or (status is not None and status.status in FINAL_STATES)
+        return status.status if status else "pending"
 
     async def _look(self, address: Address, head: Block) -> tuple[Challenge, Due]:
         app = self.app
@@ -284,10 +311,9 @@ class Ticker:
     async def _count(self, report: TickReport) -> None:
         """Numbers for the metrics, from the index of challenges and the ledger."""
         app = self.app
-        for key, _ in await app.store.items(app.chain_id, INDEX):
-            status = await read(app.store, app.chain_id, EvalStatus, status_key(key.removeprefix(INDEX)))
-            name = status.status if status else "pending"
-            report.statuses[name] = report.statuses.get(name, 0) + 1
+        over = {key.removeprefix(OVER): name for key, name in await app.store.items(app.chain_id, OVER)}
+        going = [await self._status(address) for address in await self._under(INDEX) if address not in over]
+        report.statuses = dict(Counter([*over.values(), *going]))
         report.reviews = report.statuses.get("review", 0)
         month = time.strftime("%Y-%m", time.gmtime(report.at))
         spends = await app.store.spends(since=report.at - 32 * 86400)

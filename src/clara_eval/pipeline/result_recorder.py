@@ -12,7 +12,7 @@ from typing import Protocol
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus
 from clara_eval.records.agents import RESULTS, Entrant, PaidWinner, RoundResult, result_pairs
-from clara_eval.records.documents import Token
+from clara_eval.records.documents import Token, read
 from clara_eval.trace.store import PublicKeys
 from clara_eval.winners import Winner
 
@@ -29,9 +29,8 @@ class Rounds(Protocol):
 
 async def unrecorded(store: PublicKeys, chain_id: int, addresses: list[Address]) -> list[Address]:
     """Those whose result is not written down for good."""
-    rows = await store.items(chain_id, RESULTS)
-    over = {key.removeprefix(RESULTS) for key, text in rows if RoundResult.model_validate_json(text).isOver}
-    return [address for address in addresses if address not in over]
+    found = {address: await read(store, chain_id, RoundResult, RESULTS + address) for address in addresses}
+    return [address for address, result in found.items() if result is None or not result.isOver]
 
 
 async def record_result(store: PublicKeys, chain: Rounds, address: Address, block: Block) -> RoundResult | None:

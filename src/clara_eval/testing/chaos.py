@@ -59,6 +59,8 @@ class ChaosPlan:
     """Where workers kill themselves, one after the other, each once: `kill_points.POINTS`."""
     restart_events: tuple[str, ...] = ()
     """The database is restarted at once when a worker says one of these, in turn."""
+    by_rules: bool = False
+    """Rounds that no model is asked about."""
     answers_between: tuple[int, int] = (4, 20)
     """Troubles come after so many more answers, so that they hit work under way, whatever the machine's speed."""
 
@@ -301,15 +303,17 @@ async def world(plan: ChaosPlan, database_url: str) -> AsyncIterator[World]:
 
 async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Address:
     """One challenge with its submissions; no two challenges ask the same questions."""
+    names, source = (("words", "lines"), "measured") if plan.by_rules else (("depth", "clarity"), "llm")
     config = json.dumps(
         {
             "version": 1,
             "features": [
-                {"name": "depth", "type": "integer", "min": 0, "max": 1000, "better": "higher", "source": "llm"},
-                {"name": "clarity", "type": "integer", "min": 0, "max": 1000, "better": "higher", "source": "llm"},
+                {"name": name, "type": "integer", "min": 0, "max": 1000, "better": "higher", "source": source}
+                for name in names
             ],
             "criteria": f"The deepest and clearest text of round {number} wins.",
             "submissionFormat": "text",
+            **({"judge": "rules"} if plan.by_rules else {}),
         }
     )
     uri = build_metadata(title=f"Round {number}", problem_statement="Write.", skills=(), config_text=config)
@@ -324,7 +328,7 @@ async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Add
 
 def _text(chain: LocalChain, plan: ChaosPlan, number: int, place: int) -> Handed:
     rng = random.Random(f"{plan.seed}:{number}:{place}")
-    lines = [" ".join(rng.choices(_WORDS, k=12)) for _ in range(12)]
+    lines = [" ".join(rng.choices(_WORDS, k=12)) for _ in range(12 + place if plan.by_rules else 12)]
     text = "\n".join([*lines, f"depth: {100 + 10 * place}", f"clarity: {200 + 7 * place}"])
     from base64 import b64encode
 

@@ -1,0 +1,310 @@
+"""Write docs/scale.md: what a month of challenges takes, and a simulation of the scheduler with simulated time.
+
+Comes in: the product's own rules (`engine.due`, `EngineOptions`, the quote) and the assumptions in `Assumed`. Goes out:
+docs/scale.json with every figure, and the page's tables between two marks. `--run` simulates anew (a minute); without
+it the page is written from the document. `tests/test_scale_page.py` holds the page to the document. The simulated clock
+jumps from tick to tick; who is due is decided by the shipped function, never by a copy of it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sys
+from collections import deque
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Token
+from clara_eval.engine.due import FINALIZATION_DELAY, Action, Memory, due
+from clara_eval.engine.options import EngineOptions
+from clara_eval.eval_config import parse_eval_config
+from clara_eval.judge.expected_calls import expected_calls
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.quote import Size, quote
+
+ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "docs" / "scale.json"
+PAGE = ROOT / "docs" / "scale.md"
+BEGIN, END = "<!-- begin {name} -->", "<!-- end {name} -->"
+DAY = 86_400
+MONTH = 30 * DAY
+EVALUATOR = Address("0x" + "e1" * 20)
+CONFIG = {
+    "version": 1,
+    "features": ["correctness", "gas_efficiency", "novelty", "edge_case_handling", "code_readability"],
+    "criteria": "The best solution minimises gas while it stays correct. Novel approaches count; trivial ones do not.",
+    "language": "solidity",
+}
+MONTHS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """One usual challenge, and what stands around the service. Everything else is the product's own rules."""
+
+    entries: int = 25
+    looks: int = 300
+    open_days: float = 7.0
+    scoring_days: float = 7.0
+    answer_seconds: float = 2.0
+    in_flight: int = 64
+    provider_calls_per_second: float = 50.0
+    evaluation_overhead_seconds: float = 30.0
+    """Reading the chain, fetching, measuring, ranking, writing the trace."""
+    transaction_seconds: float = 4.0
+    """From sending to seeing it mined: two blocks of Base. One wallet sends one after the other."""
+    finalize_seconds: float = 120.0
+    """Of one tick, as `engine.tick.Ticker` bounds it."""
+    requests_per_look: float = 3.0
+    """To the node, for one look at one challenge."""
+    store_megabytes: float = 1.6
+    """Journal, answers, trace and documents of one round of models."""
+    input_usd: float = 3.0
+    output_usd: float = 15.0
+    """A million tokens."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What one simulated run came to."""
+
+    challenges: int
+    workers: int
+    spread_days: float
+    posted: int = 0
+    late: int = 0
+    posted_after_hours: dict[str, float] = field(default_factory=dict)
+    finalized_late_hours: float = 0.0
+    longest_queue: int = 0
+    most_running: int = 0
+    most_concurrent: int = 0
+    ticks: int = 0
+    looks: int = 0
+    days: float = 0.0
+
+
+@dataclass(slots=True)
+class _Round:
+    challenge: Challenge
+    memory: Memory = field(default_factory=Memory)
+
+
+class Simulation:
+    """Ticks, a queue, as many evaluations at once as the options allow, one wallet, one provider."""
+
+    def __init__(self, assumed: Assumed, challenges: int, workers: int, spread_days: float) -> None:
+        self.assumed, self.options = assumed, EngineOptions()
+        self.places = min(self.options.global_evaluations, workers * self.options.worker_evaluations)
+        self.result = Result(challenges, workers, spread_days)
+        self.calls = calls_of(assumed)["calls"]
+        step = spread_days * DAY / challenges
+        self.rounds = [_Round(_challenge(number, round(DAY + number * step), assumed)) for number in range(challenges)]
+        self.still_open = deque(self.rounds)
+        self.queue: deque[_Round] = deque()
+        self.posted: deque[_Round] = deque()
+        self.finalized = 0
+        self.running: list[tuple[float, int, _Round]] = []
+        self.wallet_free = 0.0
+        self.delays: list[float] = []
+
+    def run(self) -> Result:
+        """Until everything is finalized, or a day after the last scoring deadline."""
+        now, last = 0.0, max(one.challenge.scoring_deadline for one in self.rounds) + DAY
+        while self.finalized < len(self.rounds) and now < last:
+            self._tick(now)
+            now += self.options.tick_seconds
+            self._work(now)
+        return self._told(now)
+
+    def _tick(self, now: float) -> None:
+        """Whose deadline has passed and whose post stands is asked for what is due; for the others nothing can be."""
+        result = self.result
+        result.ticks += 1
+        going = len(self.rounds) - self.finalized
+        result.looks += going
+        result.most_concurrent = max(result.most_concurrent, going)
+        while self.still_open and self.still_open[0].challenge.deadline < now:
+            one = self.still_open.popleft()
+            assert self._due(one, now) is Action.EVALUATE
+            self.queue.append(one)
+        result.longest_queue = max(result.longest_queue, len(self.queue))
+        self._start(now)
+        self._finalize(now)
+
+    def _finalize(self, now: float) -> None:
+        """In order of the post, within a tick's share of time; the rest goes on at the next tick."""
+        budget = self.assumed.finalize_seconds
+        while self.posted and budget >= self.assumed.transaction_seconds:
+            one = self.posted[0]
+            if self._due(one, now) is not Action.FINALIZE:
+                break
+            self.posted.popleft()
+            budget -= self.assumed.transaction_seconds
+            late = (self._send(now) - one.challenge.score_posted_at - FINALIZATION_DELAY) / 3600
+            self.result.finalized_late_hours = max(self.result.finalized_late_hours, late)
+            self.finalized += 1
+
+    def _due(self, one: _Round, now: float) -> Action:
+        return due(
+            one.challenge, one.memory, evaluator=EVALUATOR, chain_now=int(now), wall_now=now, can_sign=True
+        ).action
+
+    def _work(self, until: float) -> None:
+        """Everything that ends before the next tick; each end starts the next in the queue."""
+        while self.running and self.running[0][0] <= until:
+            ended, _, one = heapq.heappop(self.running)
+            at = self._send(ended)
+            self.result.posted += 1
+            self.result.late += at > one.challenge.scoring_deadline
+            self.delays.append((at - one.challenge.deadline) / 3600)
+            one.challenge = replace(one.challenge, score_posted_at=int(at))
+            one.memory = Memory("complete")
+            self.posted.append(one)
+            self._start(ended)
+
+    def _start(self, now: float) -> None:
+        while self.queue and len(self.running) < self.places:
+            one = self.queue.popleft()
+            begun = self._send(now)  # advanceToScoring
+            one.challenge = replace(one.challenge, status=ChallengeStatus.SCORING)
+            share = self.assumed.provider_calls_per_second / (len(self.running) + 1)
+            rate = min(self.assumed.in_flight / self.assumed.answer_seconds, share)
+            ends = begun + self.assumed.evaluation_overhead_seconds + self.calls / rate
+            heapq.heappush(self.running, (ends, id(one), one))
+            self.result.most_running = max(self.result.most_running, len(self.running))
+
+    def _send(self, now: float) -> float:
+        """When a transaction is mined that is handed to the one wallet now."""
+        self.wallet_free = max(self.wallet_free, now) + self.assumed.transaction_seconds
+        return self.wallet_free
+
+    def _told(self, now: float) -> Result:
+        self.delays.sort()
+        share = {"median": 0.5, "p99": 0.99, "longest": 1.0}
+        places = {name: min(len(self.delays) - 1, int(part * len(self.delays))) for name, part in share.items()}
+        self.result.posted_after_hours = {n: round(self.delays[p], 2) for n, p in places.items()} if self.delays else {}
+        self.result.finalized_late_hours = round(self.result.finalized_late_hours, 2)
+        self.result.days = round(now / DAY, 1)
+        return self.result
+
+
+def calls_of(assumed: Assumed) -> dict[str, Any]:
+    """Calls and dollars of one usual challenge, from the quote."""
+    size = Size(assumed.entries, assumed.looks)
+    read, written = round(assumed.input_usd * 1e6), round(assumed.output_usd * 1e6)
+    card = PriceCard(read, written, read // 10, read * 5 // 4)
+    found = quote(size, expected_calls(parse_eval_config(json.dumps(CONFIG)), size, ["model"]), {"model": card})
+    return {"calls": sum(line.calls for line in found.lines), "usd": (found.models_micro_usd or 0) / 1e6}
+
+
+def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
+    """What so many challenges a month take of each thing that has a limit."""
+    one, options = calls_of(assumed), EngineOptions()
+    concurrent = challenges * (assumed.open_days * DAY + FINALIZATION_DELAY) / MONTH
+    seconds = assumed.evaluation_overhead_seconds + one["calls"] * assumed.answer_seconds / assumed.in_flight
+    return {
+        "challenges": challenges,
+        "calls": challenges * one["calls"],
+        "callsPerSecond": challenges * one["calls"] / MONTH,
+        "usd": challenges * one["usd"],
+        "concurrent": concurrent,
+        "evaluationsAtOnce": challenges * seconds / MONTH,
+        "workers": max(1.0, challenges * seconds / MONTH / options.worker_evaluations),
+        "transactions": 3 * challenges,
+        "walletShare": 3 * challenges * assumed.transaction_seconds / MONTH,
+        "finalizeShare": challenges * assumed.transaction_seconds / assumed.finalize_seconds * 300 / MONTH,
+        "nodeRequestsPerSecond": concurrent * assumed.requests_per_look / options.tick_seconds,
+        "storeGigabytes": challenges * assumed.store_megabytes / 1000,
+    }
+
+
+def simulate(*, quick: bool = False) -> list[Result]:
+    """Ten thousand challenges at once: deadlines over a week, and all of them in the same second."""
+    count = 200 if quick else 10_000
+    plans = [(1, 7.0), (2, 7.0), (4, 7.0), (8, 7.0), (4, 0.0), (8, 0.0)]
+    return [Simulation(Assumed(), count, workers, spread).run() for workers, spread in (plans[:2] if quick else plans)]
+
+
+def figures() -> dict[str, Any]:
+    assumed = Assumed()
+    return {
+        "assumed": asdict(assumed),
+        "one": calls_of(assumed),
+        "months": [month(count, assumed) for count in MONTHS],
+        "simulated": [asdict(result) for result in simulate()],
+    }
+
+
+def tables(told: dict[str, Any]) -> dict[str, str]:
+    """The page's generated parts, by name."""
+    return {"months": _months(told), "simulated": _simulated(told["simulated"])}
+
+
+def _months(told: dict[str, Any]) -> str:
+    head = (
+        "| challenges a month | calls | calls/s | models | going on at once | workers | one wallet's time | "
+        "finalizing's time | node requests/s | store |"
+    )
+    rows = [
+        f"| {m['challenges']:,} | {m['calls']:,} | {m['callsPerSecond']:.3g} | ${m['usd']:,.0f} "
+        f"| {m['concurrent']:,.0f} | {m['workers']:.3g} | {100 * m['walletShare']:.3g} % "
+        f"| {100 * m['finalizeShare']:.3g} % | {m['nodeRequestsPerSecond']:.3g} | {m['storeGigabytes']:,.3g} GB |"
+        for m in told["months"]
+    ]
+    one = told["one"]
+    note = (
+        f"One challenge: {one['calls']:,} calls and ${one['usd']:.2f} of models, from the same quote that posters see."
+    )
+    return "\n".join([head, "|" + "---|" * 10, *rows, "", note])
+
+
+def _simulated(results: list[dict[str, Any]]) -> str:
+    head = (
+        "| challenges | deadlines | workers | posted | after the scoring deadline | posted after: median | p99 "
+        "| longest | longest queue | evaluations at once | finalized late by at most |"
+    )
+    rows = [
+        f"| {r['challenges']:,} | {'over 7 days' if r['spread_days'] else 'in one second'} | {r['workers']} "
+        f"| {r['posted']:,} | {r['late']:,} | {_hours(r, 'median')} | {_hours(r, 'p99')} | {_hours(r, 'longest')} "
+        f"| {r['longest_queue']:,} | {r['most_running']} | {r['finalized_late_hours']:,.1f} h |"
+        for r in results
+    ]
+    return "\n".join([head, "|" + "---|" * 11, *rows])
+
+
+def _hours(result: dict[str, Any], name: str) -> str:
+    return f"{result['posted_after_hours'][name]:,.2f} h"
+
+
+def page(text: str, told: dict[str, Any]) -> str:
+    """The page with its tables written anew."""
+    for name, table in tables(told).items():
+        begin, end = BEGIN.format(name=name), END.format(name=name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{table}\n{end}{after}"
+    return text
+
+
+def _challenge(number: int, deadline: int, assumed: Assumed) -> Challenge:
+    zero, address = "0x" + "0" * 64, Address(f"0x{number:040x}")
+    return Challenge(
+        chain_id=8453, address=address, block=Block(1, zero, 1), poster=address, evaluator=EVALUATOR,
+        token=Token(address, "USDC", 6), prize_pool=1, poster_bond=0, deadline=deadline,
+        scoring_deadline=deadline + round(assumed.scoring_days * DAY), challenge_uri="", eval_config_hash=zero,
+        private_set_hash=zero, winner_count=1, payout_bps=(10_000,), identity_registry=address, max_participants=0,
+        status=ChallengeStatus.OPEN, submission_count=assumed.entries, score_posted_at=0, submissions=(),
+    )  # fmt: skip
+
+
+def main() -> None:
+    if "--run" in sys.argv[1:]:
+        FIGURES.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
+    told = json.loads(FIGURES.read_text(encoding="utf-8"))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

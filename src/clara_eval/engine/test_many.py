@@ -1,0 +1,78 @@
+"""A factory with many challenges: what is over costs a tick nothing, whatever their number."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clara_eval.app import App, open_app
+from clara_eval.challenge.model import Address, Challenge
+from clara_eval.demo.round import post_round
+from clara_eval.devnet.local_chain import LocalChain
+from clara_eval.engine.test_engine import settings_of
+from clara_eval.engine.tick import ANNOUNCED, RECORDED, Ticker, TickReport
+from clara_eval.observe.alerts import Alerts
+from clara_eval.observe.metrics import Metrics
+from clara_eval.trace.store_keys import index_key, status_key
+
+MANY = 300
+
+
+class Counted:
+    """The real store, with a count of what is asked of it."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self._store, name)
+
+
+async def finished(app: App, count: int) -> None:
+    """So many challenges that are over: half of them ours, half another evaluator's. No contract stands there."""
+    for number in range(count):
+        address = f"0x{number + 1:040x}"
+        ours = number % 2 == 0
+        summary = {"chainStatus": "finalized", "evaluator": app.evaluator if ours else "0x" + "ee" * 20}
+        rows = [
+            (ANNOUNCED + address, "1"),
+            (index_key(address), json.dumps({**summary, "postedBy": None, "deadline": 1})),
+        ]
+        told = [(status_key(address), json.dumps({"status": "complete", "progress": 100}))] if ours else []
+        await app.store.put_many(app.chain_id, [*rows, *told, (RECORDED + address, "")])
+
+
+async def ticked(app: App) -> tuple[TickReport, Counter[str]]:
+    started: list[Address] = []
+
+    async def start(challenge: Challenge) -> None:
+        started.append(challenge.address)
+
+    counted = Counted(app.store)
+    metrics = Metrics()
+    report = await Ticker(replace(app, store=counted), Alerts(metrics), metrics, start).tick()
+    assert started == []
+    return report, counted.calls
+
+
+async def test_what_is_over_costs_later_ticks_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Three hundred finished challenges are read once; then a tick asks the store as often as without them, looks at
+    none of them on the chain, and still counts them.
+    """
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        await post_round(local_chain)
+        await ticked(app)
+        before, alone = await ticked(app)
+        await finished(app, MANY)
+        first, noting = await ticked(app)
+        later, beside = await ticked(app)
+    assert noting["get"] >= MANY
+    assert beside == alone
+    assert first.problems == later.problems == before.problems
+    assert later.statuses.get("complete", 0) == before.statuses.get("complete", 0) + MANY // 2
+    assert sum(later.statuses.values()) == sum(before.statuses.values()) + MANY
