@@ -83,7 +83,7 @@ def draw_rounds(size: int, first: Ints, second: Ints, seed: bytes) -> Rounds:
     if not len(first):
         return Rounds(np.empty((0, 1), dtype=np.int64))
     shuffled = shuffle(len(first), seed, "results")
-    level = _first_fit(size, first[shuffled].tolist(), second[shuffled].tolist())
+    level = _first_fit(size, first[shuffled], second[shuffled])
     order = np.argsort(level, kind="stable")
     sizes = np.bincount(level)
     width = min(int(sizes.max()), -(-2 * len(first) // len(sizes)))
@@ -113,21 +113,23 @@ def shuffle(count: int, seed: bytes, label: str) -> Ints:
     return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable")
 
 
-def _first_fit(size: int, first: list[int], second: list[int]) -> Ints:
+def _first_fit(size: int, first: Ints, second: Ints) -> Ints:
     """The number of the first round in which neither item plays yet; the rounds taken are bits of one integer."""
-    level: list[int] = []
+    blocks: list[Ints] = []
     base = 0
     for start in range(0, len(first), _BLOCK):
         taken = [0] * size
+        level: list[int] = []
         stop = start + _BLOCK
-        for a, b in zip(first[start:stop], second[start:stop], strict=True):
+        for a, b in zip(first[start:stop].tolist(), second[start:stop].tolist(), strict=True):
             busy = taken[a] | taken[b]
             free = ~busy & (busy + 1)
             taken[a] |= free
             taken[b] |= free
-            level.append(base + free.bit_length() - 1)
+            level.append(free.bit_length())
+        blocks.append(np.array(level, dtype=np.int64) + (base - 1))
         base += max(bits.bit_length() for bits in taken)
-    return np.array(level, dtype=np.int64)
+    return np.concatenate(blocks)
 
 
 def _play_all(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes) -> list[Floats]:

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -78,8 +79,8 @@ def token_stream(text: str, language: str | None = None) -> TokenStream:
     if language is None:
         return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), is_code=False)
     pattern = {"python": _PYTHON, "rust": _RUST}.get(language, _BRACES)
-    kept = (found for found in pattern.finditer(plain) if found.lastgroup != "skip")
-    return TokenStream(tuple(_plain(found) for found in kept), is_code=True)
+    found = ((one.lastgroup, one.group()) for one in pattern.finditer(plain))
+    return TokenStream(tuple([_plain(kind, text) for kind, text in found if kind != "skip"]), is_code=True)
 
 
 def _same_letters(text: str) -> str:
@@ -100,10 +101,9 @@ def _without_remarks(text: str) -> str:
     return " ".join((*kept, text[position:]))
 
 
-def _plain(found: re.Match[str]) -> str:
-    text = found.group()
+def _plain(kind: str | None, text: str) -> str:
     # One kind of quote: formatters change it, programmers rarely mean it.
-    return '"' + text.strip("'\"`") + '"' if found.lastgroup == "string" else text
+    return '"' + text.strip("'\"`") + '"' if kind == "string" else text
 
 
 def shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
@@ -126,6 +126,7 @@ def abstract_shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hash
     return _windows(by_offset, len(codes), width)
 
 
+@lru_cache(maxsize=65_536)
 def keyed(text: str, key: bytes) -> int:
     """Sixty-four bits that nobody can foresee without the key."""
     return int.from_bytes(

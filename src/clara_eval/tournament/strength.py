@@ -178,9 +178,16 @@ def merge(results: Tally) -> Cells:
     pair, judge = np.divmod(found, voices)
     first, second = np.divmod(pair, size)
     count = games[found].astype(np.float64)
-    worth = np.where(np.array(results.read_off or (False,) * voices)[judge], ORDER_WEIGHT, 1.0)
+    worth = _worth(results.read_off, judge)
     mates, peers = _company(games, found, size, voices)
     return Cells(size, voices, first, second, judge, count, points, ties, mates, peers, worth)
+
+
+def _worth(read_off: tuple[bool, ...], judge: Ints) -> Floats:
+    """What a game of each cell counts; one number in no memory where no pair was read off an order."""
+    if not any(read_off):
+        return np.broadcast_to(1.0, judge.shape)
+    return np.where(np.array(read_off)[judge], ORDER_WEIGHT, 1.0)
 
 
 def _company(games: Ints, found: Ints, size: int, voices: int) -> tuple[Floats, Floats]:
@@ -188,7 +195,7 @@ def _company(games: Ints, found: Ints, size: int, voices: int) -> tuple[Floats, 
     table = games.reshape(size, size, voices)
     here, there = table, table.transpose(1, 0, 2)
     if voices == 1:
-        return there.ravel()[found].astype(np.float64), np.zeros(len(found))
+        return there.ravel()[found].astype(np.float64), np.broadcast_to(0.0, found.shape)
     peers = here.sum(axis=2, keepdims=True) - here
     mates = np.broadcast_to(there.sum(axis=2, keepdims=True), there.shape)
     return mates.ravel()[found].astype(np.float64), peers.ravel()[found].astype(np.float64)
@@ -196,11 +203,17 @@ def _company(games: Ints, found: Ints, size: int, voices: int) -> tuple[Floats, 
 
 def spread_of(z: Floats, tie: float) -> tuple[Floats, Floats, Floats]:
     """Expected points of the first, their variance, and the log of the weights' sum."""
-    win = np.exp(np.clip(z / 2, -30.0, 30.0))
-    lose = 1 / win
-    total = win + lose + tie
-    mean = (win + tie / 2) / total
-    return mean, (win + tie / 4) / total - mean * mean, np.log(total)
+    win = z / 2
+    np.exp(np.clip(win, -30.0, 30.0, out=win), out=win)
+    total = 1 / win
+    total += win
+    total += tie
+    mean = win + tie / 2
+    mean /= total
+    win += tie / 4
+    win /= total
+    win -= mean * mean
+    return mean, win, np.log(total, out=total)
 
 
 def shape(at: Floats, cells: Cells, precision: Floats, scale: Scale, weights: Floats) -> tuple[Floats, Floats, float]:
