@@ -14,7 +14,7 @@ from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.record import ruled_verdicts
-from clara_eval.pipeline.walk import Walk, tally_of
+from clara_eval.pipeline.walk import Walk, judges_of, tally_of
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
@@ -81,7 +81,7 @@ def scores_document(
         "orderedBy": ranking.ordered_by if ranking else None,
         "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
         "asked": {"title": walked.metadata.title[:200], "criteria": walked.metadata.config.criteria[:MOST_CRITERIA]},
-        "judges": sorted({comparison.judge for comparison in walked.comparisons}),
+        "judges": judges_of(walked.comparisons),
         "flags": to_camel_json(walked.flags),
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),

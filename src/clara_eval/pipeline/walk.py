@@ -349,6 +349,13 @@ def rank_round(
     )
 
 
+def judges_of(comparisons: Sequence[Comparison]) -> list[str]:
+    """Who was asked, by name."""
+    if isinstance(comparisons, RuledComparisons):
+        return list(comparisons.table.judges)
+    return sorted({comparison.judge for comparison in comparisons})
+
+
 def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
     """The games that have a verdict, as columns in canonical order."""
     if isinstance(comparisons, RuledComparisons):
