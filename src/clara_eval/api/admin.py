@@ -60,14 +60,17 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
-def offered_key(bearer: HTTPAuthorizationCredentials | None, header: str | None) -> str | None:
+def offered_key(request: Request, bearer: HTTPAuthorizationCredentials | None, header: str | None) -> str | None:
+    """The key of this request; with two of them the bearer's, also where that is not one."""
+    if bearer is None and header is not None and "authorization" in request.headers:
+        return ""
     return bearer.credentials if bearer else header
 
 
 def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
     """Whether this request comes from the administrator; a wrong key is nobody's, and trying keys is limited."""
     key: AdminKey = request.app.state.admin_key
-    offered = offered_key(bearer, header)
+    offered = offered_key(request, bearer, header)
     if key.is_set and offered is not None and not key.fits(offered):
         request.app.state.limits.wrong_key(request)
     return key.fits(offered)
@@ -78,7 +81,7 @@ def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
     key: AdminKey = request.app.state.admin_key
     if not key.is_set:
         raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
-    if not key.fits(offered_key(bearer, header)):
+    if not key.fits(offered_key(request, bearer, header)):
         request.app.state.limits.wrong_key(request)
         raise Refusal(
             401,

@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from clara_eval.api.problems import MEDIA_TYPE, Refusal, document
 
 MAX_BODY_BYTES = 64 * 1024
+MAX_HARNESS_BYTES = 2 * 1024 * 1024
+"""A harness document of the allowed length, every character of it escaped."""
 MAX_TOOL_BYTES = 4 * 1024 * 1024
 """Agents hand whole solutions to the tools under `/mcp`."""
 _MOST_CLIENTS = 10_000
@@ -101,6 +103,13 @@ def _refuse(wait: float) -> None:
         )
 
 
+def _most(path: str) -> int:
+    """How many bytes a body may have there."""
+    if path.startswith("/mcp"):
+        return MAX_TOOL_BYTES
+    return MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
+
+
 class Door:
     """The outermost layer, in plain ASGI: rate, size, headers, and the count of requests."""
 
@@ -118,7 +127,7 @@ class Door:
         if wait > 0:
             await _answer(scope, decorated, 429, "Too many requests.", retry_after=int(wait) + 1)
             return
-        most = MAX_TOOL_BYTES if scope["path"].startswith("/mcp") else MAX_BODY_BYTES
+        most = _most(scope["path"])
         if _announced(scope) > most:
             await _too_large(scope, decorated, most)
             return

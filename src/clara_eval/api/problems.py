@@ -6,6 +6,7 @@ nobody expected is a 500 that tells the caller nothing about our inside and the 
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -15,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
 
 from clara_eval.api.templating import page
 from clara_eval.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotYet, Temporary
@@ -135,6 +137,14 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def _allowed(request: Request) -> str:
+    """Every documented method of the path; the router itself names those of the first route only."""
+    paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
+    here = request.url.path
+    fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
+    return ", ".join(sorted({method.upper() for path in fitting for method in paths[path]}))
+
+
 def install(app: FastAPI) -> None:
     """Route every exception of the application through problem documents."""
 
@@ -162,7 +172,10 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def routing(request: Request, bad: HTTPException) -> Response:
-        return response(request, bad.status_code, str(bad.detail), headers=dict(bad.headers or {}))
+        headers = dict(bad.headers or {})
+        if bad.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (allowed := _allowed(request)):
+            headers["Allow"] = allowed
+        return response(request, bad.status_code, str(bad.detail), headers=headers)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, bad: Exception) -> Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -75,6 +76,15 @@ def _context(request: Request) -> ApiContext:
 def _reading(request: Request) -> Reading:
     context = _context(request)
     return Reading(context.store, context.chain_id, context.settings.traces_public)
+
+
+@contextmanager
+def _well_formed() -> Iterator[None]:
+    """The body is as documented: what is refused now is refused for the challenge as it stands (409, not 422)."""
+    try:
+        yield
+    except BadInput as bad:
+        raise Refusal(409, str(bad), remedy=bad.remedy) from bad
 
 
 Context = Annotated[ApiContext, Depends(_context)]
@@ -212,10 +222,11 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
 )
 async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, Any]:
     known = to_address(address)
-    if body.decision == "rule":
-        await context.engine.rule(known, _decree(body), body.traceDigest)
-    else:
-        await context.engine.decide(known, body.decision, body.note, body.traceDigest)
+    with _well_formed():
+        if body.decision == "rule":
+            await context.engine.rule(known, _decree(body), body.traceDigest)
+        else:
+            await context.engine.decide(known, body.decision, body.note, body.traceDigest)
     return {"challengeAddress": known, "decision": body.decision, "note": body.note}
 
 
@@ -227,7 +238,8 @@ async def review(address: AddressPath, body: ReviewRequest, context: Context) ->
 )
 async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> dict[str, Any]:
     known = to_address(address)
-    revealed = await context.engine.reveal(known, body.document, body.signature)
+    with _well_formed():
+        revealed = await context.engine.reveal(known, body.document, body.signature)
     return {"challengeAddress": known, "privateSetHash": revealed}
 
 
@@ -249,7 +261,8 @@ async def draft(address: AddressPath, context: Context) -> Any:
 )
 async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> dict[str, Any]:
     known = to_address(address)
-    kept = await context.engine.object(known, body.about, body.reason, body.signature)
+    with _well_formed():
+        kept = await context.engine.object(known, body.about, body.reason, body.signature)
     return {"challengeAddress": known, "submitter": kept.submitter, "about": kept.about, "reason": kept.reason}
 
 

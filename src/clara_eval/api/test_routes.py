@@ -137,7 +137,7 @@ async def test_review_needs_the_key_and_a_waiting_challenge(service: Service) ->
     problem(await service.post(path, body), 401)
     code, _, _ = await service.post(path, body, **BEARER)
     assert (code, service.engine.decided) == (200, [(REVIEWED, "approve", "looked")])
-    problem(await service.post(f"{BASE}/{POSTED}/review", body, **BEARER), 422)
+    problem(await service.post(f"{BASE}/{POSTED}/review", body, **BEARER), 409)
     problem(await service.post(path, {"decision": "maybe"}, **BEARER), 422)
 
 
@@ -147,7 +147,7 @@ async def test_a_ruling_reaches_the_engine_and_the_sheet_the_administrator(servi
     ruling = {"kind": "exclude", "account": "0x" + "a1" * 20}
     body = {"decision": "rule", "reason": "a sock puppet", "ruling": ruling, "traceDigest": digest}
     problem(await service.post(path, body), 401)
-    problem(await service.post(path, {**body, "ruling": None}, **BEARER), 422)
+    problem(await service.post(path, {**body, "ruling": None}, **BEARER), 409)
     assert (await service.post(path, body, **BEARER))[0] == 200
     assert [(d.kind, d.account, d.note) for d in service.engine.ruled] == [
         ("exclude", "0x" + "a1" * 20, "a sock puppet")
