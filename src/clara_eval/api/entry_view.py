@@ -2,11 +2,12 @@
 
 Comes in: what may be read, a challenge and its submitters. Goes out: the values of the pages `entry` and `game`. Only
 posted results are shown. What would have changed a place is computed, not guessed: the ranking is made again from the
-recorded games with some of them turned around, where the field is small enough for that.
+recorded games with some of its own turned around, where the field is small enough for that.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from clara_eval.api.reading import Reading
 from clara_eval.challenge.model import Address
 from clara_eval.errors import NotFound
 from clara_eval.eval_config.model import Feature
+from clara_eval.ranking.what_if import LARGEST_FIELD, turning_point
 from clara_eval.records.documents import Features, Pairwise, Ranked, Scores, Value
 from clara_eval.records.games import Outcome, Played, outcome
 from clara_eval.records.judging import Judging
@@ -97,13 +99,25 @@ async def entry_view(reading: Reading, address: Address, account: Address) -> di
         "target": target,
         "target_facts": facts.get(target.address) if target else None,
         "gaps": gaps(account, target, facts, judging),
-        "whatif": [],
+        "whatif": await _what_if(reading, address, scores, row),
         "closest": closest(ranked, row),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
         "shortened": wording.shortened,
         "rejection": wording.rejection,
     }
+
+
+async def _what_if(reading: Reading, address: Address, scores: Scores, row: Ranked) -> list[wording.Told]:
+    places = [other.address for other in scores.rankings if is_ranked(other)]
+    paid = sum(is_paid(other) for other in scores.rankings)
+    if row.address not in places or len(places) > LARGEST_FIELD:
+        return []
+    games = await reading.games(address, scores, places)
+    points = {"A": 1.0, "B": 0.0, "tie": 0.5}
+    scored = [(*pair, points[game.winner]) for pair, game in games.items() if game.winner in points]
+    turn = await asyncio.to_thread(turning_point, row.address, places, scored, paid)
+    return [wording.turn_told(turn, is_paid=is_paid(row))] if turn is not None else []
 
 
 def nearest(ranked: list[Ranked], row: Ranked) -> list[Ranked]:

@@ -99,6 +99,8 @@ async def test_an_entry_and_a_game_explain_themselves(service: Service) -> None:
     entry = await text_of(service, f"/challenges/{SMALL}/{account(3)}")
     for words in ("What was missing", account(2)[:6], "Place 4 of 8", "gas_send 40,000 against 41,000"):
         assert words in entry
+    assert "Had it won its games against" in entry
+    assert "Had it lost its games against" in await text_of(service, f"/challenges/{SMALL}/{account(2)}")
     path = f"/challenges/{SMALL}/games/{account(0)}/{account(1)}"
     whole, part = await text_of(service, path), await text_of(service, path, headers={"hx-request": "true"})
     assert whole.count("shown first") == part.count("shown first") == 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clara_eval.challenge.model import short
+from clara_eval.ranking.what_if import Turn
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
@@ -85,6 +86,20 @@ class Told:
     heading: str
     sentence: str
     is_good: bool
+
+
+def turn_told(turn: Turn, *, is_paid: bool) -> Told:
+    """What other verdicts about an entry's own games would have meant for it."""
+    rivals = " and ".join(filter(None, (", ".join(map(short, turn.rivals[:-1])), *map(short, turn.rivals[-1:]))))
+    if is_paid:
+        if not turn.rivals:
+            return Told("Nothing of its own.", "It would have been paid however its own games had ended.", is_good=True)
+        told = f"Had it lost its games against {rivals}, it would have been place {turn.place} and not paid."
+        return Told("What would have cost it the prize.", told, is_good=True)
+    if not turn.rivals:
+        return Told("Out of reach.", "No other end of its own games would have paid it.", is_good=False)
+    told = f"Had it won its games against {rivals}, it would have been place {turn.place} and paid."
+    return Told("What would have changed its place.", told, is_good=False)
 
 
 def consistency(found: dict[str, Any] | None) -> list[Told]:
