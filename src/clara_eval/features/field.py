@@ -196,11 +196,12 @@ def _outliers(facts: Features, field: _Field) -> Iterator[Flag]:
         score = (mine - middle) / spread
         if abs(score) < OUTLIER * (1 + SMALL_FIELD / size):
             continue
+        told = round(value, 4) if isinstance(value, float) else value
         good = feature.better is not None and (score > 0) == (feature.better == "higher")
         yield Flag(
             "outlier",
             "review" if good else "warn",
-            f"{feature.name} is {value}, far from the other {size - 1} entries ({abs(score):.0f} spreads off).",
+            f"{feature.name} is {told}, far from the other {size - 1} entries ({abs(score):.0f} spreads off).",
             evidence={"feature": feature.name, "value": value, "spreads": round(score, 1)},
         )
 
