@@ -1,4 +1,4 @@
-"""An independent client, the official inspector, lists the tools and calls each of the eight, over stdio and over HTTP."""
+"""An independent client, the official inspector, lists the tools and calls all but `challenge_try`, over stdio and over HTTP."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ def calls(rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
     mine = {"sender": sender, "confirm": True}
     return {
         "challenge_browse": {"status": "any"},
+        "config_check": {"evalConfigJSON": RULES_CONFIG},
         "challenge_detail": {"address": rounds.open},
         "challenge_eval_status": {"address": rounds.done},
         "challenge_leaderboard": {"address": rounds.done},
@@ -122,7 +123,7 @@ def calls(rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
 
 
 async def call_all(inspector: Inspector, rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
-    """The documents of all eight, each checked against the schema that the server published."""
+    """The documents of all, each checked against the schema that the server published."""
     tools = {tool["name"]: tool for tool in (await inspector.ask("tools/list", "--strict"))["tools"]}
     wanted = calls(rounds, sender)
     assert set(tools) - {"challenge_try"} == set(wanted)
@@ -154,7 +155,7 @@ def check_reading(found: dict[str, dict[str, Any]], rounds: Rounds, chain: Local
 
 
 async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Over stdio with a local key all eight tools answer, and post, submit and claim really happen."""
+    """Over stdio with a local key all tools answer, and post, submit and claim really happen."""
     chain, agent = local_chain, local_chain.agents[0]
     rounds = await prepare(chain)
     environment = agent_environment(chain, agent, tmp_path / "none.db")
@@ -194,7 +195,7 @@ async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
 
 
 async def test_the_inspector_calls_every_tool_over_http(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Over HTTP all eight tools answer, and the writing ones hand back unsigned transactions."""
+    """Over HTTP all tools answer, and the writing ones hand back unsigned transactions."""
     chain, agent = local_chain, local_chain.agents[0]
     rounds = await prepare(chain)
     async with served(agent_settings(chain, agent, tmp_path / "store.db"), tmp_path / "store.db") as url:

@@ -44,11 +44,11 @@ async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: P
                 async with http.post(url, json={"document": text, "signature": signature}) as answer:
                     return answer.status, await answer.json()
 
-            assert (await reveal(document.content.decode(), by_agent))[0] == 422
+            assert (await reveal(document.content.decode(), by_agent))[0] == 409
             status, problem = await reveal(other.content.decode(), by_poster)
-            assert status == 422
+            assert status == 409
             assert "committed to" in json.dumps(problem)
-            assert (await reveal("not a document", by_poster))[0] == 422
+            assert (await reveal("not a document", by_poster))[0] == 409
             assert await read_document(engine.app.store, 31337, scores_key(address)) is None
             status, said = await reveal(document.content.decode(), by_poster)
             assert (status, said["privateSetHash"]) == (200, document.private_set_hash)
