@@ -1,15 +1,21 @@
-"""How many lines the product has in each room, now and at an earlier commit.
+"""How many lines the product has in each room, now and at an earlier commit, and what became of what stood there.
 
-`python scripts/sizes.py REV` counts the shipped modules of both (no tests, no `testing`): those that stood there
-already, followed through renames, and those that are new since.
+`python scripts/sizes.py REV` counts the shipped modules of both (no tests, no `testing`), first by module: those that
+stood there already, followed through renames, and those that are new since. Then by function and class, which tells
+what stood there from what was added: each is found again by its module and name, else by its name alone, else by half
+of its lines. What is not found is gone; what was nothing before is new. `--list` names every one, so that anybody can
+check the count. New functions may do what gone ones did: which of them serve a new feature is for a reader to say.
 """
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import PurePath
+from typing import NamedTuple
 
 PACKAGE = "src/clara_eval"
 
@@ -30,22 +36,92 @@ def sizes(rev: str) -> dict[str, int]:
     return {path: int(added) for added, _, path in rows if is_shipped(path)}
 
 
-def kept(rev: str) -> set[str]:
-    """The modules of now that stood there at `rev`, under this or another name."""
+def moved(rev: str) -> dict[str, str]:
+    """The modules of `rev` that stand here under this or another name: old path to new path."""
     rows = (line.split("\t") for line in git("diff", "-M30", "--name-status", "--diff-filter=MR", rev, "HEAD"))
     unchanged = set(sizes(rev)) & set(sizes("HEAD"))
-    return unchanged | {row[-1] for row in rows}
+    return {path: path for path in unchanged} | {row[1]: row[-1] for row in rows}
+
+
+def room_of(path: str) -> str:
+    return PurePath(path).relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def by_room(modules: dict[str, int]) -> Counter[str]:
     found: Counter[str] = Counter()
     for path, lines in modules.items():
-        found[PurePath(path).relative_to(PACKAGE).parts[0].removesuffix(".py")] += lines
+        found[room_of(path)] += lines
     return found
 
 
-def main(rev: str) -> None:
-    before, now, stood = sizes(rev), sizes("HEAD"), kept(rev)
+class Place(NamedTuple):
+    path: str
+    name: str
+
+
+Pieces = dict[Place, list[str]]
+
+
+def pieces(rev: str) -> Pieces:
+    """Every function, method and class (without its methods) of the shipped modules, with its lines."""
+    found: Pieces = {}
+    for path in sizes(rev):
+        lines = git("show", f"{rev}:{path}")
+        for name, numbers in _defined(ast.parse("\n".join(lines)), ""):
+            found[Place(path, name)] = [lines[number - 1].strip() for number in numbers]
+    return found
+
+
+def _defined(node: ast.AST, before: str) -> Iterator[tuple[str, list[int]]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            first = min([child.lineno, *(mark.lineno for mark in child.decorator_list)])
+            own = range(first, (child.end_lineno or first) + 1)
+            inner = list(_defined(child, f"{before}{child.name}.")) if isinstance(child, ast.ClassDef) else []
+            yield from inner
+            theirs = {number for _, numbers in inner for number in numbers}
+            yield before + child.name, [number for number in own if number not in theirs]
+
+
+def pair(old: Pieces, new: Pieces, renamed: dict[str, str]) -> dict[Place, Place]:
+    """What of now was what of then."""
+    pairs = {p: to for p in old if (to := Place(renamed.get(p.path, p.path), p.name)) in new}
+    for rule in (_by_name, _by_lines):
+        gone = [place for place in old if place not in pairs]
+        free = sorted(set(new) - set(pairs.values()))
+        pairs |= dict(rule(gone, free, old, new))
+    return pairs
+
+
+def _by_name(gone: list[Place], free: list[Place], _old: Pieces, _new: Pieces) -> Iterator[tuple[Place, Place]]:
+    """The same name elsewhere, where there is just one on either side."""
+    here, there = (defaultdict[str, list[Place]](list) for _ in range(2))
+    for place in gone:
+        here[place.name].append(place)
+    for place in free:
+        there[place.name].append(place)
+    yield from ((here[name][0], there[name][0]) for name in here if len(here[name]) == len(there[name]) == 1)
+
+
+def _by_lines(gone: list[Place], free: list[Place], old: Pieces, new: Pieces) -> Iterator[tuple[Place, Place]]:
+    """Another name, and half of the longer one's lines: the closest first."""
+    near = sorted((-share, a, b) for a in gone for b in free if (share := _share(old[a], new[b])) >= 0.5)
+    taken: set[Place] = set()
+    for _, a, b in near:
+        if not taken & {a, b}:
+            taken |= {a, b}
+            yield a, b
+
+
+def _share(one: list[str], other: list[str]) -> float:
+    longer, shorter = max(len(one), len(other)), min(len(one), len(other))
+    if shorter < 3 or shorter * 2 < longer:
+        return 0.0
+    return (Counter(one) & Counter(other)).total() / longer
+
+
+def show_modules(rev: str) -> None:
+    before, now, stood = sizes(rev), sizes("HEAD"), set(moved(rev).values())
     old, new = ({p: n for p, n in now.items() if (p in stood) is there} for there in (True, False))
     rooms = [by_room(modules) for modules in (before, old, new)]
     print(f"{'room':16}{'at ' + rev[:12]:>16}{'kept modules':>16}{'new modules':>16}")
@@ -54,5 +130,32 @@ def main(rev: str) -> None:
     print(f"{'all':16}" + "".join(f"{sum(counted.values()):>16,}" for counted in rooms))
 
 
+def show_pieces(rev: str, *, listed: bool) -> None:
+    old, new = pieces(rev), pieces("HEAD")
+    pairs = pair(old, new, moved(rev))
+    gone, added = (set(old) - set(pairs)), (set(new) - set(pairs.values()))
+    rows = (
+        ("found again", [old[place] for place in pairs], [new[place] for place in pairs.values()]),
+        ("gone", [old[place] for place in gone], []),
+        ("what stood there", list(old.values()), [new[place] for place in pairs.values()]),
+        ("new", [], [new[place] for place in added]),
+    )
+    print(f"\n{'functions and classes':24}{'at ' + rev[:12]:>24}{'now':>24}")
+    for words, before, now in rows:
+        print(f"{words:24}{_counted(before):>24}{_counted(now):>24}")
+    if listed:
+        for place, to in sorted(pairs.items()):
+            print(f"{len(old[place]):>5}{len(new[to]):>5}  {place.path} {place.name} -> {to.path} {to.name}")
+        for word, places, of in (("gone", gone, old), ("new", added, new)):
+            for place in sorted(places):
+                print(f"{len(of[place]):>5} {word:4}  {place.path} {place.name}")
+
+
+def _counted(found: list[list[str]]) -> str:
+    return f"{sum(map(len, found)):,} in {len(found):,}" if found else "-"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "HEAD~1")
+    given = [word for word in sys.argv[1:] if word != "--list"] or ["HEAD~1"]
+    show_modules(given[0])
+    show_pieces(given[0], listed="--list" in sys.argv)
