@@ -12,7 +12,7 @@ from clara_eval.errors import ConfigError
 
 MODULES = {
     "anthropic": ("anthropic", "genai_prices", "httpx2"),
-    "openai": ("openai", "genai_prices", "httpx2"),
+    "openai": ("genai_prices",),
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),
     "server": (

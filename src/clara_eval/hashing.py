@@ -14,6 +14,8 @@ from typing import Any
 import rfc8785
 from eth_hash.auto import keccak
 
+_PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
 
 def canonical_json(value: Any) -> bytes:
     """RFC 8785 canonical form; raises ValueError for what has no such form (NaN, huge integers)."""
@@ -23,7 +25,7 @@ def canonical_json(value: Any) -> bytes:
 
 def plain_json(value: Any) -> str:
     """Compact JSON with sorted keys, non-finite numbers refused: same value, same text, on every machine."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _PLAIN.encode(value)
 
 
 def sha256_hex(data: bytes) -> str:

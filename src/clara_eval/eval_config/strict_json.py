@@ -27,15 +27,10 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
     """The one value in `text`, or BadInput with the reason and the place."""
     limits = limits or JsonLimits()
     decoded = _decode(text, limits, what)
-    _check_depth(decoded, limits.depth, what)
+    if decoded.count("[") + decoded.count("{") > limits.depth:
+        _check_depth(decoded, limits.depth, what)
     try:
-        value = json.loads(
-            decoded,
-            object_pairs_hook=_object,
-            parse_constant=_no_constant,
-            parse_int=_integer,
-            parse_float=_finite,
-        )
+        value = _DECODER.decode(decoded)
     except json.JSONDecodeError as bad:
         raise BadInput(
             f"{what} is not valid JSON: {bad.msg} at line {bad.lineno}, column {bad.colno}.",
@@ -43,7 +38,8 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
             value=decoded[max(0, bad.pos - 20) : bad.pos + 20],
             remedy="Write one JSON document: double quotes, no comments, no trailing commas.",
         ) from None
-    _check_surrogates(value)
+    if "\\u" in decoded:  # UTF-8 holds none; only an escape can
+        _check_surrogates(value)
     return value
 
 
@@ -135,3 +131,8 @@ def _finite(digits: str) -> float:
     if not math.isfinite(value):
         raise BadInput(f"The number {digits[:30]} is too large.", path="$", value=digits[:80], remedy="Use less.")
     return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_integer, parse_float=_finite
+)

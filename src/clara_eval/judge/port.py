@@ -7,12 +7,14 @@ whole content, so an answer that was paid for once is found again and is never a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Protocol
 
 from clara_eval.attestation.model import Signed
-from clara_eval.hashing import plain_json, sha256_hex
+from clara_eval.hashing import plain_json
 
 Purpose = Literal["schema", "features", "comparison"]
 Stop = Literal["end", "max_tokens", "refusal"]
@@ -108,13 +110,21 @@ class Asker(Protocol):
 
 def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
     """SHA-256 over the complete request. `attempt` counts the times an unusable answer was asked again."""
+    begun = _begun(llm, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens, attempt).copy()
+    begun.update(f"{plain_json(prompt.user)}}}".encode())
+    return f"0x{begun.hexdigest()}"
+
+
+@lru_cache(maxsize=256)
+def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, max_tokens: int, attempt: int) -> hashlib._Hash:
+    """The hash up to the user's part, which is the last in the order of the keys; the rest is the same for a stage."""
     body = {
         "llm": llm,
-        "purpose": prompt.purpose,
-        "system": prompt.system,
-        "user": prompt.user,
-        "schema": prompt.schema_json,
-        "maxTokens": prompt.max_tokens,
+        "purpose": purpose,
+        "system": system,
+        "user": "",
+        "schema": schema_json,
+        "maxTokens": max_tokens,
         "attempt": attempt,
     }
-    return sha256_hex(plain_json(body).encode())
+    return hashlib.sha256(plain_json(body).removesuffix('""}').encode())

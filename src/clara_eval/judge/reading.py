@@ -41,8 +41,9 @@ def read_object(
 def shown(text: str, limit: int) -> str:
     """A model's words for people: one line, no control or format characters, at most `limit` characters."""
     line = " ".join(text.split())
-    visible = "".join(char for char in line if unicodedata.category(char)[0] != "C")
-    return visible if len(visible) <= limit else visible[: limit - 1] + "…"
+    if not (line.isascii() and line.isprintable()):
+        line = "".join(char for char in line if unicodedata.category(char)[0] != "C")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _ours(message: str) -> str:

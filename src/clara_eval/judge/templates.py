@@ -34,19 +34,21 @@ class Template:
     name: str
     text: str
     sha256: str
+    pieces: tuple[str, ...]
+    """Text, name, text, name, …, text."""
 
     def fill(self, **values: str) -> str:
         self._check(values)
-        return _HOLE.sub(lambda hole: values[hole.group(1)], self.text)
+        return "".join(values[piece] if number % 2 else piece for number, piece in enumerate(self.pieces))
 
     def pattern(self, **values: str) -> str:
         """A regular expression for this text, filled with whatever the given expressions match."""
         self._check(values)
-        pieces = _HOLE.split(self.text)  # text, name, text, name, …, text
-        return "".join(values[piece] if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
+        pieces = enumerate(self.pieces)
+        return "".join(values[piece] if number % 2 else re.escape(piece) for number, piece in pieces)
 
     def _check(self, values: Collection[str]) -> None:
-        holes = set(_HOLE.findall(self.text))
+        holes = set(self.pieces[1::2])
         if holes != set(values):
             wrong = ", ".join(f"{{{{{name}}}}}" for name in sorted(holes ^ set(values)))
             raise ConfigError(
@@ -60,7 +62,7 @@ class Template:
 @cache
 def template(name: str) -> Template:
     text = resources.files("clara_eval").joinpath("prompts", f"{name}.md").read_text("utf-8")
-    return Template(name, text, sha256_hex(text.encode()))
+    return Template(name, text, sha256_hex(text.encode()), tuple(_HOLE.split(text)))
 
 
 def template_hash(*names: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
+from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.calls import JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
@@ -443,3 +444,19 @@ async def test_a_judge_that_stays_down_sits_the_run_out() -> None:
     with pytest.raises(JudgeDown, match="2 probes in a row"):
         await line.ask(_prompt(2))
     assert dead.calls == asked
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+def test_a_request_hash_covers_the_whole_request(attempt: int) -> None:
+    """It is the SHA-256 of one plain JSON document of all fields, as anybody can recompute it."""
+    prompt = Prompt("comparison", 'Judge "é".', 'A: 1, B: "2" \\ 漢 }', '{"type":"object"}', 200, "0x00")
+    body = {
+        "llm": "openai:m",
+        "purpose": "comparison",
+        "system": prompt.system,
+        "user": prompt.user,
+        "schema": prompt.schema_json,
+        "maxTokens": 200,
+        "attempt": attempt,
+    }
+    assert request_hash("openai:m", prompt, attempt) == sha256_hex(plain_json(body).encode())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import Feature, FeatureSchema
@@ -36,7 +37,13 @@ class JudgeVector:
 
     def to_json(self) -> str:
         """The canonical bytes: the same facts, the same text."""
-        return plain_json(self.as_dict())
+        return _json_of(self)
+
+
+@lru_cache(maxsize=4096)
+def _json_of(vector: JudgeVector) -> str:
+    """An entry is shown many times; the largest field has a thousand."""
+    return plain_json(vector.as_dict())
 
 
 def make_vector(schema: FeatureSchema, values: Mapping[str, Value]) -> JudgeVector:

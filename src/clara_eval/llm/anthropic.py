@@ -3,7 +3,7 @@
 A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
 of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. Ranges in the
 schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
-the batch mode, so both send the same request. The SDK's `post` takes the body as it is: see `openai.py`. The SDK is
+the batch mode, so both send the same request. The SDK's `post` takes the body as it is. The SDK is
 imported when a model is built: naming and pricing a judge must not wait for it.
 """
 

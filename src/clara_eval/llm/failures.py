@@ -1,18 +1,21 @@
 """What a provider's refusal means for us.
 
-An SDK's exception comes in; an error of ours goes out, to be raised by the caller. Rate limits and outages are
-`Temporary`; a wrong key, model or account is a `ConfigError` with its remedy; a prompt that this model cannot take is a
-`BadAnswer`. Both official SDKs have the same exception shapes, so one reading serves both. Neither a key nor a request
-header ever gets into the text, and the SDK's exception is not chained, because it holds the request.
+A status, or an exception of an SDK or of the transport, comes in; an error of ours goes out, to be raised by the
+caller. Rate limits and outages are `Temporary`; a wrong key, model or account is a `ConfigError` with its remedy; a
+prompt that this model cannot take is a `BadAnswer`. Neither a key nor a request header ever gets into the text, and the
+exception is not chained, because it may hold the request.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+
+from aiohttp import ClientConnectorError, ConnectionTimeoutError, InvalidURL
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.outages import RateLimited, RequestRefused, ServerFailed, Unanswered
@@ -42,7 +45,7 @@ class Endpoint:
 
 
 def explain(bad: Exception, endpoint: Endpoint) -> ClaraError:
-    """The error of ours for an exception of `anthropic` or `openai`."""
+    """The error of ours for an exception of `anthropic` or of the transport."""
     status = getattr(bad, "status_code", None)
     if isinstance(status, int):
         headers = getattr(getattr(bad, "response", None), "headers", {})
@@ -92,7 +95,19 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
 
 def said(bad: Exception) -> str:
     """What the provider wrote: its type, code and message, without anything of the request."""
-    body = getattr(bad, "body", None)
+    return _said(getattr(bad, "body", None))
+
+
+def said_by(content: bytes) -> str:
+    """The same in the bytes of an answer: in its JSON, or as the text that it is."""
+    text = content.decode(errors="replace").strip()
+    try:
+        return _said(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _said(body: object) -> str:
     detail = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(detail, dict):
         return body if isinstance(body, str) else ""
@@ -106,11 +121,9 @@ def said_in(detail: Mapping[str, Any]) -> str:
 
 def _never_sent(bad: Exception) -> bool:
     """The transport reports a failed connection as a time-out; its first cause tells them apart."""
-    from aiohttp import ClientConnectorError, InvalidURL
-
     cause: BaseException | None = bad
     while cause is not None:
-        if isinstance(cause, (ClientConnectorError, InvalidURL)):
+        if isinstance(cause, (ClientConnectorError, ConnectionTimeoutError, InvalidURL)):
             return True
         cause = cause.__cause__
     return False

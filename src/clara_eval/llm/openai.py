@@ -1,10 +1,9 @@
-"""Any OpenAI-compatible endpoint, through the official SDK on its aiohttp transport.
+"""Any OpenAI-compatible endpoint, asked directly over HTTP.
 
 A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format. An endpoint that
 refuses one of these is asked again without it, once, and that is remembered for the endpoint: without the response
-format the schema stands in the system text instead. The SDK's own retries are off. The SDK's `post` takes the body as
-it is and gives the response as it came: the typed method walks through the schema on every call and builds objects of
-every answer, which costs more than everything else we do for a call.
+format the schema stands in the system text instead. Nothing else is asked twice here. What is the same for all
+prompts of a stage is written once: of a request only the user's part is new.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from clara_eval.attestation import INTERFACES, NotAttested, Quotes, Signed, key_name
@@ -23,15 +23,17 @@ from clara_eval.errors import ClaraError, ConfigError, Temporary
 from clara_eval.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.outages import Unanswered, Unsigned
-from clara_eval.judge.port import Answer, Prompt
+from clara_eval.judge.port import Answer, Prompt, Purpose
 from clara_eval.judge.provider import JudgeName, Provider
-from clara_eval.llm.failures import Endpoint, explain, explain_status, said, said_in
+from clara_eval.llm.failures import Endpoint, explain, explain_status, said_by, said_in
 from clara_eval.llm.registry import parse_jury, required_key
+from clara_eval.llm.wire import TRANSPORT_ERRORS, Reply, Wire
 from clara_eval.money.prices import public_price
 from clara_eval.settings import Settings
 
+OPENAI = "https://api.openai.com/v1"
 NO_KEY = "no-key"
-"""Sent to endpoints of one's own that ask for none; the SDK insists on some text."""
+"""Sent to endpoints of one's own that ask for none."""
 SEED = 20_270_101
 """Any fixed number: the same request asks for the same sample, where the provider honours it."""
 PROOF_TRIES = 3
@@ -43,86 +45,73 @@ _SIGNS = {
     "seed": ("seed",),
 }
 """The words by which an endpoint names what it refuses."""
+_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_TAIL = b"}]}"
+
+
+class Form(NamedTuple):
+    """How an endpoint wants to be asked: everything of a request but the prompt."""
+
+    model: str
+    token_limit: str
+    refused: frozenset[str] = frozenset()
+    verified: bool = False
+    """Only a provider whose enclave the gateway has checked may answer."""
 
 
 class OpenAiLlm:
     """One model at one endpoint. Opens connections on first use; `close` ends them."""
 
-    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
-        from openai import AsyncOpenAI, DefaultAioHttpClient
+    encodings = "gzip, deflate"
 
+    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
         self._model = model
         self._name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
         self._endpoint = Endpoint(self._name, "OPENAI_API_KEY", api_key)
-        self._client = AsyncOpenAI(
-            api_key=api_key,
-            base_url=base_url or "https://api.openai.com/v1",
-            max_retries=0,
-            timeout=call_seconds,
-            http_client=DefaultAioHttpClient(),
-        )
-        self._refused: set[str] = set()
+        self._wire = Wire(base_url or OPENAI, api_key, call_seconds, encodings=self.encodings)
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
-        self._token_limit = "max_tokens" if base_url else "max_completion_tokens"
+        self._form = Form(model, "max_tokens" if base_url else "max_completion_tokens")
 
     @property
     def name(self) -> str:
         return self._name
 
     async def complete(self, prompt: Prompt) -> Answer:
-        from openai import BadRequestError, OpenAIError, UnprocessableEntityError
-
         for _ in range(len(_SIGNS) + 2):
-            refused_before = frozenset(self._refused), self._token_limit
-            try:
-                answered = await self._ask(prompt)
-            except (BadRequestError, UnprocessableEntityError) as bad:
-                if self._gives_way(said(bad).lower(), refused_before):
-                    continue
-                raise explain(bad, self._endpoint) from None
-            except OpenAIError as bad:
-                raise explain(bad, self._endpoint) from None
-            return answered
+            form = self._form
+            sent = request_body(form, prompt)
+            reply = await self._exchanged(self._wire.post("/chat/completions", sent))
+            if reply.is_ok:
+                return await self._answered(prompt, sent, reply)
+            words = said_by(reply.content)
+            if reply.status not in (400, 422) or not self._gives_way(words.lower(), form):
+                raise explain_status(reply.status, words, reply.headers, self._endpoint)
         raise Temporary(f"{self._name} refuses every form of the request.")
 
-    async def _ask(self, prompt: Prompt) -> Answer:
-        from httpx2 import Response
+    async def _exchanged(self, exchange: Awaitable[Reply]) -> Reply:
+        try:
+            return await exchange
+        except TRANSPORT_ERRORS as bad:
+            raise explain(bad, self._endpoint) from None
 
-        response = await self._client.post("/chat/completions", cast_to=Response, body=self._request(prompt))
-        return self._answer(response.content, prompt)
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: Reply) -> Answer:  # noqa: ARG002 - who signs, signs it
+        return self._answer(reply.content, prompt)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._wire.close()
 
-    def _request(self, prompt: Prompt) -> dict[str, Any]:
-        plain = "response_format" in self._refused
-        request: dict[str, Any] = {
-            "model": self._model,
-            "messages": [
-                {"role": "system", "content": with_schema(prompt) if plain else prompt.system},
-                {"role": "user", "content": prompt.user},
-            ],
-            self._token_limit: prompt.max_tokens,
-        }
-        if not plain:
-            request["response_format"] = _response_format(prompt.purpose, prompt.schema_json)
-        if "temperature" not in self._refused:
-            request["temperature"] = 0
-        if "seed" not in self._refused:
-            request["seed"] = SEED
-        return request
-
-    def _gives_way(self, text: str, before: tuple[frozenset[str], str]) -> bool:
+    def _gives_way(self, text: str, before: Form) -> bool:
         """Drop what the endpoint names in its refusal; True if the next request differs from the refused one."""
-        if before != (frozenset(self._refused), self._token_limit):
+        form = self._form
+        if before != form:
             return True
         for option, signs in _SIGNS.items():
-            if option not in self._refused and any(sign in text for sign in signs):
-                self._refused.add(option)
+            if option not in form.refused and any(sign in text for sign in signs):
+                self._form = form._replace(refused=form.refused | {option})
                 return True
-        if self._token_limit in text and "token_limit" not in self._refused:
-            self._refused.add("token_limit")
-            self._token_limit = TOKEN_LIMITS[1 - TOKEN_LIMITS.index(self._token_limit)]
+        if form.token_limit in text and "token_limit" not in form.refused:
+            other = TOKEN_LIMITS[1 - TOKEN_LIMITS.index(form.token_limit)]
+            self._form = form._replace(refused=form.refused | {"token_limit"}, token_limit=other)
             return True
         return False
 
@@ -153,32 +142,25 @@ class SigningOpenAi(OpenAiLlm):
     Nothing is checked here but that there is one; `Attested` does it for every run.
     """
 
+    encodings = "identity"
+    """Compressed bytes would not be the signed ones."""
+
     def __init__(self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = 120.0) -> None:
         super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
         self._name = f"{self._name}#{interface}"
         self._endpoint = replace(self._endpoint, judge=self._name)
+        self._form = self._form._replace(verified=interface == "aci")
         self.interface, self.model = interface, model
 
-    async def _ask(self, prompt: Prompt) -> Answer:
-        from httpx2 import Response
-
-        request = self._request(prompt)
-        if self.interface == "aci":
-            request["provider"] = {"aci_verified": True}
-        sent = json.dumps(request, ensure_ascii=False).encode()
-        # Compressed bytes would not be the signed ones.
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        response = await self._client.post(
-            "/chat/completions", cast_to=Response, content=sent, options={"headers": headers}
-        )
-        answer = self._answer(response.content, prompt)
-        place, params = self._proof_place(response.content, response.headers.get("x-receipt-id"))
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: Reply) -> Answer:
+        answer = self._answer(reply.content, prompt)
+        place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
         proof = await self._document(place, params, "signature")
         try:
             key = key_name(self.interface, proof)
         except NotAttested as bad:
             raise Unsigned(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
-        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, response.content))
+        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
         return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
 
     def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
@@ -201,24 +183,46 @@ class SigningOpenAi(OpenAiLlm):
 
     async def _document(self, place: str, params: dict[str, str], what: str) -> str:
         """A document of the endpoint; that it does not give one is its outage, whatever the status."""
-        from httpx2 import Response
-        from openai import OpenAIError
-
         for attempt in range(PROOF_TRIES):
             await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
             try:
-                response = await self._client.get(place, cast_to=Response, options={"params": params})
-                return response.content.decode()
+                reply = await self._exchanged(self._wire.get(place, params))
+                if reply.is_ok:
+                    return reply.content.decode()
+                reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
             except UnicodeDecodeError:
                 raise Unsigned(f"{self._name}: its {what} is not text.") from None
-            except OpenAIError as bad:
-                reason = explain(bad, self._endpoint).message
+            except ClaraError as bad:
+                reason = bad.message
         raise Unsigned(f"{self._name} gave no {what}: {reason}")
 
 
+def request_body(form: Form, prompt: Prompt) -> bytes:
+    """The request as it goes out; its last part is the prompt's own."""
+    head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
+    return head + _TEXT.encode(prompt.user).encode() + _TAIL
+
+
 @lru_cache(maxsize=64)
-def _response_format(purpose: str, schema_json: str) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": purpose, "strict": True, "schema": json.loads(schema_json)}}
+def _head(form: Form, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
+    """The request up to the user's text: the same for all prompts of a stage."""
+    plain = "response_format" in form.refused
+    prompt = Prompt(purpose, system, "", schema_json, max_tokens, "")
+    request: dict[str, Any] = {"model": form.model, form.token_limit: max_tokens}
+    if not plain:
+        answer = {"name": purpose, "strict": True, "schema": json.loads(schema_json)}
+        request["response_format"] = {"type": "json_schema", "json_schema": answer}
+    if "temperature" not in form.refused:
+        request["temperature"] = 0
+    if "seed" not in form.refused:
+        request["seed"] = SEED
+    if form.verified:
+        request["provider"] = {"aci_verified": True}
+    request["messages"] = [
+        {"role": "system", "content": with_schema(prompt) if plain else system},
+        {"role": "user", "content": ""},
+    ]
+    return _TEXT.encode(request).encode().removesuffix(b'""' + _TAIL)
 
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:

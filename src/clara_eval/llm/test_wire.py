@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -18,8 +19,8 @@ from clara_eval.judge.outages import RateLimited, Unanswered
 from clara_eval.judge.port import Prompt
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.llm.failures import retry_after
-from clara_eval.llm.openai import SEED, OpenAiLlm
-from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Script, Seen
+from clara_eval.llm.openai import SEED, Form, OpenAiLlm, request_body
+from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Script, Seen, completion_body
 
 KEY = "sk-very-secret-0123456789"
 VERDICT = {
@@ -256,6 +257,12 @@ async def _saying(text: str, content_type: str = "application/json", status: int
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(text=text, content_type=content_type, status=status)
 
+    async with _app(answer) as root:
+        yield root
+
+
+@asynccontextmanager
+async def _app(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
     app.router.add_post("/v1/messages", answer)
@@ -322,3 +329,63 @@ async def test_a_key_is_hidden_before_a_long_message_is_cut() -> None:
             await llm.complete(PROMPT)
         await llm.close()
     assert KEY[:6] not in str(caught.value)
+
+
+async def test_an_answer_without_end_is_not_read() -> None:
+    """A broken endpoint that goes on writing is an outage that may be charged, long before the memory is full."""
+    written = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal written
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(40):
+            await response.write(b" " * 2**20)
+            written += 1
+        return response
+
+    async with _app(answer) as root:
+        llm = OpenAiLlm("m", api_key=KEY, base_url=f"{root}/v1")
+        with pytest.raises(Unanswered, match="AnswerTooLong"):
+            await llm.complete(PROMPT)
+        await llm.close()
+    assert written < 40
+
+
+@pytest.mark.parametrize(("no_proxy", "proxied"), [("", True), ("elsewhere.example", True), ("127.0.0.1", False)])
+async def test_the_way_out_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, proxied: bool
+) -> None:
+    """Calls go through HTTP_PROXY with its own login, unless NO_PROXY names the host."""
+    asked: list[web.BaseRequest] = []
+
+    async def proxy(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request)
+        return web.json_response(completion_body(await request.json(), '{"winner": "A"}'))
+
+    for name in ("http_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    runner = web.ServerRunner(web.Server(proxy))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    monkeypatch.setenv("http_proxy", f"http://user:word@127.0.0.1:{runner.addresses[0][1]}")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    async with _openai() as (llm, endpoint):
+        await llm.complete(PROMPT)
+        assert [str(request.url) for request in asked] == ([f"{endpoint.url}/chat/completions"] if proxied else [])
+        assert len(endpoint.seen) == (0 if proxied else 1)
+    if proxied:
+        assert asked[0].headers["Proxy-Authorization"] == "Basic dXNlcjp3b3Jk"
+    await runner.cleanup()
+
+
+def test_a_request_is_the_same_however_it_is_written() -> None:
+    """The part that is kept and the part that is new make one JSON document, whatever stands in the prompt."""
+    user = 'A: "x" \\ \n é 漢 \u2028 }]} ""'
+    form = Form("m", "max_tokens")
+    for number, shown in enumerate((form, form._replace(refused=frozenset({"response_format", "seed"})))):
+        body = json.loads(request_body(shown, replace(PROMPT, user=user)))
+        assert body["messages"][1] == {"role": "user", "content": user}
+        assert body["messages"][0]["content"].startswith(PROMPT.system)
+        assert ("seed" in body) == ("response_format" in body) == (number == 0)

@@ -90,7 +90,7 @@ class PriceCard:
 
     def worst(self, prompt: Request, *, batch: bool = False) -> int:
         """What one call with this prompt can cost at most: a token a byte, nothing cached, the longest answer."""
-        tokens = len(prompt.system.encode()) + len(prompt.user.encode()) + len(prompt.schema_json) + HIDDEN_TOKENS
+        tokens = _size(prompt.system) + _size(prompt.user) + len(prompt.schema_json) + HIDDEN_TOKENS
         card = self._card(tokens)
         total = max(card.input, card.cache_write) * tokens + card.output * prompt.max_tokens
         return _micro(total, batch=batch)
@@ -99,6 +99,10 @@ class PriceCard:
         if self.beyond is None or self.up_to is None or input_tokens <= self.up_to:
             return self
         return self.beyond
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _micro(pico: int, *, batch: bool) -> int:

@@ -10,8 +10,9 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Protocol
 
 from clara_eval.attestation.model import Signed
@@ -20,6 +21,7 @@ from clara_eval.hashing import plain_json
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.money.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.processes import is_gone
+from clara_eval.store.arrivals import Arrivals
 from clara_eval.trace.store import Checkpoint, StoredTransaction
 
 Row = tuple[Any, ...]
@@ -107,6 +109,10 @@ class SqlStore:
     """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""
     answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
     """Told once about every newly paid answer, for the metrics."""
+    _arrivals: Arrivals = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_arrivals", Arrivals(self._write_answers))
 
     async def close(self) -> None:
         await self.driver.close()
@@ -157,15 +163,19 @@ class SqlStore:
         return found
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        saved = await self.driver.fetch(
-            "INSERT INTO answers (request, run, llm, purpose, answer, cost_micro_usd) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT DO NOTHING RETURNING request",
-            (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
-        )
-        for listen in self.answer_listeners if saved else ():
+        if not await self._arrivals.is_first(paid):
+            # Two workers may have asked the same at once: both go on with the answer that was first.
+            return (await self.answers((paid.request,))).get(paid.request, paid)
+        for listen in self.answer_listeners:
             listen(paid)
-        # Two workers may have asked the same at once: both go on with the answer that was first.
-        return paid if saved else (await self.answers((paid.request,))).get(paid.request, paid)
+        return paid
+
+    async def _write_answers(self, arrived: Sequence[PaidAnswer]) -> set[str]:
+        """The requests among these that had no answer before; all or none are written."""
+        rows = await self.driver.fetch(
+            _insert_answers(len(arrived)), [value for paid in arrived for value in _row(paid)]
+        )
+        return {row[0] for row in rows}
 
     async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
         last = ""
@@ -323,6 +333,7 @@ class SqlStore:
 
 
 _GIVEN = "CAST(? AS DOUBLE PRECISION)"
+_ANSWER_FIELDS = tuple(one.name for one in fields(Answer))
 _UNSURE = "unsure"
 """The purpose of a run's line for calls that were sent and never answered."""
 
@@ -330,6 +341,22 @@ _TRANSACTIONS = (
     "SELECT run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_gas, max_priority_fee_per_gas, "
     "signed_at FROM transactions"
 )
+
+
+@lru_cache(maxsize=128)
+def _insert_answers(count: int) -> str:
+    rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
+    return (
+        "INSERT INTO answers (request, run, llm, purpose, answer, cost_micro_usd) "  # noqa: S608 - only placeholders are put in
+        f"VALUES {rows} ON CONFLICT DO NOTHING RETURNING request"
+    )
+
+
+def _row(paid: PaidAnswer) -> tuple[SqlValue, ...]:
+    answer = {name: getattr(paid.answer, name) for name in _ANSWER_FIELDS}
+    if paid.answer.signed is not None:
+        answer["signed"] = asdict(paid.answer.signed)
+    return (paid.request, paid.run, paid.llm, paid.purpose, plain_json(answer), paid.cost_micro_usd)
 
 
 def _paid(row: Row) -> PaidAnswer:
