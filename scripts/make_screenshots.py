@@ -64,7 +64,9 @@ async def until_shown(url: str) -> dict[str, str]:
 async def opened(browser: Browser, size: str, scheme: str) -> BrowserContext:
     width, height = SIZES[size]
     return await browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if scheme == "dark" else "light",
+        reduced_motion="reduce",  # a picture of a page that still scrolls shows nothing
     )
 
 
@@ -89,17 +91,29 @@ async def shoot(browser: Browser, url: str, key: str, rounds: dict[str, str], si
     await keep("challenges")
     await page.goto(finished)
     await keep("challenge")
-    for anchor in ("why", "games", "verify"):
+    for anchor in ("why", "games", "timeline"):
         await page.goto(f"{finished}#{anchor}")
         await keep(anchor)
+    await page.goto(f"{finished}#verify")
+    await page.get_by_role("link", name="Check it here now").click()
+    await page.wait_for_selector("#checks .verdict-line")
+    await page.locator("#verify").scroll_into_view_if_needed()
+    await keep("verify")
     await page.locator(".matrix td.won a").first.click()
     await page.wait_for_selector("#drawer[open]")
     await keep("game")
     await page.goto(finished)
     await page.goto(url + (await page.locator(".board tbody tr:not(.paid) .who a").first.get_attribute("href") or ""))
     await keep("entry")
+    await page.get_by_role("link", name="Record of agent").click()
+    await page.wait_for_selector("text=Challenges entered")
+    await keep("agent")
+    await page.goto(f"{url}/challenges/0x{'0' * 39}1")
+    await keep("missing")
     await page.goto(f"{url}/docs")
     await keep("api")
+    await page.goto(f"{url}/operator")
+    await keep("sign-in")
     await operator(page, url, key)
     await keep("operator")
     await page.goto(f"{url}/operator/reviews/{rounds['review']}")

@@ -71,8 +71,11 @@ def test_the_format_page_has_the_examples_of_the_demo(make_docs: ModuleType, dem
 
 
 def test_the_commands_page_is_current(make_docs: ModuleType) -> None:
-    """docs/commands.md is what --help says today."""
+    """docs/commands.md is what --help says today, and the program itself prints it so."""
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == make_docs.help_page()
+    for words in ((), ("config", "init")):
+        told = subprocess.run([make_docs.COMMAND, *words, "-h"], capture_output=True, text=True, check=True, cwd=ROOT)
+        assert told.stdout.strip("\n") == make_docs.help_of(*words)
 
 
 def test_a_stranger_can_check_the_chain_with_the_program_in_the_docs(

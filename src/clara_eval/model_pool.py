@@ -56,6 +56,7 @@ class RunModels:
     budget: RunBudget
     run: str
     find_report: Callable[[str, str, str], Awaitable[KeyReport]]
+    estimate_usd: float | None
 
     def asker(self, name: str) -> Asker:
         return self.lines[name]
@@ -107,7 +108,8 @@ class ModelPool:
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
         costly = any(card != FREE for card in cards.values())
-        most = self._most_to_spend(challenge, config, plan, spent) if costly else None
+        quoted = self._run_quote(challenge, config, plan)
+        most = quoted.most_to_spend(caps_of(self.settings), spent) if costly else None
         budget = RunBudget(most, spent_before=spent)
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
@@ -116,7 +118,10 @@ class ModelPool:
         # Last before the run: a model that cannot be built must not leave a reservation behind.
         ledger = await self._reserve(challenge, max(0, (most or spent) - unsure)) if costly else None
         try:
-            yield RunModels(lines, budget, challenge.run, self.key_report)
+            expected = quoted.models_micro_usd
+            yield RunModels(
+                lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
+            )
         finally:
             for name in cards:
                 self._attested.pop((name, challenge.run), None)
@@ -184,10 +189,10 @@ class ModelPool:
         size = Size(challenge.submission_count, looks)
         return quote(size, expected_calls(config, size, plan.models), {name: self._card(name) for name in plan.models})
 
-    def _most_to_spend(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, spent: int) -> int | None:
+    def _run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
+        """What this run will probably cost, with as many games as it may have."""
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
-        quoted = self._quote(challenge, config, plan, -(-games // len(plan.judges)))
-        return quoted.most_to_spend(caps_of(self.settings), spent)
+        return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
 
     async def _reserve(self, challenge: Challenge, most: int) -> int:
         return await self.store.reserve_spend(

@@ -23,7 +23,7 @@ from clara_eval import __version__
 from clara_eval.api import api_docs, operator_pages, pages, problems
 from clara_eval.api.admin import AdminKey
 from clara_eval.api.context import ApiContext
-from clara_eval.api.limits import Compressed, Door, Limits, Rates
+from clara_eval.api.limits import Compressed, Door, HeadAsGet, Limits, Rates
 from clara_eval.api.problems import Problem, documented
 from clara_eval.api.routes import health, router
 from clara_eval.api.schemas import Health
@@ -118,6 +118,7 @@ def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Compressed)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Door, limits=limits, count=count)
 
 

@@ -18,7 +18,10 @@ PAGE_CARDS = 24
 MOST_SKILLS = 12
 GROUPS: dict[str, tuple[str, frozenset[str]]] = {
     "open": ("Open", frozenset(("Open",))),
-    "judging": ("Being judged", frozenset(("Queued", "Reading", "Comparing", "Posting", "Deferred"))),
+    "judging": (
+        "Being judged",
+        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred")),
+    ),
     "review": ("In review", frozenset(("In review",))),
     "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),
     "ended": ("Without a result", frozenset(("Cancelled", "Expired", "Not evaluated", "No result"))),

@@ -19,12 +19,15 @@ from clara_eval.eval_config.model import Feature
 from clara_eval.pipeline.status import FINAL_STATES
 from clara_eval.records.documents import Features, Scores
 from clara_eval.records.games import Played, outcome
+from clara_eval.records.history import Claims, Created
 from clara_eval.records.judging import Judging
 from clara_eval.settings import Settings
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 
 SIDE_BY_SIDE = 8
 """Entries whose facts stand side by side."""
+MOST_CLAIMS = 5
+"""The last claims in the timeline."""
 MATRIX = 12
 """Entries in the win matrix; everybody's games are on their own page."""
 
@@ -53,6 +56,9 @@ class Step:
     """`done`, `now` or `next`."""
     said: str = ""
     tx: str | None = None
+    who: str | None = None
+    amount: str | None = None
+    """Base units of the prize token."""
 
 
 async def challenge_view(reading: Reading, address: Address, number: int, settings: Settings) -> dict[str, Any]:
@@ -63,17 +69,18 @@ async def challenge_view(reading: Reading, address: Address, number: int, settin
     if scores is not None:
         # The summary may be of a block before the last entry; the ranking has all of them.
         found["submissionCount"] = max(found["submissionCount"], len(scores.rankings))
+    created, claims = await reading.history(address)
     values = {
         "found": found,
         "phase": wording.phase(found, now),
         "is_live": found["evaluation"]["status"] not in FINAL_STATES,
         "now": int(now),
         "explorer": settings.network.explorer,
-        "steps": timeline(found, scores, int(now)),
-        "money": await reading.money(address),
-        "cap": settings.budget_per_challenge_usd,
+        "steps": timeline(found, scores, int(now), created, claims),
+        "money": wording.money(await reading.money(address), found["evaluation"], settings.budget_per_challenge_usd),
         "has_trace": found["traceDigest"] is not None and reading.traces_public != "never",
         "network": settings.network_name,
+        "stages": wording.STAGES,
         "board": None,
     }
     return values if scores is None else values | await _result(reading, address, scores, number)
@@ -150,30 +157,49 @@ def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
     return {pair: Cell(sum(list_), len(list_)) for pair, list_ in found.items()}
 
 
-def timeline(found: dict[str, Any], scores: Scores | None, now: int) -> list[Step]:
-    """From the last entry to the last claim, as far as the read model knows."""
+def timeline(
+    found: dict[str, Any], scores: Scores | None, now: int, created: Created | None = None, claims: Claims | None = None
+) -> list[Step]:
+    """From the escrow of the prize to the last claim, as far as the read model knows."""
     phase, closed = wording.phase(found, now), now >= found["deadline"]
     posted = found["scorePostedAt"] or (scores.publishedAt if scores else None)
-    entries = f"{found['submissionCount']:,} entries"
-    steps = [Step("Entries close", found["deadline"], "done" if closed else "now", entries)]
+    steps = [Step("Created", created.at, "done", "The prize is in escrow.", created.txHash)] if created else []
+    entries = wording.counted(found["submissionCount"], "entry", "entries")
+    steps.append(Step("Entries close", found["deadline"], "done" if closed else "now", f"{entries}."))
     if found["chainStatus"] in {"cancelled", "expired"}:
         return [*steps, Step(phase.label, None, "done", phase.sentence)]
     judged = "done" if posted or found["evaluation"]["progress"] == 100 else "now" if closed else "next"
     started = found["evaluation"].get("startedAt") if closed else None
-    steps.append(Step("Evaluation", started, judged, "" if posted or not closed else phase.sentence))
-    return [*steps, *(_after_post(found, scores, posted) if posted else _before_post(found))]
+    said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
+    steps.append(Step("Scoring", started, judged, said))
+    return [*steps, *(_after_post(found, scores, posted, claims) if posted else _before_post(found))]
 
 
 def _before_post(found: dict[str, Any]) -> list[Step]:
-    shared = "after it every submitter can claim an equal share"
+    shared = "Without scores by then every submitter can claim an equal share."
     return [Step("Scores posted", None, "next"), Step("Scoring deadline", found["scoringDeadline"], "next", shared)]
 
 
-def _after_post(found: dict[str, Any], scores: Scores | None, posted: int) -> list[Step]:
+def _after_post(found: dict[str, Any], scores: Scores | None, posted: int, claims: Claims | None) -> list[Step]:
     final = found["chainStatus"] == "finalized"
-    by = f"by the {found['postedBy']}" if found["postedBy"] else ""
-    free = "prizes can be claimed" if final else "prizes can be claimed from then on"
-    return [
+    by = f"By the {found['postedBy']}." if found["postedBy"] else ""
+    free = "Prizes can be claimed." if final else "Prizes can be claimed from then on."
+    steps = [
         Step("Scores posted", posted, "done", by, scores.txHash if scores else None),
-        Step("Final", posted + FINALIZATION_SECONDS, "done" if final else "now", free),
+        Step("Final" if final else "Finalizes", posted + FINALIZATION_SECONDS, "done" if final else "now", free),
     ]
+    return [*steps, *(_claimed(found, claims) if final else [Step("Claimed", None, "next")])]
+
+
+def _claimed(found: dict[str, Any], claims: Claims | None) -> list[Step]:
+    """One point a claim while they are few; the last one says how many prizes are left."""
+    taken, of = (claims.claims, claims.winners) if claims else ([], int(found["winnerCount"]))
+    shown = [
+        Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)
+        for claim in taken[-MOST_CLAIMS:]
+    ]
+    left = of - len(taken)
+    if left:
+        prizes = wording.counted(left, "prize is", "prizes are")
+        shown.append(Step("Claims", None, "now", f"{prizes} not claimed yet."))
+    return shown

@@ -6,7 +6,7 @@ number of remembered clients is bounded: the one that was quiet longest is forgo
 
 from __future__ import annotations
 
-import json
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,7 +16,8 @@ from fastapi import Request
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clara_eval.api.problems import MEDIA_TYPE, Refusal, document
+from clara_eval.api.problems import FOR_PROGRAMS, Refusal
+from clara_eval.api.problems import response as problem_response
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HARNESS_BYTES = 2 * 1024 * 1024
@@ -24,7 +25,10 @@ MAX_HARNESS_BYTES = 2 * 1024 * 1024
 MAX_TOOL_BYTES = 4 * 1024 * 1024
 """Agents hand whole solutions to the tools under `/mcp`."""
 _MOST_CLIENTS = 10_000
-_AS_THEY_ARE = ("/api/", "/mcp", "/operator", "/healthz", "/metrics", "/openapi.json")
+_AS_THEY_ARE = (*FOR_PROGRAMS, "/operator")
+_HEADS = ("/api/", "/healthz", "/metrics", "/openapi.json", "/llms.txt")
+"""Under `/mcp` the tools' own door decides."""
+_TOO_MANY = "This address asks more often than the service answers."
 
 _POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -98,9 +102,9 @@ def client_of(scope: Scope) -> str:
 
 def _refuse(wait: float) -> None:
     if wait > 0:
-        raise Refusal(
-            429, "Too many requests.", remedy="Wait, then try again.", headers={"retry-after": str(int(wait) + 1)}
-        )
+        seconds = int(wait) + 1
+        remedy = f"Wait {seconds} s, then try again."
+        raise Refusal(429, _TOO_MANY, remedy=remedy, headers={"retry-after": str(seconds)})
 
 
 def _most(path: str) -> int:
@@ -125,7 +129,9 @@ class Door:
         decorated = self._decorated(scope, send)
         wait = self._limits.clients.take(client_of(scope))
         if wait > 0:
-            await _answer(scope, decorated, 429, "Too many requests.", retry_after=int(wait) + 1)
+            seconds = int(wait) + 1
+            remedy = f"Wait {seconds} s, then try again."
+            await _answer(scope, decorated, 429, _TOO_MANY, remedy=remedy, retry_after=seconds)
             return
         most = _most(scope["path"])
         if _announced(scope) > most:
@@ -197,13 +203,42 @@ def _announced(scope: Scope) -> int:
 
 
 async def _too_large(scope: Scope, send: Send, most: int) -> None:
-    await _answer(scope, send, 413, f"A body may have at most {most} bytes.")
+    remedy = "Send less; a solution belongs at an address of its own."
+    await _answer(scope, send, 413, f"A body may have at most {most:,} bytes.", remedy=remedy)
 
 
-async def _answer(scope: Scope, send: Send, status: int, detail: str, *, retry_after: int | None = None) -> None:
-    body = json.dumps(document(status, detail, scope["path"])).encode()
-    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
-    if retry_after is not None:
-        headers.append((b"retry-after", str(retry_after).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _answer(scope: Scope, send: Send, status: int, detail: str, *, remedy: str, retry_after: int = 0) -> None:
+    """The same problem document, or page, as errors inside have."""
+    request, headers = Request(scope), {"retry-after": str(retry_after)} if retry_after else None
+    await problem_response(request, status, detail, remedy=remedy, headers=headers)(scope, request.receive, send)
+
+
+class HeadAsGet:
+    """Documents answer HEAD as they answer GET, without the body: what would stream ends after its headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD" or not scope["path"].startswith(_HEADS):
+            await self._app(scope, receive, send)
+            return
+        asked = {**scope, "method": "GET"}
+        has_begun = asyncio.Event()
+
+        async def only_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                scope.update({name: asked[name] for name in ("route", "endpoint") if name in asked})
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+                has_begun.set()
+
+        answering, begun = (asyncio.ensure_future(one) for one in (
+            self._app(asked, receive, only_headers), has_begun.wait()
+        ))  # fmt: skip
+        await asyncio.wait((answering, begun), return_when=asyncio.FIRST_COMPLETED)
+        for task in (answering, begun):
+            task.cancel()
+        for ended in await asyncio.gather(answering, begun, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended

@@ -26,7 +26,7 @@ from clara_eval.api.social_card import social_card
 from clara_eval.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.api.templating import STATIC, page, rendered
 from clara_eval.api.verify_view import verify_view
-from clara_eval.api.wording import phase
+from clara_eval.api.wording import STAGES, phase
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.pipeline.status import FINAL_STATES
@@ -106,19 +106,22 @@ async def live(address: str, request: Request) -> Response:
     reading, known = reading_of(request), known_address(address)
     state = request.app.state
 
+    summary = await reading.detail(known, admin=False)
+
     async def changes() -> AsyncIterator[ServerSentEvent]:
         said = None
         while not state.stopping.is_set():
             status = await reading.status(known)
             if status != said:
-                yield ServerSentEvent(data=rendered("_progress.html", evaluation=status), event="progress")
+                now = phase({**summary, "evaluation": status}, time.time())
+                told = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
+                yield ServerSentEvent(data=told, event="progress")
                 if said is not None and status["status"] in FINAL_STATES:
                     yield ServerSentEvent(data=json.dumps({"status": status["status"]}), event="ended")
                     return
                 said = status
             await asyncio.sleep(EVENT_SECONDS)
 
-    await reading.status(known)
     return counted_stream(state, changes())
 
 

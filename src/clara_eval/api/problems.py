@@ -23,7 +23,8 @@ from clara_eval.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFo
 
 MEDIA_TYPE = "application/problem+json"
 _log = structlog.get_logger(__name__)
-_FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")
+FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")
+"""What no browser shows as a page; its errors are documents whoever asks."""
 
 TITLES = {
     400: "The request cannot be read",
@@ -112,14 +113,16 @@ def response(
     if wants_page(request):
         title = TITLES.get(status, "Refused")
         return page("problem.html", status, headers, code=status, title=title, detail=detail, remedy=remedy)
-    body = document(status, detail, request.url.path, remedy=remedy, errors=errors)
+    body = document(status, detail, request.scope["path"], remedy=remedy, errors=errors)
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def wants_page(request: Request) -> bool:
     """Whether a person's browser asks for a page, not a program for a document."""
-    is_document = request.url.path.startswith(_FOR_PROGRAMS)
-    return not is_document and ("text/html" in request.headers.get("accept", "") or _is_page(request.url.path))
+    path, accepted = request.scope["path"], request.headers.get("accept", "")
+    if path.startswith(FOR_PROGRAMS) or ("json" in accepted and "text/html" not in accepted):
+        return False
+    return "text/html" in accepted or _is_page(path)
 
 
 def _is_page(path: str) -> bool:
@@ -142,7 +145,8 @@ def _allowed(request: Request) -> str:
     paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
     here = request.url.path
     fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
-    return ", ".join(sorted({method.upper() for path in fitting for method in paths[path]}))
+    methods = {method.upper() for path in fitting for method in paths[path]}
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
 def install(app: FastAPI) -> None:

@@ -19,6 +19,7 @@ from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.records.documents import Features, Scores, read
 from clara_eval.records.games import Played, games_among, games_of
+from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.records.judging import Judging, read_judging
 from clara_eval.trace.archive import Archived, archived_trace
 from clara_eval.trace.store import Store
@@ -146,6 +147,11 @@ class Reading:
         if archived is None or archived.digest != scores.traceDigest:
             return None
         return await read_judging(self.store, self.chain_id, address)
+
+    async def history(self, address: Address) -> tuple[Created | None, Claims | None]:
+        """When it was created, and who took which prize; None where nobody looked."""
+        created = await read(self.store, self.chain_id, Created, created_key(address))
+        return created, await read(self.store, self.chain_id, Claims, claims_key(address))
 
     async def money(self, address: Address) -> SpendLine | None:
         """What its evaluation cost, or has reserved; None where nothing was asked that costs."""

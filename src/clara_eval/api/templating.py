@@ -7,13 +7,14 @@ that do not print as themselves (controls, bidirectional marks, invisible ones) 
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from clara_eval import __version__
@@ -23,6 +24,8 @@ from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.times import show_wait
 
 STATIC = Path(__file__).parent / "static"
+_LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
+_CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 
 
 def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **values: Any) -> HTMLResponse:
@@ -96,8 +99,20 @@ def usd(dollars: float) -> str:
 
 
 def words(name: str) -> str:
-    """The name of a feature as words."""
-    return name.replace("_", " ")
+    """The name of a feature as words, as it stands at the head of a row or a column."""
+    told = name.replace("_", " ")
+    return told[:1].upper() + told[1:]
+
+
+def grouped(text: str) -> str:
+    """A judge's reason with the thousands of long numbers apart."""
+    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", text)
+
+
+def coded(text: str) -> Markup:
+    """A poster's text whose `code` stands out; everything in it is escaped first."""
+    harmless = str(escape(visible(text)))
+    return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
 
 
 def badge(account: str) -> Markup:
@@ -135,7 +150,7 @@ def _environment() -> Environment:
     environment.filters.update(
         moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
         wait=show_wait,
-        usd=usd,
+        usd=usd, grouped=grouped, coded=coded,
     )  # fmt: skip
     environment.globals.update(version=__version__, asset=asset)
     return environment

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,11 +16,16 @@ import pytest_asyncio
 from PIL import Image
 
 from clara_eval.api.board import around_line, board_of
-from clara_eval.api.templating import asset, share
+from clara_eval.api.challenge_view import timeline
+from clara_eval.api.limits import MAX_BODY_BYTES, Rate, Rates
+from clara_eval.api.templating import asset, coded, grouped, share
+from clara_eval.api.wording import money
 from clara_eval.challenge.model import Address
+from clara_eval.money.spend_report import SpendLine
 from clara_eval.pipeline.review import request_review
 from clara_eval.records.documents import Scores, read
-from clara_eval.testing.api_service import ADMIN, CHAIN, POSTED, REVIEWED, UNKNOWN, Service, running_service
+from clara_eval.records.history import Claim, Claims, Created, claims_key, created_key
+from clara_eval.testing.api_service import ADMIN, CHAIN, POSTED, REVIEWED, UNKNOWN, Service, running_service, summary
 from clara_eval.testing.round_pages import CRITERIA, account, put_round
 from clara_eval.trace.store_keys import scores_key
 
@@ -138,12 +146,129 @@ async def test_errors_are_pages_for_people_and_documents_for_programs(service: S
     assert headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("path", ["/", f"/challenges/{SMALL}", "/docs", "/operator", "/favicon.ico"])
+async def test_refusals_at_the_door_are_pages_too(tmp_path: Path) -> None:
+    """Whoever is too fast or sends too much sees a page in a browser and a document elsewhere, with what to do."""
+    huge = b"x" * (MAX_BODY_BYTES + 1)
+    async with running_service(tmp_path, rates=Rates(client=Rate(0.01, 4))) as guarded:
+        pages = [await guarded.post("/operator/sign-in", huge, **HTML)]
+        documents = [await guarded.post("/api/v1/challenges/evaluate", huge, **HTML)]
+        documents.append(await guarded.post("/operator/sign-in", huge, accept="application/json"))
+        await guarded.get("/")
+        pages.append(await guarded.get("/", **HTML))
+        documents.append(await guarded.get("/", accept="application/json"))
+        documents.append(await guarded.get("/healthz", **HTML))
+    assert [code for code, _, _ in pages] == [413, 429]
+    assert [code for code, _, _ in documents] == [413, 413, 429, 429]
+    for _, headers, body in pages:
+        assert headers["content-type"].startswith("text/html")
+        assert (b"All challenges" in body, "content-security-policy" in headers) == (True, True)
+    for code, headers, body in documents:
+        assert headers["content-type"] == "application/problem+json"
+        assert (json.loads(body)["status"], bool(json.loads(body)["remedy"])) == (code, True)
+    assert int(pages[1][1]["retry-after"]) > 1
+
+
+HEADS = ("/", f"/challenges/{SMALL}", "/docs", "/operator", "/favicon.ico", "/healthz", "/metrics", "/openapi.json",
+         "/llms.txt", "/api/v1/challenges", *(f"/api/v1/challenges/{SMALL}{part}" for part in (
+             "", "/eval-status", "/eval-trace", "/leaderboard", "/events")))  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HEADS)
 async def test_head_answers_like_get_without_a_body(service: Service, path: str) -> None:
-    """HEAD has the status and the type of GET."""
-    async with service.http.head(service.url + path) as answer:
+    """HEAD has the status and the type of GET, a stream ends after its headers, and the next request is answered."""
+    async with asyncio.timeout(10), service.http.head(service.url + path) as answer:
         assert (answer.status, await answer.read()) == (200, b"")
         assert answer.headers["content-type"]
+    assert (await service.get("/healthz"))[0] == 200
+
+
+async def test_head_of_what_is_not_there(service: Service) -> None:
+    """It has the status of GET; where only POST is taken HEAD is refused, and the answer names what is taken."""
+    async with service.http.head(f"{service.url}/api/v1/challenges/{UNKNOWN}") as answer:
+        assert (answer.status, await answer.read()) == (404, b"")
+    async with service.http.head(f"{service.url}/api/v1/challenges/evaluate") as answer:
+        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    async with service.http.delete(f"{service.url}/api/v1/challenges") as answer:
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def _round(**changes: Any) -> dict[str, Any]:
+    row = {**summary(SMALL, "Gas golf", 1_000), **changes}
+    return {**row, "evaluation": {"status": "complete", "progress": 100, "startedAt": 1_010}}
+
+
+def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
+    """Each point has its time and its transaction; what is to come is named, and so are the prizes that are left."""
+    created = Created(at=500, txHash="0xaa", block=3)
+    taken = [Claim(address=account(place), amount="5", at=60_000 + place, txHash=f"0x{place}") for place in range(7)]
+    posted = _round(scorePostedAt=2_000, postedBy="evaluator")
+
+    def told(row: dict[str, Any], claims: Claims | None, now: int) -> list[tuple[str, int | None, str, str | None]]:
+        return [(step.name, step.at, step.state, step.tx) for step in timeline(row, None, now, created, claims)]
+
+    began = [("Created", 500, "done", "0xaa"), ("Entries close", 1_000, "done", None), ("Scoring", 1_010, "done", None),
+             ("Scores posted", 2_000, "done", None)]  # fmt: skip
+    waiting = told(posted, None, 3_000)
+    assert waiting == [*began, ("Finalizes", 45_200, "now", None), ("Claimed", None, "next", None)]
+    final = _round(scorePostedAt=2_000, postedBy="evaluator", chainStatus="finalized", winnerCount=7)
+    some = told(final, Claims(claims=taken[:1], winners=7), 70_000)
+    assert some[4:] == [
+        ("Final", 45_200, "done", None),
+        ("Claimed", 60_000, "done", "0x0"),
+        ("Claims", None, "now", None),
+    ]
+    assert timeline(final, None, 70_000, created, Claims(claims=taken[:1], winners=7))[-1].said.startswith("6 prizes")
+    assert [name for name, *_ in told(final, Claims(claims=taken, winners=7), 70_000)].count("Claimed") == 5
+    early = _round(deadline=9_000)
+    assert next(step.name for step in timeline(early, None, 3_000)) == "Entries close"
+
+
+@pytest.mark.parametrize(
+    ("line", "evaluation", "wanted"),
+    [
+        (None, {}, ("Told when scoring starts", "Nothing yet")),
+        (None, {"startedAt": 5, "estimateUsd": 0.0}, ("Nothing: no model is asked", "$0.00")),
+        (SpendLine("a", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
+        (SpendLine("a", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
+        (
+            SpendLine("a", 1_070_000, 1_070_000, 1),
+            {"startedAt": 5, "estimateUsd": 0.28, "stage": {"costUsd": 0.019}},
+            ("About $0.280", "$0.019 so far, $1.07 set aside"),
+        ),
+    ],
+)
+def test_money_is_told_as_estimate_spent_and_cap(
+    line: SpendLine | None, evaluation: dict[str, Any], wanted: tuple[str, str]
+) -> None:
+    """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
+    told = money(line, evaluation, 25.0)
+    assert (told.estimate, told.spent, told.cap) == (*wanted, "$25.00 for one challenge")
+
+
+async def test_the_page_of_a_round_links_every_transaction(tmp_path: Path) -> None:
+    """On a network with an explorer the creation, the post and the claims lead there."""
+    async with running_service(tmp_path, CLARA_NETWORK="base-sepolia") as service:
+        await put_round(service.store, SMALL, 8, title="Gas golf", chain_status="finalized")
+        created = Created(at=1_794_700_000, txHash="0x" + "c1" * 32, block=3)
+        claim = Claim(address=account(0), amount="333333333", at=1_794_900_000, txHash="0x" + "c2" * 32)
+        pairs = [(created_key(SMALL), created), (claims_key(SMALL), Claims(claims=[claim], winners=3))]
+        await service.store.put_many(CHAIN, [(key, found.model_dump_json()) for key, found in pairs])
+        page = await text_of(service, f"/challenges/{SMALL}")
+    for digits in ("c1", "cd", "c2"):
+        assert f'href="https://sepolia.basescan.org/tx/0x{digits * 32}"' in page
+    assert ("333.333333 USDC by" in page, "2 prizes are not claimed yet." in page) == (True, True)
+
+
+def test_code_in_a_statement_stands_out_and_nothing_else_does() -> None:
+    """Only backticks make code, and what stands between them is escaped like the rest."""
+    assert coded("Write `f(<b>)` & <i>") == "Write <code>f(&lt;b&gt;)</code> &amp; &lt;i&gt;"
+    assert coded("`" + "x" * 300 + "` ``") == "`" + "x" * 300 + "` ``"
+
+
+def test_long_numbers_of_a_reason_can_be_read() -> None:
+    """Thousands are set apart; years, versions, hashes and what has separators already stay as they are."""
+    told = "gas 1007113 against 496725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
+    assert grouped(told) == "gas 1,007,113 against 496,725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
 
 
 async def test_the_picture_for_links(service: Service) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from clara_eval.api.templating import usd
 from clara_eval.challenge.model import short
+from clara_eval.money.dollars import MICRO
+from clara_eval.money.spend_report import SpendLine
 from clara_eval.ranking.what_if import Turn
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
@@ -42,6 +45,11 @@ _OF_STATUS = {
     "failed": Phase("Not evaluated", "bad", "The evaluation could not be done; the poster may post scores."),
     "unscorable": Phase("No result", "bad", "No result can be posted; the prize is shared after the scoring deadline."),
 }
+_OF_STAGE = {
+    "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked."),
+    "executing": Phase("Running", "busy", "Submissions are being run under the poster's tests."),
+}
+"""Stages before the reading, which the status counts as reading."""
 _OPEN = Phase("Open", "open", "Entries are accepted.")
 
 
@@ -52,7 +60,48 @@ def phase(row: dict[str, Any], now: float) -> Phase:
         return _OF_CHAIN[row["chainStatus"]]
     if state == "pending" and now < row["deadline"]:
         return _OPEN
-    return _OF_STATUS[state]
+    stage = (row["evaluation"].get("stage") or {}).get("name")
+    return _OF_STAGE.get(stage, _OF_STATUS[state]) if state == "extracting" else _OF_STATUS[state]
+
+
+STAGES = {
+    "collecting": "Collecting the entries",
+    "executing": "Running the entries",
+    "extracting": "Reading the entries",
+    "comparing": "Comparing pairs",
+}
+"""What each stage of a walk does, for people."""
+
+
+def counted(number: int, one: str, more: str) -> str:
+    """`1 entry`, `1,200 entries`."""
+    return f"{number:,} {one if number == 1 else more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What asking models was expected to cost, what it cost, and the most that it may: one sentence each."""
+
+    estimate: str
+    spent: str
+    cap: str
+
+
+def money(line: SpendLine | None, evaluation: dict[str, Any], cap: float | None) -> Money:
+    """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
+    has_begun, expected = bool(evaluation.get("startedAt")), evaluation.get("estimateUsd")
+    if expected is None:
+        estimate = "Not known" if has_begun and line else "Nothing" if has_begun else "Told when scoring starts"
+    else:
+        estimate = f"About {usd(expected)}" if expected else "Nothing: no model is asked"
+    reserved = line.open_micro_usd / MICRO if line else 0.0
+    spent = (line.micro_usd - line.open_micro_usd) / MICRO if line else 0.0
+    if reserved:
+        so_far = max(spent, float((evaluation.get("stage") or {}).get("costUsd") or 0.0))
+        told = f"{usd(so_far)} so far, {usd(reserved)} set aside"
+    else:
+        told = usd(spent) if has_begun else "Nothing yet"
+    return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
 
 
 _REJECTIONS = {

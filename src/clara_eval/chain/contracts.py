@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from clara_eval.challenge.discover import NewChallenge, NewSubmission
+from clara_eval.challenge.discover import NewChallenge, NewClaim, NewSubmission
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block, ChallengeStatus, Submission, Token, short
 from clara_eval.contracts.abi import Abi, Event, Function, Undecodable, abi
 from clara_eval.errors import NotFound
@@ -216,6 +216,17 @@ class ChallengeContract(_Contract):
             block_number=int(entry["blockNumber"], 16),
         )
 
+    @staticmethod
+    def prize_claimed(spoken: Abi, entry: Mapping[str, Any]) -> NewClaim:
+        found = spoken.event("PrizeClaimed").read(entry)
+        return NewClaim(
+            challenge=Address(entry["address"].lower()),
+            winner=Address(found["winner"]),
+            amount=found["amount"],
+            tx_hash=entry["transactionHash"],
+            block_number=int(entry["blockNumber"], 16),
+        )
+
 
 class ChallengeFactoryContract(_Contract):
     """The factory that creates challenges."""
@@ -270,6 +281,7 @@ class ChallengeFactoryContract(_Contract):
             challenge_uri=found["challengeURI"],
             skill_tags=found["skillTags"],
             block_number=int(entry["blockNumber"], 16),
+            tx_hash=entry["transactionHash"],
         )
 
 

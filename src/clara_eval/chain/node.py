@@ -8,7 +8,7 @@ the reading is not used. Refuses addresses without code and contracts that do no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from clara_eval.chain.contracts import (
 from clara_eval.chain.logs import Filter, Logs
 from clara_eval.chain.rpc import Call, Node, NodeRefusal, Rpc, quantity
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.challenge.discover import NewSubmission, Page
+from clara_eval.challenge.discover import NewChallenge, NewClaim, NewSubmission, Page
 from clara_eval.challenge.model import (
     Address,
     Block,
@@ -353,11 +353,20 @@ class EthereumChain:
                 break
         return await self._dated(found)
 
-    async def _dated(self, found: Sequence[NewSubmission]) -> tuple[Version, ...]:
-        """Events carry no time of their own: that of their block is when they were handed in."""
+    async def _blocks_of(self, found: Iterable[NewSubmission | NewChallenge | NewClaim]) -> dict[int, Any]:
+        """What nodes say about the blocks of events, which carry no time of their own."""
         numbers = sorted({one.block_number for one in found})
         answers = await self.rpc.ask_many([Call("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
-        times = {n: _block(_required(raw)).timestamp for n, raw in zip(numbers, answers, strict=True)}
+        return dict(zip(numbers, answers, strict=True))
+
+    async def _times(self, found: Iterable[NewChallenge | NewClaim]) -> dict[int, int]:
+        """When the blocks of events were; 0 where no node has one of them, because the event counts all the same."""
+        blocks = {number: _block_or_none(raw) for number, raw in (await self._blocks_of(found)).items()}
+        return {number: block.timestamp if block else 0 for number, block in blocks.items()}
+
+    async def _dated(self, found: Sequence[NewSubmission]) -> tuple[Version, ...]:
+        """With the time of their block, which is when they were handed in."""
+        times = {n: _block(_required(raw)).timestamp for n, raw in (await self._blocks_of(found)).items()}
         dated = [Version(one.submitter, one.solution_hash, times[one.block_number], one.version) for one in found]
         return tuple(sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version)))
 
@@ -367,7 +376,20 @@ class EthereumChain:
         contract = self.factory(factory)
         wanted = Filter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
-            yield Page(tuple(contract.challenge_created(entry) for entry in group.entries), group.upto)
+            found = [contract.challenge_created(entry) for entry in group.entries]
+            times = await self._times(found)
+            yield Page(tuple(replace(one, created_at=times[one.block_number]) for one in found), group.upto)
+
+    async def prizes_claimed(
+        self, challenges: Sequence[Address], first: int, last: Block
+    ) -> AsyncIterator[tuple[tuple[NewClaim, ...], int]]:
+        """Claims from those challenges, page by page, each with the last block that it covers."""
+        spoken = self._version.challenge
+        wanted = Filter(tuple(challenges), (spoken.event("PrizeClaimed").topic,))
+        async for group in self._logs.groups(wanted, first, last.number):
+            found = [ChallengeContract.prize_claimed(spoken, entry) for entry in group.entries]
+            times = await self._times(found)
+            yield tuple(replace(one, claimed_at=times[one.block_number]) for one in found), group.upto.block_number
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         """Whether the factory announced this address; asks the factory's own list, newest first."""

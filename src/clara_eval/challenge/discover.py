@@ -31,6 +31,9 @@ class NewChallenge:
     challenge_uri: str
     skill_tags: tuple[str, ...]
     block_number: int
+    tx_hash: str = ""
+    created_at: int = 0
+    """The time of its block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,19 @@ class NewSubmission:
     version: int
     solution_hash: str
     block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewClaim:
+    """What a challenge announced: a winner took the prize."""
+
+    challenge: Address
+    winner: Address
+    amount: int
+    tx_hash: str
+    block_number: int
+    claimed_at: int = 0
+    """The time of its block."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_typing import HexStr
 
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address, Challenge
@@ -27,11 +28,15 @@ from clara_eval.hashing import keccak_hex
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import attempts_key
+from clara_eval.pipeline.claim_recorder import UNCLAIMED
 from clara_eval.pipeline.leases import Busy, held
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.send import Pace
+from clara_eval.records.agents import RoundResult, result_key
 from clara_eval.records.challenge_index import read_document, summaries
+from clara_eval.records.documents import read
+from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.settings import Settings
 from clara_eval.trace.store_keys import scores_key, status_key
 
@@ -119,7 +124,33 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)
         assert board[address]["chainStatus"] == "finalized"
+        await check_claims(world, local_chain, address)
         assert b'clara_evaluations_total{outcome="complete"} 1.0' in world.engine.metrics.render()
+
+
+async def check_claims(world: Turning, chain: LocalChain, address: Address) -> None:
+    """Each claim is written down with its transaction, and what is all taken is asked about no more."""
+    store, chain_id = world.app.store, world.app.chain_id
+    for _ in range(2):
+        await chain.mine(3)
+        await world.engine.tick()
+    created = await read(store, chain_id, Created, created_key(address))
+    assert created is not None
+    assert (await chain.web3.eth.get_transaction_receipt(HexStr(created.txHash)))["blockNumber"] == created.block
+    result = await read(store, chain_id, RoundResult, result_key(address))
+    assert result is not None
+    winners = [winner.address for winner in result.winners]
+    paid = {agent.address: agent for agent in chain.agents}
+    for taken in range(len(winners) + 1):
+        await chain.mine(3)
+        await world.engine.tick()
+        claims = await read(store, chain_id, Claims, claims_key(address))
+        assert claims is not None
+        assert ([claim.address for claim in claims.claims], claims.winners) == (winners[:taken], len(winners))
+        assert (address in json.loads(await store.get(chain_id, UNCLAIMED) or "{}")) is (taken < len(winners))
+        if taken < len(winners):
+            await chain.send(paid[Address(winners[taken])], chain.challenge(address), "claimPrize")
+    assert all(claim.at and int(claim.amount) for claim in claims.claims)
 
 
 async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts
+from clara_eval.pipeline.claim_recorder import record_claims, watch_claims
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
 from clara_eval.pipeline.result_recorder import record_result, unrecorded
 from clara_eval.pipeline.review import read_review
@@ -38,6 +39,7 @@ from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import save_summary
 from clara_eval.records.documents import EvalStatus, read
+from clara_eval.records.history import Created, created_key
 from clara_eval.trace.store_keys import INDEX, index_key, status_key
 from clara_eval.use_cases.publication import publish_missing
 from clara_eval.use_cases.reputation import give_missing_feedback
@@ -106,6 +108,7 @@ class Ticker:
         await self._apart("publication", self._publish(report), report)
         await self._apart("feedback", self._give_feedback(report), report)
         await self._apart("results", self._record_results(report), report)
+        await self._apart("claims", self._record_claims(report), report)
         await self._count(report)
         return report
 
@@ -148,6 +151,7 @@ class Ticker:
         closed = [to_address(a) for a, summary in index if summary and summary["deadline"] < safe.timestamp]
         missing = await unrecorded(app.store, app.chain_id, closed)
         for address in set(closed).difference(missing):
+            await watch_claims(app.store, app.chain, address, safe)
             await app.store.put(app.chain_id, RECORDED + address, "")
         for address in missing[:_RESULTS_AT_ONCE]:
             try:
@@ -156,6 +160,14 @@ class Ticker:
             except (ClaraError, TimeoutError) as bad:
                 _log.warning("result_not_recorded", challenge=address, problem=str(bad))
                 report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
+
+    async def _record_claims(self, report: TickReport) -> None:
+        """Who took which prize, for the timelines; a long past is read over several ticks."""
+        try:
+            async with asyncio.timeout(self.look_seconds):
+                await record_claims(self.app.store, self.app.chain, await self.app.chain.safe_block())
+        except TimeoutError:
+            report.problems.append("Reading old claims is taking long: it continues at the next tick.")
 
     async def _publish(self, report: TickReport) -> None:
         """Posted results go to every place that lacks them: one that was down, or that is new."""
@@ -172,7 +184,10 @@ class Ticker:
         app = self.app
 
         async def keep(new: NewChallenge) -> None:
-            await app.store.put(app.chain_id, ANNOUNCED + new.address, str(new.block_number))
+            created = Created(at=new.created_at or None, txHash=new.tx_hash, block=new.block_number)
+            pairs = [(ANNOUNCED + new.address, str(new.block_number))]
+            pairs += [(created_key(new.address), plain_json(created.model_dump()))] if new.tx_hash else []
+            await app.store.put_many(app.chain_id, pairs)
 
         factory = to_address(app.settings.factory)
         await find_challenges(app.chain, app.store, factory, app.settings.first_block, keep)

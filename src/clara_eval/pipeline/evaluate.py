@@ -92,6 +92,11 @@ class MeteredModels(Askers, Protocol):
         """Calls made and dollars spent so far."""
         ...
 
+    @property
+    def estimate_usd(self) -> float | None:
+        """What the run is expected to cost; None where a price is not known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -166,6 +171,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     rulings = (*await read_rulings(ports.store, journal.run), *rulings_of(disputed))
     async with ports.models.open_run(challenge, config, ruled_plan(plan, rulings), options.seconds) as models:
         status.meter = models.meter
+        status.expect(models.estimate_usd)
         unanswered = await left_unanswered(ports.store, journal.run)
         retries = options.retry_after_seconds
         sources = LiveSources(

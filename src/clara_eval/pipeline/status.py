@@ -101,6 +101,8 @@ class Status:
     stage: StageProgress | None = None
     objections_until: int | None = None
     """The result is announced, and submitters may object until then."""
+    estimate_usd: float | None = None
+    """What asking models was expected to cost, before the first was asked; None where no price is known."""
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = to_camel_json(self)
@@ -182,6 +184,10 @@ class StatusWriter:
         writer._earlier = await read_status(keys, chain_id, address)
         writer.status = _going_on(writer.status, writer._earlier or {})
         return writer
+
+    def expect(self, estimate_usd: float | None) -> None:
+        """What the run is expected to cost, told from now on."""
+        self.status = replace(self.status, estimate_usd=estimate_usd)
 
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
         """What an error means, by the one table; trouble after a post undoes no post."""
@@ -276,4 +282,5 @@ def _going_on(fresh: Status, earlier: Mapping[str, Any]) -> Status:
         started_at=int(earlier.get("startedAt") or fresh.started_at),
         progress=int(earlier.get("progress") or 0) if is_going_on else 0,
         stage=StageProgress(**known) if known else None,
+        estimate_usd=earlier.get("estimateUsd"),
     )

@@ -87,6 +87,7 @@ class Shuffled:
 @dataclass
 class Askers:
     lines: dict[str, JudgeLine]
+    estimate_usd: float | None = None
 
     def asker(self, name: str) -> Asker:
         return self.lines[name]

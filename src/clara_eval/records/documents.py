@@ -76,6 +76,9 @@ class EvalStatus(Document):
     objectionsUntil: int | None = Field(
         None, description="The result is announced; its submitters may object until then, by the chain's clock."
     )
+    estimateUsd: float | None = Field(
+        None, description="What asking models was expected to cost; null before it starts and where no price is known."
+    )
 
 
 class Features(Document):

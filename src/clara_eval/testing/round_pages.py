@@ -42,7 +42,7 @@ def account(number: int) -> Address:
 
 async def put_round(
     store: SqlStore, address: Address, entries: int, *, title: str, winners: int = 3, posted: bool = True,
-    strange: str = "",
+    strange: str = "", chain_status: str = "scoring",
 ) -> str:  # fmt: skip
     """A whole round; the digest of its trace. `strange` is put wherever a stranger's words can stand."""
     accounts = [account(number) for number in range(entries)]
@@ -51,7 +51,7 @@ async def put_round(
     found |= {"submissionCount": entries + 2, "winnerCount": winners, "skills": ["solidity", strange or "gas"],
               "problemStatement": strange or "Pay twenty addresses in one call, for the least gas.",
               "postedBy": "evaluator" if posted else None, "scorePostedAt": 1_794_810_000 if posted else None,
-              "payoutBps": [10_000 // winners] * winners}  # fmt: skip
+              "payoutBps": [10_000 // winners] * winners, "chainStatus": chain_status}  # fmt: skip
     pairs = [
         (index_key(address), found),
         (status_key(address), status("complete", 100) if posted else status("review", 90)),

@@ -10,7 +10,7 @@ from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import index_key
 
 _NOT_BEGUN = {"status": "pending", "progress": 0}
-_UNKNOWN_YET = ("startedAt", "updatedAt", "reason", "retryAt", "stage")
+_UNKNOWN_YET = ("startedAt", "updatedAt", "reason", "retryAt", "stage", "estimateUsd")
 
 
 async def evaluation_status(store: Store, chain_id: int, address: Address) -> dict[str, Any] | None:
