@@ -60,7 +60,7 @@ def phase(row: dict[str, Any], now: float) -> Phase:
         return _OF_CHAIN[row["chainStatus"]]
     if state == "pending" and now < row["deadline"]:
         return _OPEN
-    stage = (row["evaluation"].get("stage") or {}).get("name")
+    stage = str((row["evaluation"].get("stage") or {}).get("name"))
     return _OF_STAGE.get(stage, _OF_STATUS[state]) if state == "extracting" else _OF_STATUS[state]
 
 

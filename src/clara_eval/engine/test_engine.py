@@ -148,9 +148,9 @@ async def check_claims(world: Turning, chain: LocalChain, address: Address) -> N
         assert claims is not None
         assert ([claim.address for claim in claims.claims], claims.winners) == (winners[:taken], len(winners))
         assert (address in json.loads(await store.get(chain_id, UNCLAIMED) or "{}")) is (taken < len(winners))
+        assert all(claim.at and int(claim.amount) for claim in claims.claims)
         if taken < len(winners):
             await chain.send(paid[Address(winners[taken])], chain.challenge(address), "claimPrize")
-    assert all(claim.at and int(claim.amount) for claim in claims.claims)
 
 
 async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain, tmp_path: Path) -> None:
