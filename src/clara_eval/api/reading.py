@@ -17,7 +17,7 @@ from clara_eval.money.spend_report import SpendLine, spend_report
 from clara_eval.pipeline.review import read_review
 from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.challenge_index import read_document, summaries
-from clara_eval.records.documents import Features, Scores, read
+from clara_eval.records.documents import Features, Scores, Summary, read
 from clara_eval.records.games import Played, games_among, games_of
 from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.records.judging import Judging, read_judging
@@ -47,24 +47,26 @@ class Reading:
         found = await evaluation_status(self.store, self.chain_id, address)
         if found is None:
             raise unknown(address)
-        return found
+        return found.model_dump()
 
     async def listed(self, wanted: str | None) -> list[dict[str, Any]]:
         """Every challenge with its evaluation, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
-        rows = [{**summary, "evaluation": await self.status(address)} for address, summary in found.items()]
+        rows = [
+            {**summary.model_dump(), "evaluation": await self.status(address)} for address, summary in found.items()
+        ]
         chosen = [row for row in rows if wanted is None or row["evaluation"]["status"] == wanted]
         return sorted(chosen, key=lambda row: (-row["deadline"], row["address"]))
 
     async def detail(self, address: Address, *, admin: bool) -> dict[str, Any]:
-        summary = await read_document(self.store, self.chain_id, index_key(address))
+        summary = await read(self.store, self.chain_id, Summary, index_key(address))
         if summary is None:
             raise unknown(address)
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return {
-            **summary,
+            **summary.model_dump(),
             "evaluation": await self.status(address),
             "review": review.to_json() if review else None,
             "leaderboard": scores if is_open else None,

@@ -23,10 +23,10 @@ from clara_eval.cli.screen import console, print_labelled, program
 from clara_eval.cli.words import in_shell
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.pipeline.status import STOPPED_STATES
-from clara_eval.records.documents import StageProgress
+from clara_eval.records.documents import STATUS, StageProgress
 from clara_eval.settings import Settings
 from clara_eval.use_cases.act import act, prepare
-from clara_eval.use_cases.browse import STATUS, Filter, browse, detail
+from clara_eval.use_cases.browse import Filter, browse, detail
 from clara_eval.use_cases.claim import claim as claim_action
 from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
 from clara_eval.use_cases.finalize import finalize as finalize_action

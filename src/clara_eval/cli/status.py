@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from rich.text import Text
 
@@ -32,9 +31,9 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
             as_json=json,
         )
     if json:
-        emit_json({"challenge": target, **document})
+        emit_json({"challenge": target, **document.model_dump()})
     else:
-        _tell(target, EvalStatus.model_validate(document), scores)
+        _tell(target, document, scores)
 
 
 def _tell(target: Address, document: EvalStatus, scores: Scores | None) -> None:
@@ -62,7 +61,7 @@ _NEXT = {
 }
 
 
-async def _status(settings: Settings, target: Address) -> tuple[dict[str, Any] | None, Scores | None]:
+async def _status(settings: Settings, target: Address) -> tuple[EvalStatus | None, Scores | None]:
     async with existing_store(settings.database_url) as store:
         if store is None:
             return None, None

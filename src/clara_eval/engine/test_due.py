@@ -236,21 +236,19 @@ def test_the_budget_of_time_ends_before_the_deadline() -> None:
 )
 def test_a_summary_survives_any_metadata(uri: str) -> None:
     """A challenge with broken metadata is listed without a title."""
-    assert summary_of(challenge(challenge_uri=uri), None)["title"] == ""
+    assert summary_of(challenge(challenge_uri=uri), None).title == ""
 
 
 def test_a_summary_can_always_be_sent() -> None:
     """Half of a surrogate pair in a title, which JSON allows, would break the list for everybody."""
     uri = "data:application/json," + quote('{"title": "a\\ud800b"}')
-    assert summary_of(challenge(challenge_uri=uri), None)["title"].encode() == b"a?b"
+    assert summary_of(challenge(challenge_uri=uri), None).title.encode() == b"a?b"
 
 
 def test_a_summary_shows_inline_titles() -> None:
     """Both forms of data URIs are read."""
-    assert summary_of(challenge(), None)["title"] == "T"
-    assert (
-        summary_of(challenge(challenge_uri="data:application/json;base64,eyJ0aXRsZSI6ICJCIn0="), None)["title"] == "B"
-    )
+    assert summary_of(challenge(), None).title == "T"
+    assert summary_of(challenge(challenge_uri="data:application/json;base64,eyJ0aXRsZSI6ICJCIn0="), None).title == "B"
 
 
 def test_health_by_beat_and_ticks() -> None:

@@ -114,7 +114,7 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
 
         async def shows_the_post() -> bool:
             row = (await summaries(world.app.store, world.app.chain_id))[address]
-            return (row["chainStatus"], row["postedBy"], bool(row["scorePostedAt"])) == ("scoring", "evaluator", True)
+            return (row.chainStatus, row.postedBy, bool(row.scorePostedAt)) == ("scoring", "evaluator", True)
 
         await eventually(shows_the_post)
         await local_chain.move_time(12 * HOUR + 1)
@@ -123,7 +123,7 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
         assert await local_chain.challenge(address).functions.status().call() == 2
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)
-        assert board[address]["chainStatus"] == "finalized"
+        assert board[address].chainStatus == "finalized"
         await check_claims(world, local_chain, address)
         assert b'clara_evaluations_total{outcome="complete"} 1.0' in world.engine.metrics.render()
 

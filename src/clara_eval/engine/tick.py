@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import structlog
 
@@ -38,7 +37,7 @@ from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import save_summary
-from clara_eval.records.documents import EvalStatus, read
+from clara_eval.records.documents import EvalStatus, Summary, read
 from clara_eval.records.history import Created, created_key
 from clara_eval.trace.store_keys import INDEX, index_key, status_key
 from clara_eval.use_cases.publication import publish_missing
@@ -148,7 +147,7 @@ class Ticker:
         app, safe = self.app, await self.app.chain.safe_block()
         noted = await self._under(RECORDED)
         index = [(a, await self._summary(to_address(a))) for a in await self._under(INDEX) if a not in noted]
-        closed = [to_address(a) for a, summary in index if summary and summary["deadline"] < safe.timestamp]
+        closed = [to_address(a) for a, summary in index if summary and summary.deadline < safe.timestamp]
         missing = await unrecorded(app.store, app.chain_id, closed)
         for address in set(closed).difference(missing):
             await watch_claims(app.store, app.chain, address, safe)
@@ -210,14 +209,13 @@ class Ticker:
         for address in (to_address(name) for name in known if name not in over):
             summary = await self._summary(address)
             if summary is None or not await self._closed(address, summary):
-                is_ours = summary is None or summary["evaluator"] == self.app.evaluator
+                is_ours = summary is None or summary.evaluator == self.app.evaluator
                 (ours if is_ours else others).append(address)
         return ours, others
 
-    async def _summary(self, address: Address) -> dict[str, Any] | None:
+    async def _summary(self, address: Address) -> Summary | None:
         """What the index says about a challenge; None before it was first looked at."""
-        text = await self.app.store.get(self.app.chain_id, index_key(address))
-        return json.loads(text) if text else None
+        return await read(self.app.store, self.app.chain_id, Summary, index_key(address))
 
     async def _under(self, prefix: str) -> dict[str, None]:
         """The addresses behind a prefix, in order."""
@@ -244,12 +242,12 @@ class Ticker:
         looked = await asyncio.gather(*(one(address) for address in addresses))
         return [pair for pair in looked if pair is not None]
 
-    async def _closed(self, address: Address, summary: dict[str, Any]) -> bool:
+    async def _closed(self, address: Address, summary: Summary) -> bool:
         """Nothing will ever be due again, and the store says so: noted, so that no later tick reads it again."""
-        if summary["chainStatus"] in {"open", "scoring"}:
+        if summary.chainStatus in {"open", "scoring"}:
             return False
         name = await self._status(address)
-        if summary["evaluator"] == self.app.evaluator and name not in FINAL_STATES:
+        if summary.evaluator == self.app.evaluator and name not in FINAL_STATES:
             return False
         await self.app.store.put(self.app.chain_id, OVER + address, name)
         return True

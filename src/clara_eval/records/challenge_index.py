@@ -12,7 +12,7 @@ from typing import Any
 
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import BadSubmission
-from clara_eval.records.documents import Values
+from clara_eval.records.documents import STATUS, Summary, Token, Values
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import INDEX, index_key
@@ -24,38 +24,35 @@ MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
 
 
-def summary_of(challenge: Challenge, posted_by: str | None) -> dict[str, Any]:
+def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
     """What the list and the pages show; amounts are strings, because they pass 2^53."""
     title, statement, skills = _words(challenge.challenge_uri)
-    return {
-        "address": challenge.address,
-        "chainId": challenge.chain_id,
-        "title": title,
-        "problemStatement": statement,
-        "skills": skills,
-        "poster": challenge.poster,
-        "evaluator": challenge.evaluator,
-        "token": {
-            "address": challenge.token.address,
-            "symbol": challenge.token.symbol[:20],
-            "decimals": challenge.token.decimals,
-        },
-        "prizePool": str(challenge.prize_pool),
-        "winnerCount": challenge.winner_count,
-        "payoutBps": list(challenge.payout_bps),
-        "deadline": challenge.deadline,
-        "scoringDeadline": challenge.scoring_deadline,
-        "submissionCount": challenge.submission_count,
-        "chainStatus": challenge.status.name.lower(),
-        "scorePostedAt": challenge.score_posted_at or None,
-        "postedBy": posted_by,
-        "block": challenge.block.number,
-    }
+    token = challenge.token
+    return Summary(
+        address=challenge.address,
+        chainId=challenge.chain_id,
+        title=title,
+        problemStatement=statement,
+        skills=skills,
+        poster=challenge.poster,
+        evaluator=challenge.evaluator,
+        token=Token(address=token.address, symbol=token.symbol[:20], decimals=token.decimals, isKnown=token.is_known),
+        prizePool=str(challenge.prize_pool),
+        winnerCount=challenge.winner_count,
+        payoutBps=list(challenge.payout_bps),
+        deadline=challenge.deadline,
+        scoringDeadline=challenge.scoring_deadline,
+        submissionCount=challenge.submission_count,
+        chainStatus=STATUS[challenge.status],
+        scorePostedAt=challenge.score_posted_at or None,
+        postedBy=posted_by,
+        block=challenge.block.number,
+    )
 
 
 async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | None) -> None:
-    summary = summary_of(challenge, posted_by)
-    await keys.put(challenge.chain_id, index_key(challenge.address), json.dumps(summary))
+    text = summary_of(challenge, posted_by).model_dump_json()
+    await keys.put(challenge.chain_id, index_key(challenge.address), text)
 
 
 async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any] | None:
@@ -67,10 +64,10 @@ async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any]
     return found
 
 
-async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, dict[str, Any]]:
+async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
     """Everything in the index, by address."""
     rows = await keys.items(chain_id, INDEX)
-    return {Address(key.removeprefix(INDEX)): json.loads(value) for key, value in rows}
+    return {Address(key.removeprefix(INDEX)): Summary.model_validate_json(value) for key, value in rows}
 
 
 def _words(challenge_uri: str) -> tuple[str, str, list[str]]:

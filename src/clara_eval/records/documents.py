@@ -14,12 +14,22 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from clara_eval.challenge.model import ChallengeStatus
 from clara_eval.flags import Flag
 
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
 ]
 Value = bool | int | float | str | None
+ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
+STATUS: dict[ChallengeStatus, ChainStatus] = {
+    ChallengeStatus.OPEN: "open",
+    ChallengeStatus.SCORING: "scoring",
+    ChallengeStatus.FINALIZED: "finalized",
+    ChallengeStatus.CANCELLED: "cancelled",
+    ChallengeStatus.EXPIRED: "expired",
+}
+"""What the contract's status is called for others."""
 _EXAMPLE: dict[str, JsonValue] = {
     "status": "comparing",
     "progress": 62,
@@ -74,10 +84,11 @@ class EvalStatus(Document):
     postedBy: str | None = None
     stage: StageProgress | None = None
     objectionsUntil: int | None = Field(
-        None, description="The result is announced; its submitters may object until then, by the chain's clock."
+        default=None, description="The result is announced; its submitters may object until then, by the chain's clock."
     )
     estimateUsd: float | None = Field(
-        None, description="What asking models was expected to cost; null before it starts and where no price is known."
+        default=None,
+        description="What asking models was expected to cost; null before it starts and where no price is known.",
     )
 
 
@@ -233,7 +244,7 @@ class Summary(Document):
     deadline: int
     scoringDeadline: int
     submissionCount: int
-    chainStatus: Literal["open", "scoring", "finalized", "cancelled", "expired"]
+    chainStatus: ChainStatus
     scorePostedAt: int | None = None
     postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`.")
     block: int

@@ -18,13 +18,13 @@ from clara_eval.errors import BadInput, ClaraError
 from clara_eval.eval_config import BadEvalConfig, read_metadata
 from clara_eval.records.agents import AgentRecord
 from clara_eval.records.challenge_index import inline_metadata, json_object, skills_in
+from clara_eval.records.documents import STATUS, ChainStatus
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.challenges import addresses, challenge_at, challenges_at, known_evaluator, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
     AgentStanding,
     BrowseResult,
-    ChainStatus,
     ChallengeSummary,
     DetailResult,
     OwnSubmission,
@@ -41,14 +41,6 @@ PAGES_SCANNED = 4
 """A filter looks through at most this many pages of the newest challenges in one call."""
 KEPT_SECONDS = 10.0
 MOST_KEPT = 2000
-
-STATUS: dict[ChallengeStatus, ChainStatus] = {
-    ChallengeStatus.OPEN: "open",
-    ChallengeStatus.SCORING: "scoring",
-    ChallengeStatus.FINALIZED: "finalized",
-    ChallengeStatus.CANCELLED: "cancelled",
-    ChallengeStatus.EXPIRED: "expired",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

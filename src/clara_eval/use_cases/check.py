@@ -84,9 +84,9 @@ async def _wallet(app: App) -> str:
 
 async def _others(app: App) -> str:
     """After a change of address: challenges that name the earlier one and wait for scores still need its key."""
-    board = await summaries(app.store, app.chain_id)
-    waiting = [one for one in board.values() if one["chainStatus"] in {"open", "scoring"} and not one["scorePostedAt"]]
-    count = Counter(str(one["evaluator"]) for one in waiting if one["evaluator"] != app.sender.address)
+    index = await summaries(app.store, app.chain_id)
+    waiting = [one for one in index.values() if one.chainStatus in {"open", "scoring"} and not one.scorePostedAt]
+    count = Counter(one.evaluator for one in waiting if one.evaluator != app.sender.address)
     earlier = [f"{count[one]} of {one}" for one in sorted(count) if await app.store.pending_nonces(one)]
     return f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
 

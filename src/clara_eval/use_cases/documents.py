@@ -11,10 +11,9 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from clara_eval.publish.posted import PostedBy
-from clara_eval.records.documents import State
+from clara_eval.records.documents import ChainStatus, State
 from clara_eval.use_cases.untrusted import Untrusted
 
-ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
 EvalStatus = Literal["none", State]
 
 

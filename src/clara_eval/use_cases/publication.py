@@ -57,8 +57,8 @@ async def publish_missing(app: App) -> AsyncIterator[Published]:
     """
     if not app.places:
         return
-    board = await summaries(app.store, app.chain_id)
-    posted = [address for address, summary in board.items() if summary["postedBy"] == "evaluator"]
+    index = await summaries(app.store, app.chain_id)
+    posted = [address for address, summary in index.items() if summary.postedBy == "evaluator"]
     async for told in _publish_all(app, await unpublished(app.store, app.places, app.chain_id, posted)):
         yield told
 

@@ -88,11 +88,11 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
 async def _final_and_ours(app: App) -> list[Address]:
     rows = await app.store.items(app.chain_id, FEEDBACK)
     done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
-    board = await summaries(app.store, app.chain_id)
+    index = await summaries(app.store, app.chain_id)
     final = [
-        (summary["scorePostedAt"] or 0, address)
-        for address, summary in board.items()
-        if summary["chainStatus"] == "finalized" and summary["postedBy"] == "evaluator" and address not in done
+        (summary.scorePostedAt or 0, address)
+        for address, summary in index.items()
+        if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
     ]
     return [address for _, address in sorted(final)]
 

@@ -20,7 +20,7 @@ from clara_eval.pipeline.status import MEANINGS
 from clara_eval.records import documents
 from clara_eval.records.games import outcome
 from clara_eval.use_cases.amounts import show_amount
-from clara_eval.use_cases.browse import STATUS, posted_winners, token_document
+from clara_eval.use_cases.browse import posted_winners, token_document
 from clara_eval.use_cases.challenges import challenge_at, posted_by, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
@@ -58,7 +58,7 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
     return EvalStatusResult(
         network=caller.settings.network_name,
         address=challenge.address,
-        chainStatus=STATUS[challenge.status],
+        chainStatus=documents.STATUS[challenge.status],
         status=status,
         progress=100 if status == "complete" else found.progress if found else 0,
         stage=_progress(found.stage if found else None),
