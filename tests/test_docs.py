@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -92,6 +93,12 @@ def test_a_stranger_can_check_the_chain_with_the_program_in_the_docs(
     done = subprocess.run([sys.executable, script, trace], capture_output=True, text=True, check=True)
     digest = done.stdout.split()[-1]
     assert f'],"digest":"{digest}"}}' in trace.read_text(encoding="utf-8")
+
+
+def test_the_agents_page_names_the_sdk_that_is_installed() -> None:
+    """What it says about MCP tasks was found out with that version: with another one look again."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    assert f"Python SDK {version('mcp')} has none" in page
 
 
 def test_links_in_the_pages_lead_somewhere() -> None:

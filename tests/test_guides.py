@@ -6,15 +6,20 @@ import asyncio
 import importlib.util
 import os
 import re
+import shlex
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import aiohttp
 import pytest
 
 from clara_eval.cli.commands import COMMANDS
 from clara_eval.settings import Settings
+from clara_eval.testing.api_service import ADMIN, QUIET, running_service
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -66,6 +71,91 @@ def test_guides_name_only_commands_and_settings_that_exist(page: Path) -> None:
     known = {field.alias for field in Settings.model_fields.values()}
     for name in re.findall(r"\bCLARA_[A-Z_]+[A-Z]\b", text):
         assert name.removesuffix("_FILE") in known or name.startswith("CLARA_DEVNET_"), name
+
+
+@pytest.mark.timeout(300)
+async def test_the_proxy_of_the_operators_guide_works(tmp_path: Path) -> None:
+    """A real nginx with that very block: pages over https, a cookie for https only, and events as they happen."""
+    program = nginx()
+    if program is None:
+        pytest.skip("There is no nginx here and it cannot be installed without root: apt-get install nginx-light")
+    async with running_service(tmp_path, CLARA_TRUSTED_PROXIES="127.0.0.1") as service:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        proxy = await asyncio.create_subprocess_exec(
+            program, "-c", str(proxy_config(tmp_path, port, service.url)), "-p", str(tmp_path)
+        )
+        try:
+            await check_proxy(f"https://127.0.0.1:{port}")
+        finally:
+            proxy.terminate()
+            await proxy.wait()
+
+
+def nginx() -> str | None:
+    """The program; as root it is installed where it is missing."""
+    places = f"{os.environ['PATH']}:/usr/sbin"
+    if shutil.which("nginx", path=places) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "nginx-light"]
+        subprocess.run(words, check=False, capture_output=True, timeout=200)
+    return shutil.which("nginx", path=places)
+
+
+def proxy_config(folder: Path, port: int, upstream: str) -> Path:
+    """The guide's block with a port, a certificate and an address that are there."""
+    page = (ROOT / "docs" / "guides" / "operator.md").read_text(encoding="utf-8")
+    block = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)[0]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=clara.example.org",
+             "-keyout", "site.key", "-out", "site.pem"]  # fmt: skip
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    for there, here in (
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("/etc/ssl/clara.example.org", f"{folder}/site"),
+        ("http://127.0.0.1:8080", upstream),
+    ):
+        assert there in block
+        block = block.replace(there, here)
+    own = f"daemon off;\npid {folder}/pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
+    paths = "".join(
+        f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config = folder / "nginx.conf"
+    config.write_text(f"{own}http {{\naccess_log off;\n{paths}{block}}}\n", encoding="utf-8")
+    return config
+
+
+async def check_proxy(url: str) -> None:
+    told = {"host": "clara.example.org"}
+    async with aiohttp.ClientSession(headers=told, connector=aiohttp.TCPConnector(ssl=False)) as http:
+        for _ in range(100):
+            try:
+                async with http.get(f"{url}/") as answer:
+                    page = await answer.text()
+                    break
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(0.05)
+        assert (answer.status, "Challenges" in page) == (200, True)
+        async with http.post(f"{url}/operator/sign-in", data={"key": ADMIN}, allow_redirects=False) as answer:
+            assert (answer.status, "Secure" in answer.headers["set-cookie"]) == (303, True)
+        async with asyncio.timeout(10), http.get(f"{url}/challenges/{QUIET}/live") as stream:
+            assert (await stream.content.readline()).startswith(b"event: progress")
+
+
+def test_the_container_of_the_operators_guide_is_the_one_of_deploy() -> None:
+    """Its commands name the file that is there, its port, its folder and commands of the program."""
+    page = (ROOT / "docs" / "guides" / "operator.md").read_text(encoding="utf-8")
+    lines = [shlex.split(line) for line in page.splitlines() if line.startswith("podman ")]
+    recipe = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
+    build, *runs = lines
+    assert (ROOT / build[build.index("-f") + 1]).is_file()
+    assert runs
+    for words in runs:
+        port, place = words[words.index("-p") + 1], words[words.index("-v") + 1]
+        assert (port.startswith("127.0.0.1:"), f"EXPOSE {port.rsplit(':', 1)[1]}" in recipe) == (True, True)
+        assert f"WORKDIR {place.split(':')[1]}" in recipe
+        given = words[words.index("clara-eval") + 1 :]
+        assert not given or " ".join(given) in COMMANDS
 
 
 @pytest.fixture(scope="module")

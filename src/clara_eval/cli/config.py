@@ -20,7 +20,6 @@ from clara_eval.cli.options import ConfigFile, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.result import print_next
 from clara_eval.cli.screen import console, print_labelled, safe, wrapped
-from clara_eval.errors import BadInput
 from clara_eval.eval_config import (
     COMMON,
     EXECUTED,
@@ -78,10 +77,11 @@ def _asked(judges: str) -> str:
     """Ask a person which kind it is, with a sentence for each."""
     for name, sentence in KINDS.items():
         print_labelled(name, sentence, stderr=True)
-    kind = str(typer.prompt("What kind of challenge", default=_usual(judges), err=True)).strip()
-    if kind not in KINDS:
-        raise BadInput(f"There is no kind {kind[:40]!r}.", value=kind, remedy=f"Choose one of {', '.join(KINDS)}.")
-    return kind
+    while True:
+        kind = str(typer.prompt("What kind of challenge", default=_usual(judges), err=True)).strip().lower()
+        if kind in KINDS:
+            return kind
+        print_labelled("Sorry", f"There is no kind {safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}.", stderr=True)
 
 
 def features(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from typer.testing import CliRunner
 from clara_eval.cli import app
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import COMMON, EXECUTED, MEASURED, canonical_config, config_hash, parse_eval_config
-from clara_eval.eval_config.templates import TEMPLATES, template_text
+from clara_eval.eval_config.templates import KINDS, TEMPLATES, template_text
 from clara_eval.testing.agents import GOOD_SOLUTION
 from clara_eval.testing.configs import APPENDIX, config_text
 
@@ -50,6 +52,46 @@ def test_init_never_overwrites(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "mine"
     with pytest.raises(BadInput, match="cannot be written"):
         run("init", tmp_path / "missing" / "config.json")
+
+
+def test_init_asks_a_person_at_a_terminal(tmp_path: Path) -> None:
+    """On a real terminal the kinds are listed and one is asked for; a wrong answer is told and asked again."""
+    shown, code = typed(tmp_path, ["config", "init", "mine.json"], "nothing such\r", "gas\r")
+    assert code == 0, shown
+    assert shown.count("What kind of challenge [measured]") == 2
+    assert all(kind in shown for kind in KINDS)
+    assert "There is no kind 'nothing such'." in shown
+    assert (tmp_path / "mine.json").read_text(encoding="utf-8") == template_text("gas")
+    assert "config validate mine.json" in shown
+
+
+def test_init_takes_what_works_for_an_answer_that_is_empty(tmp_path: Path) -> None:
+    """Enter alone means what is proposed; an end of input writes nothing and says so."""
+    shown, code = typed(tmp_path, ["config", "init", "mine.json"], "\r")
+    assert (code, "template measured" in shown) == (0, True)
+    shown, code = typed(tmp_path, ["config", "init", "other.json"], "\x04")
+    assert (code, (tmp_path / "other.json").exists()) == (1, False)
+
+
+def typed(folder: Path, words: list[str], *answers: str) -> tuple[str, int]:
+    """What the program shows on a pseudo-terminal while somebody types, and its exit code."""
+    program = Path(sys.executable).with_name("clara-eval")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execve(program, [str(program), *words], {"PATH": os.environ["PATH"], "TERM": "xterm", "HOME": str(folder)})
+    seen, waiting = b"", list(answers)
+    try:
+        while piece := os.read(terminal, 4096):
+            seen += piece
+            if waiting and seen.rstrip().endswith(b"]:"):
+                os.write(terminal, waiting.pop(0).encode())
+                seen += b" "
+    except OSError:  # Linux says so when the program has ended
+        pass
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return seen.decode(), os.waitstatus_to_exitcode(status)
 
 
 def test_init_as_json_names_the_hash(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ class Alerts:
         if len(self._sent) >= _MOST_REMEMBERED:
             self._sent.clear()
         self._sent[key] = now
-        _log.error("alert_raised", alert=alert.name, severity=alert.severity, summary=alert.summary,
+        say = _log.warning if alert.severity == "warning" else _log.error
+        say("alert_raised", alert=alert.name, severity=alert.severity, summary=alert.summary,
                    about=alert.challenge, details=alert.details)  # fmt: skip
         self._metrics.alerts.labels(alert.name).inc()
         if self._webhook is not None:

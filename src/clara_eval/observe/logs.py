@@ -20,6 +20,8 @@ from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.processors import ExceptionRenderer, JSONRenderer, StackInfoRenderer, TimeStamper, add_log_level
 from structlog.tracebacks import ExceptionDictTransformer
 
+from clara_eval.challenge.model import short
+
 HIDDEN = "(hidden)"
 _TELLING = frozenset(
     (
@@ -41,6 +43,8 @@ _TELLING = frozenset(
 _SHORTEST_SECRET = 6
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
 _HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")
+_LONG_HEX = re.compile(r"0x[0-9a-fA-F]{40,}")
+_FOR_PROGRAMS = frozenset(("worker", "workflow"))
 _KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
 
 
@@ -107,7 +111,9 @@ class Repeats(logging.Filter):
 
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
     """Send everything, ours and the libraries', through one chain of processors."""
+    out = stream or sys.stderr
     shared: list[Any] = [
+        *([QuietTicks()] if out.isatty() else []),
         merge_contextvars,
         add_log_level,
         TimeStamper(fmt="iso", utc=True),
@@ -122,7 +128,6 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    out = stream or sys.stderr
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -148,11 +153,43 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
         logging.getLogger(noisy).setLevel("WARNING")
 
 
+class QuietTicks:
+    """On a terminal a look at the chain that brought nothing new is told once in a while, as a sign of life."""
+
+    def __init__(self, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._told = float("-inf")
+
+    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if event.get("event") == "tick_ended" and not event.get("problems"):
+            if self._clock() - self._told < self._seconds:
+                raise structlog.DropEvent
+            self._told = self._clock()
+        return event
+
+
+def _for_people(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Words for names, the time of day, addresses in their short form, and nothing that only programs use."""
+    told = {name: _shortened(value) for name, value in event.items() if name not in _FOR_PROGRAMS and value != {}}
+    if told.get("about") == told.get("challenge"):
+        told.pop("about", None)
+    if isinstance(event.get("timestamp"), str):
+        told["timestamp"] = event["timestamp"][11:19]
+    if str(event.get("event")).replace("_", "").isalnum():
+        told["event"] = str(event["event"]).replace("_", " ").capitalize()
+    return told
+
+
+def _shortened(value: Any) -> Any:
+    return _LONG_HEX.sub(lambda found: short(found.group()), value) if isinstance(value, str) else value
+
+
 def _renderer(*, is_person: bool) -> Any:
     """For a person at a terminal a line to read, for programs JSON."""
-    if is_person:
-        return structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
-    return JSONRenderer(sort_keys=True)
+    if not is_person:
+        return JSONRenderer(sort_keys=True)
+    lines = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
+    return lambda logger, method, event: lines(logger, method, _for_people(logger, method, event))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import hmac
 import io
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,38 @@ def lines() -> Iterator[io.StringIO]:
     yield stream
     root.handlers, root.level = handlers, level
     structlog.reset_defaults()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def screen() -> Iterator[io.StringIO]:
+    root, stream = logging.getLogger(), Terminal()
+    handlers, level = root.handlers, root.level
+    configure_logs(secrets=[KEY], stream=stream)
+    yield stream
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def test_a_person_at_a_terminal_reads_lines(screen: io.StringIO) -> None:
+    """The time of day, words, addresses in their short form; no secret, and no ids that only programs use."""
+    with bound_challenge("0x" + "ab" * 20):
+        structlog.get_logger().info("evaluation_queued", workflow="evaluate:1:2", about="0x" + "ab" * 20, detail=KEY)
+    line = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert re.match(r"\d\d:\d\d:\d\d \[info +\] Evaluation queued", line)
+    assert ("0xabab…abab" in line, KEY in line, "workflow" in line, "about" in line) == (True, False, False, False)
+
+
+def test_quiet_looks_at_the_chain_do_not_fill_a_terminal(screen: io.StringIO) -> None:
+    """A tick that brought nothing is told once; one with problems always, and programs are told every one."""
+    log = structlog.get_logger()
+    for problems in (0, 0, 2, 0):
+        log.info("tick_ended", problems=problems)
+    assert screen.getvalue().count("Tick ended") == 2
 
 
 def read(stream: io.StringIO) -> list[dict[str, Any]]:
