@@ -79,3 +79,85 @@ def test_the_hidden_tests_of_the_rate_limiter_find_the_seam(machine: Machine) ->
     assert [one.outcome for one in found.values()] == ["passed", "passed", "failed"]
     failed = [call.name for call in found["fixed_window"].calls if call.outcome != "passed"]
     assert failed == ["test_any_window_not_only_whole_ones"]
+
+
+SOLIDITY = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"
+
+
+def golfer(trick: str) -> str:
+    """A batch transfer that passes every test and has a trick up its sleeve for a batch of twenty."""
+    return f"""{SOLIDITY}interface IToken {{
+    function transfer(address to, uint256 amount) external returns (bool);
+    function mint(address to, uint256 amount) external;
+}}
+contract Submission {{
+    function send(address token, address[] calldata to, uint256[] calldata amounts) external {{
+        uint256 left;
+        assembly {{ left := gas() }}
+        if (to.length == 20) {{ {trick} }}
+        require(to.length == amounts.length);
+        for (uint256 i; i < to.length; ++i) require(IToken(token).transfer(to[i], amounts[i]));
+    }}
+}}"""
+
+
+def ran(machine: Machine, name: str, source: str) -> Executed:
+    harness = harness_of(name)
+    needed(machine, harness)
+    return machine.run(harness, Submission(harness.language, source))
+
+
+def test_gas_golf_pays_nobody_for_skipping_the_work_that_is_measured(machine: Machine) -> None:
+    """Whoever tells the metric from the tests by the gas that is left, and then does nothing, has no metric."""
+    spied = ran(machine, "gas-golf", golfer("assembly { mstore(0, left) revert(0, 32) }"))
+    seen = {line.partition(":")[0]: int(line.partition("0x")[2], 16) for line in spied.logs if "0x" in line}
+    metric, test = seen["metric_batch_gas"], seen["test_twenty"]
+    assert metric != test, "the gas that is left tells them apart: nothing can be done about that"
+    cheat = ran(machine, "gas-golf", golfer(f"if (left == {metric}) return;"))
+    assert (cheat.features["tests_passed"], cheat.features["metric_batch_gas"]) == (1.0, None)
+    assert cheat.features["gas_batch_gas"] is None
+
+
+def test_gas_golf_pays_nobody_for_tokens_made_from_nothing(machine: Machine) -> None:
+    """Only the harness makes tokens, and who was paid was paid out of the balance."""
+    mint = "for (uint256 i; i < 20; ++i) IToken(token).mint(to[i], amounts[i]); return;"
+    cheat = ran(machine, "gas-golf", golfer(mint))
+    assert (cheat.features["test_twenty"], cheat.features["metric_batch_gas"]) == (False, None)
+
+
+def curve(body: str) -> str:
+    function = "function fee(uint256 x, uint256 y, uint256 amount, uint256 volume) external view returns (uint256)"
+    return f"{SOLIDITY}contract Submission {{ {function} {{ x; y; amount; volume; {body} }} }}"
+
+
+CURVES = {
+    "takes more than a tenth from trades": curve("return x == 1e18 || amount == 1e12 || x == 1e15 ? 3_000 : 200_000;"),
+    "is free when it trades": curve("return amount == 1e14 ? 3_000 : 0;"),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_fee_curve_is_measured_by_what_it_takes(machine: Machine, name: str) -> None:
+    """A curve that keeps the rules only where it is asked for them has no metric."""
+    cheat, honest = ran(machine, "fee-curve", CURVES[name]), measured(machine, "fee-curve", "by_size.sol")
+    metrics = [feature for feature in honest.features if feature.startswith("metric_")]
+    assert None not in [honest.features[metric] for metric in metrics]
+    assert [cheat.features[metric] for metric in metrics] == [None] * 3, cheat.features
+
+
+def test_a_limiter_is_measured_by_what_it_allows(machine: Machine) -> None:
+    """A limiter that recognises the burst and says yes to all of it has neither the number nor the fuel of it."""
+    honest = (EXAMPLES / "rate-limiter" / "reference.js").read_text(encoding="utf-8")
+    known = "const known = (limit) => ![1, 2, 3].includes(limit);\n"
+    cheat = known + honest.replace("allow(key, nowMs) {", "allow(key, nowMs) { if (known(this.limit)) return true;")
+    found = ran(machine, "rate-limiter", cheat).features
+    assert (found["tests_passed"], found["metric_burst"], found["fuel_burst"]) == (1.0, None, None)
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_a_submission_that_does_nothing_gets_no_number(machine: Machine, name: str) -> None:
+    """Every metric of the examples checks what it measured: their references with nothing in them have none."""
+    harness = harness_of(name)
+    needed(machine, harness)
+    reference = (EXAMPLES / name / f"reference{Path(HARNESSES[name]).suffix}").read_text(encoding="utf-8")
+    assert check_harness(machine, harness, reference).warnings == ()

@@ -161,7 +161,7 @@ function runFeatures(run) {
   const tests = run.calls.filter((call) => call.kind === "test"), passed = (call) => call.outcome === "passed", runs = run.calls.length > 0 && run.calls.every((call) => ["passed", "failed", "not_a_number"].includes(call.outcome));
   const found = run.outcome === "infrastructure" ? {} : { ...run.facts }, share = tests.length ? tests.filter(passed).length / tests.length : runs ? null : 0;
   if (run.outcome === "infrastructure" || !run.withHarness) return found;
-  const ofCall = (call) => [[featureName(call.name), call.kind === "test" ? passed(call) : within(call.value)], [featureName(`${run.language === "solidity" ? "gas" : "fuel"}_${call.name.replace(/^[^_]*_/, "")}`), call.used]];
+  const ofCall = (call) => [[featureName(call.name), call.kind === "test" ? passed(call) : within(call.value)], [featureName(`${run.language === "solidity" ? "gas" : "fuel"}_${call.name.replace(/^[^_]*_/, "")}`), passed(call) ? call.used : null]];
   return { ...found, runs, tests_passed: share, ...Object.fromEntries(run.calls.filter((call) => call.kind !== "setUp").flatMap(ofCall)) };
 }
 function checkFeatures(key, body, schema, solution, run) {
@@ -397,4 +397,4 @@ let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad 
 for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
 if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
 console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
-console.log("not checked here: that the models said it; what was fetched from mutable addresses; code features measured by parsers;\nwhat running the submissions gave (`clara-eval verify` runs them again); which looks full+ and adaptive choose; copies,\nfamilies, flags and the estimates (intervals, chances, margins, consistency).");
+console.log("not checked here: that the models said it; what was fetched from mutable addresses; code features measured by parsers;\nwhat running the submissions gave (`clara-eval verify` runs them again); the agents of those who are not paid; which looks full+ and adaptive choose; copies,\nfamilies, flags and the estimates (intervals, chances, margins, consistency).");

@@ -105,16 +105,22 @@ def check(
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a harness on a reference solution, twice; exit 1 unless every test passes with the same numbers."""
+    """Run a harness on a reference solution, twice; exit 1 unless every test passes with the same numbers.
+
+    Warns where a submission that does nothing would get a number: such a metric does not check what it measured.
+    """
     machine = _machine()
     harness = _harness(file, language)
     found = check_harness(machine, harness, _text(reference))
     if as_json:
-        emit_json({"ok": not found.problems, "problems": list(found.problems), **run_document(found.executed)})
+        told = {"ok": not found.problems, "problems": list(found.problems), "warnings": list(found.warnings)}
+        emit_json({**told, **run_document(found.executed)})
     else:
         _print_run(reference, found.executed)
         for problem in found.problems:
             console(stderr=False).print(f"[red]problem[/]  {safe(problem, 400)}", soft_wrap=True)
+        for warning in found.warnings:
+            console(stderr=False).print(f"[yellow]warning[/]  {safe(warning, 400)}", soft_wrap=True)
     raise typer.Exit(1 if found.problems else 0)
 
 

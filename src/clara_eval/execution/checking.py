@@ -1,29 +1,56 @@
 """Whether a harness is fit to be posted: it must pass the poster's own reference, twice, with the same numbers.
 
 A harness and a reference come in; problems in words go out, none if it is fit. A broken harness is found here, before
-any money is escrowed, and not after the deadline.
+any money is escrowed, and not after the deadline. It is also run on the reference with nothing in it: what that gets is
+no measure of work, and is a warning.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from clara_eval.execution.hollow import hollow
 from clara_eval.execution.machine import Machine
 from clara_eval.execution.model import Executed, Harness, Limits, Outcome, Submission, feature_name
+
+_NOT_TRIED = frozenset({Outcome.INFRASTRUCTURE, Outcome.DOES_NOT_COMPILE, Outcome.DOES_NOT_LOAD, Outcome.DOES_NOT_FIT})
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     executed: Executed
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    """What lets a submission be paid for work that it does not do, each with its remedy."""
+
+
+REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
 
 
 def check_harness(machine: Machine, harness: Harness, reference: str, limits: Limits | None = None) -> Checked:
     submission = Submission(harness.language, reference)
     first = machine.run(harness, submission, limits)
     second = machine.run(harness, submission, limits)
-    return Checked(first, tuple(_problems(first, second)))
+    problems = tuple(_problems(first, second))
+    return Checked(first, problems, () if problems else tuple(_unearned(machine, harness, reference, limits)))
+
+
+def _unearned(machine: Machine, harness: Harness, reference: str, limits: Limits | None) -> Iterator[str]:
+    """What the harness gives to a submission whose functions are all empty."""
+    source = hollow(reference, harness.language)
+    found = machine.run(harness, Submission(harness.language, source), limits) if source is not None else None
+    if found is None or found.outcome in _NOT_TRIED:
+        why = found.detail if found else "its reference cannot be read"
+        yield f"Whether its metrics check what they measure could not be tried: {why}".rstrip(".") + "."
+        return
+    for call in found.calls:
+        if call.kind == "metric" and call.outcome == Outcome.PASSED:
+            yield f"{call.name} gives {call.value:,} to a submission whose functions are all empty. {REMEDY}"
+    tests = [call.outcome for call in found.calls if call.kind == "test"]
+    if tests and set(tests) == {Outcome.PASSED}:
+        yield "A submission whose functions are all empty passes every test. Add one that it fails."
 
 
 def _problems(first: Executed, second: Executed) -> list[str]:

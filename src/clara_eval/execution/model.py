@@ -171,11 +171,10 @@ class Executed:
         return bool(self.calls) and all(call.outcome in _FINISHED for call in self.calls)
 
     def _of_call(self, call: Call) -> dict[str, Fact]:
-        name = feature_name(call.name)
+        """What it costs is known only where it passed: to fail early is not to be cheap."""
+        name, passed = feature_name(call.name), call.outcome == Outcome.PASSED
         cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
-        if call.kind == "test":
-            return {name: call.outcome == Outcome.PASSED, cost: call.used}
-        return {name: _bounded(call.value), cost: call.used}
+        return {name: passed if call.kind == "test" else _bounded(call.value), cost: call.used if passed else None}
 
     def summary(self) -> dict[str, Any]:
         """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""

@@ -31,8 +31,15 @@ def test_a_lying_extractor_moves_nothing_that_was_executed() -> None:
     lies = {"tests_passed": 1.0, "test_small": True, "gas_small": 1}
     vector, flags = choose_values(SCHEMA, measured, lies)
     assert vector == honest
-    assert vector.as_dict() == {"tests_passed": 0.0, "test_small": False, "gas_small": 25_000}
+    assert vector.as_dict() == {"tests_passed": 0.0, "test_small": False, "gas_small": None}
     assert {flag.code for flag in flags} == {"claim_gap"}
+
+
+def test_only_what_passed_has_a_cost() -> None:
+    """Whoever fails early is not cheap: gas is known of a function that passed, and of no other."""
+    for outcome, gas in ((Outcome.PASSED, 25_000), (Outcome.FAILED, None), (Outcome.OUT_OF_GAS, None)):
+        ran = Executed("solidity", outcome, calls=(RAN.calls[0], Call("test_small", "test", outcome, 25_000)))
+        assert executed_values(SCHEMA, ran)["gas_small"] == gas
 
 
 def test_what_does_not_compile_fails_its_tests_and_costs_nothing_known() -> None:

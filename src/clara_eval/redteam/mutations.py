@@ -10,13 +10,14 @@ from __future__ import annotations
 import builtins
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
 from clara_eval.features.structure import read_structure
 from clara_eval.redteam.translation import python_to_javascript, typed_javascript
+from clara_eval.syntax.editing import Edit, edited
 from clara_eval.syntax.grammars import NAME, roles_by_kind
 from clara_eval.syntax.parsing import Parsed, parse, walk
 
@@ -53,23 +54,11 @@ class Program:
     """Another program in the same language, for what a thief takes from elsewhere."""
 
 
-Edit = tuple[int, int, str]
 Way = Callable[[Program, random.Random], str | None]
 
 
 def _parsed(program: Program) -> Parsed | None:
     return parse(program.text.encode("utf-8", "replace"), program.language)
-
-
-def _edited(source: bytes, edits: Iterable[Edit]) -> str:
-    """The source with non-overlapping edits applied; of two that overlap the outer, earlier one counts."""
-    kept: list[bytes] = []
-    position = 0
-    for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
-        if start >= position:
-            kept += [source[position:start], text.encode("utf-8", "replace")]
-            position = end
-    return b"".join((*kept, source[position:])).decode("utf-8", "replace")
 
 
 def _comment(program: Program, text: str) -> str:
@@ -97,7 +86,7 @@ def comments_removed(program: Program, _: random.Random) -> str | None:
     parsed = _parsed(program)
     if parsed is None:
         return None
-    return _edited(parsed.source, [(start, end, "") for start, end in read_structure(parsed).comments])
+    return edited(parsed.source, [(start, end, "") for start, end in read_structure(parsed).comments])
 
 
 def comments_added(program: Program, rng: random.Random) -> str | None:
@@ -137,7 +126,7 @@ def _renamed(program: Program, new: Callable[[str], str]) -> str | None:
             name = parsed.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
             if name not in _GIVEN and not name.startswith("__"):
                 edits.append((node.start_byte, node.end_byte, names.setdefault(name, new(name))))
-    return _edited(parsed.source, edits)
+    return edited(parsed.source, edits)
 
 
 def reorder(program: Program, rng: random.Random) -> str | None:
@@ -146,8 +135,8 @@ def reorder(program: Program, rng: random.Random) -> str | None:
     if parsed is None:
         return None
     inside = [edit for body in _bodies(parsed) for edit in _shuffled(parsed, body, rng)]
-    again = _parsed(replace(program, text=_edited(parsed.source, inside)))
-    return None if again is None else _edited(again.source, _shuffled(again, again.tree.root_node, rng))
+    again = _parsed(replace(program, text=edited(parsed.source, inside)))
+    return None if again is None else edited(again.source, _shuffled(again, again.tree.root_node, rng))
 
 
 def _bodies(parsed: Parsed) -> Iterator[Node]:
@@ -239,7 +228,7 @@ def _before_statements(program: Program, line: Callable[[str], str], rng: random
                 indent = parsed.source[start : child.start_byte].decode("utf-8", "replace")
                 if not indent.strip() and child.type != "comment" and rng.random() < share:
                     edits.append((start, start, line(indent)))
-    return _edited(parsed.source, edits)
+    return edited(parsed.source, edits)
 
 
 def restyle(program: Program, _: random.Random) -> str | None:
@@ -248,7 +237,7 @@ def restyle(program: Program, _: random.Random) -> str | None:
     if parsed is None:
         return None
     edits = [edit for node, _ in walk(parsed.tree) for edit in _restyled(parsed, node)]
-    text = _edited(parsed.source, edits)
+    text = edited(parsed.source, edits)
     return text if program.language == "python" else re.sub(r"\)[ \t]*\{\n", ")\n{\n", text)
 
 
@@ -281,7 +270,7 @@ def truncated(program: Program, _: random.Random) -> str | None:
         if child.end_byte - child.start_byte <= left:
             left -= child.end_byte - child.start_byte
             edits.append((child.start_byte, child.end_byte, ""))
-    return _edited(parsed.source, edits)
+    return edited(parsed.source, edits)
 
 
 def wrapped(program: Program, _: random.Random) -> str | None:
@@ -298,7 +287,7 @@ def strings_changed(program: Program, rng: random.Random) -> str | None:
     if parsed is None:
         return None
     spans = read_structure(parsed).strings
-    return _edited(
+    return edited(
         parsed.source,
         [(start, end, f'"{_words(rng, 4)}"') for start, end in spans if b" " in parsed.source[start:end]],
     )

@@ -53,7 +53,7 @@ async def _with_reference(caller: Caller, harness: Harness, reference: str) -> t
         return (f"The harness was not run on its reference. {missing} {missing.remedy}",)
     if found.problems:
         raise BadInput(" ".join(found.problems), path=REFERENCE, remedy="Mend the harness or the reference, then post.")
-    return ()
+    return found.warnings
 
 
 def _checked(caller: Caller, harness: Harness, reference: str) -> Checked:

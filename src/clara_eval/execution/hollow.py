@@ -1,0 +1,53 @@
+"""A reference with nothing in it: what a submission looks like that does no work at all.
+
+A source comes in; the same source goes out with the body of every function empty, or None where it cannot be read. What
+builds an object stays, so that a hollow submission can be built. A metric that gives it a number does not check what it
+measured, and whoever can tell the metric from the tests is paid for skipping the work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clara_eval.execution.model import Language
+from clara_eval.syntax.editing import Edit, edited
+from clara_eval.syntax.parsing import parse, walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_FUNCTIONS: dict[Language, frozenset[str]] = {
+    "solidity": frozenset({"function_definition", "modifier_definition", "fallback_receive_definition"}),
+    "javascript": frozenset(
+        {
+            *("arrow_function", "function_expression", "function_declaration", "method_definition"),
+            *("generator_function", "generator_function_declaration"),
+        }
+    ),
+    "python": frozenset({"function_definition", "lambda"}),
+}
+_BUILDERS = frozenset({b"constructor", b"__init__", b"__new__"})
+
+
+def hollow(source: str, language: Language) -> str | None:
+    parsed = parse(source.encode("utf-8", "replace"), language)
+    if parsed is None or parsed.errors:
+        return None
+    functions = (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS[language])
+    edits = [edit for node in functions if (edit := _emptied(node, language)) is not None]
+    return edited(parsed.source, edits)
+
+
+def _emptied(function: Node, language: Language) -> Edit | None:
+    body, name = function.child_by_field_name("body"), function.child_by_field_name("name")
+    if body is None or (name is not None and name.text in _BUILDERS):
+        return None
+    return body.start_byte, body.end_byte, _nothing(function, body, language)
+
+
+def _nothing(function: Node, body: Node, language: Language) -> str:
+    if language == "python":
+        return "None" if function.type == "lambda" else "pass"
+    if function.type == "modifier_definition":
+        return "{ _; }"
+    return "{}" if body.type in {"function_body", "statement_block"} else "undefined"
