@@ -20,15 +20,14 @@ from typing import Any
 
 from clara_eval.execution.model import Limits, Outcome
 from clara_eval.execution.wasm import (
+    BADF,
     CLOCK_SECONDS,
-    HOST_BYTE_FUEL,
-    HOST_CALL_FUEL,
-    UNMETERED,
+    MAX_MESSAGE_BYTES,
+    NOSYS,
+    Ask,
     LoadFailed,
-    Printed,
-    Randomness,
+    Metered,
     Stopped,
-    charge,
     find_npm_file,
     guarded,
     new_engine,
@@ -42,11 +41,9 @@ SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
 REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 2 * 1024 * 1024
 """CPython counts its own recursion and ends it well below this."""
-MAX_MESSAGE_BYTES = 1_048_576
-_GUEST = Path(__file__).with_name("python_guest.py")
-_OK, _BADF, _NOSYS = 0, 8, 52
+GUEST = Path(__file__).with_name("python_guest.py")
+_OK = 0
 _ENDED = "The interpreter was ended from inside."
-Ask = Callable[[str], str]
 
 
 def find_module() -> Path | None:
@@ -119,36 +116,20 @@ class _Closed(Exception):
     """Nobody waits for this guest any more."""
 
 
-class Guest:
+class Guest(Metered):
     def __init__(self, python: CPython, role: str, limits: Limits, ask: Ask | None) -> None:
-        import wasmtime
-
-        self.printed = Printed(limits.output_bytes)
-        self._ask = ask
-        self._random = Randomness()
+        super().__init__(python.engine, limits, ask)
         self._inbox: SimpleQueue[str | None] = SimpleQueue()
         self._outbox: SimpleQueue[str | Exception] = SimpleQueue()
         self._unread, self._written = b"", bytearray()
         self._ended: Exception | None = None
-        self._store = wasmtime.Store(python.engine)
-        self._store.set_limits(memory_size=limits.memory_bytes)
-        self._store.set_fuel(UNMETERED)
         self._started = False
-        code = f"{_GUEST.read_text(encoding='utf-8')}\nserve({role!r})\n"
+        code = f"{GUEST.read_text(encoding='utf-8')}\nserve({role!r})\n"
         self.arguments = [b"python", b"-I", b"-S", b"-B", b"-c", code.encode()]
         self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
         self._thread.start()
         self._take()  # it has started and waits for its first message
         self.refuel(limits.fuel)
-
-    @property
-    def fuel_left(self) -> int:
-        found: int = self._store.get_fuel()
-        return found
-
-    def refuel(self, fuel: int) -> None:
-        """Only while the guest waits: it reads its fuel anew when it goes on."""
-        self._store.set_fuel(fuel)
 
     def exchange(self, message: str) -> str:
         """One message in, its answer out."""
@@ -160,14 +141,6 @@ class Guest:
     def close(self) -> None:
         self._inbox.put(None)
         self._thread.join()
-
-    def pay(self, length: int = 0) -> None:
-        """Fuel for one call of the host that moves this many bytes."""
-        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
-
-    def random(self, length: int) -> bytes:
-        self.pay(length)
-        return self._random.bytes(length)
 
     def read(self, length: int) -> bytes:
         """What the guest reads: the rest of a message, the answer to its question, or the next message."""
@@ -188,9 +161,7 @@ class Guest:
     def _next(self) -> str:
         said, self._written = self._written.decode("utf-8", "replace"), bytearray()
         if said.startswith("?"):
-            if self._ask is None:
-                raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
-            return self._ask(said[1:])
+            return self.asked(said[1:])
         self._outbox.put(_checked(said) if self._started else "")
         self._started = True
         message = self._inbox.get()
@@ -253,7 +224,7 @@ def _paid(guest: Guest, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse(_caller: Any, *_args: int) -> int:
-    return _NOSYS
+    return NOSYS
 
 
 def _put(caller: Any, at: int, raw: bytes) -> int:
@@ -280,7 +251,7 @@ def _world(guest: Guest) -> dict[str, Callable[..., Any]]:
 
     def read(caller: Any, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor != 0 or count < 1:
-            return _BADF
+            return BADF
         start, length = _vectors(caller, vectors, 1)[0]
         found = guest.read(length)
         _put(caller, start, found)
@@ -288,7 +259,7 @@ def _world(guest: Guest) -> dict[str, Callable[..., Any]]:
 
     def write(caller: Any, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor not in {1, 2}:
-            return _BADF
+            return BADF
         parts = _vectors(caller, vectors, count)
         for start, length in parts:
             guest.write(descriptor, bytes(caller["memory"].read(caller, start, start + length)))
@@ -310,11 +281,11 @@ def _still_world(guest: Guest) -> dict[str, Callable[..., Any]]:
 
     def status(caller: Any, descriptor: int, at: int) -> int:
         character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
-        return _put(caller, at, character_device) if 0 <= descriptor <= 2 else _BADF
+        return _put(caller, at, character_device) if 0 <= descriptor <= 2 else BADF
 
     def file_status(caller: Any, descriptor: int, at: int) -> int:
         found = struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
-        return _put(caller, at, found) if 0 <= descriptor <= 2 else _BADF
+        return _put(caller, at, found) if 0 <= descriptor <= 2 else BADF
 
     return {
         "environ_sizes_get": lambda caller, count, size: _put(caller, count, bytes(4)) or _put(caller, size, bytes(4)),
@@ -326,7 +297,7 @@ def _still_world(guest: Guest) -> dict[str, Callable[..., Any]]:
         "random_get": lambda caller, at, length: _put(caller, at, guest.random(length)),
         "fd_fdstat_get": status,
         "fd_filestat_get": file_status,
-        "fd_prestat_get": lambda *_: _BADF,
-        "fd_prestat_dir_name": lambda *_: _BADF,
+        "fd_prestat_get": lambda *_: BADF,
+        "fd_prestat_dir_name": lambda *_: BADF,
         "proc_exit": leave,
     }

@@ -55,8 +55,9 @@ class Machine:
 
     def __init__(self, *, solc: str | None = None, cache: Path | None = None, workers: int | None = None) -> None:
         self._solc = solc
+        self.cache_folder = cache or DEFAULT_CACHE.expanduser()
         self._cache = CompileCache(cache / "solidity" if cache else None)
-        self._engines = (cache or DEFAULT_CACHE.expanduser()) / "wasm"
+        self._engines = self.cache_folder / "wasm"
         self._preparing = threading.Lock()
         self._workers = Workers(workers)
         self._compiler: tuple[Compiler, str] | None = None
@@ -90,17 +91,25 @@ class Machine:
             raise MissingEngine(language, *problem)
 
     def prepare(self, language: Language) -> bool:
-        """Compile the engine of this language for this machine, which takes a while; False where nothing is to do."""
+        """Compile the engine of this language for this machine, which takes a while; whether it is kept ready."""
         self.require(language)
-        if language != "python":
-            return False
+        if self.is_prepared(language):
+            return True
         from clara_eval.execution.scripts import prepare_job
 
         with self._preparing:
             job = prepare_job(self._engines)
             if job is not None:
                 self._ask(job, PREPARE_SECONDS)
-            return job is not None
+        return self.is_prepared(language)
+
+    def is_prepared(self, language: Language) -> bool:
+        """Whether nothing has to be compiled before the first run."""
+        if language != "python":
+            return True
+        from clara_eval.execution.cpython import is_prepared
+
+        return is_prepared(self._engines)
 
     def has(self, language: Language) -> bool:
         try:

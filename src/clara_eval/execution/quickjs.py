@@ -8,21 +8,19 @@ below: a clock that stands still, seeded random bytes, a capped output, and the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from clara_eval.execution.model import Limits, Outcome
 from clara_eval.execution.wasm import (
+    BADF,
     CLOCK_SECONDS,
-    HOST_BYTE_FUEL,
-    HOST_CALL_FUEL,
-    UNMETERED,
+    MAX_MESSAGE_BYTES,
+    NOSYS,
+    Ask,
     LoadFailed,
-    Printed,
-    Randomness,
+    Metered,
     Stopped,
-    charge,
     find_npm_file,
     guarded,
     new_engine,
@@ -35,11 +33,8 @@ SHA256 = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
 REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 192 * 1024
 """QuickJS counts its own stack, so that its limit is the same on every processor."""
-MAX_MESSAGE_BYTES = 1_048_576
 MODULE_FLAG = 1
-_SHIM = Path(__file__).with_name("guest.js")
-_BADF, _NOSYS = 8, 52
-Ask = Callable[[str], str]
+GUEST = Path(__file__).with_name("guest.js")
 
 
 def find_module() -> Path | None:
@@ -60,16 +55,11 @@ class QuickJs:
         return Guest(self, source, role, limits, ask)
 
 
-class Guest:
+class Guest(Metered):
     def __init__(self, quickjs: QuickJs, source: str, role: str, limits: Limits, ask: Ask | None) -> None:
         import wasmtime
 
-        self.printed = Printed(limits.output_bytes)
-        self._ask = ask
-        self._random = Randomness()
-        self._store = wasmtime.Store(quickjs.engine)
-        self._store.set_limits(memory_size=limits.memory_bytes)
-        self._store.set_fuel(UNMETERED)
+        super().__init__(quickjs.engine, limits, ask)
         linker = wasmtime.Linker(quickjs.engine)
         _define(linker, self)
         self._exports: Any = linker.instantiate(self._store, quickjs.module).exports(self._store)
@@ -80,14 +70,6 @@ class Guest:
         self._shim(role)
         self.refuel(limits.fuel)
         self._load(source)
-
-    @property
-    def fuel_left(self) -> int:
-        found: int = self._store.get_fuel()
-        return found
-
-    def refuel(self, fuel: int) -> None:
-        self._store.set_fuel(fuel)
 
     def exchange(self, message: str) -> str:
         """One message in, its answer out, after everything it started has come to rest."""
@@ -107,23 +89,13 @@ class Guest:
         if name == "print":
             self.printed.write(text.encode("utf-8", "replace") + b"\n")
             return ""
-        if self._ask is None:
-            raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
-        return self._ask(text)
+        return self.asked(text)
 
     def close(self) -> None:
         """Nothing waits here: an instance ends with its last call."""
 
-    def pay(self, length: int = 0) -> None:
-        """Fuel for one call of the host that moves this many bytes."""
-        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
-
-    def random(self, length: int) -> bytes:
-        self.pay(length)
-        return self._random.bytes(length)
-
     def _shim(self, role: str) -> None:
-        made = self._eval(_SHIM.read_text(encoding="utf-8"), 0)
+        made = self._eval(GUEST.read_text(encoding="utf-8"), 0)
         name = self._bytes(b"host")
         host, text = self._call("qjs_new_host_function", name, 4, 0), self._string(role)
         guest = self._call_function(made, host, text)
@@ -247,9 +219,9 @@ def _define(linker: Any, guest: Guest) -> None:
         ("env", "host_module_load"): ([i32, i32], [i32], lambda *_: 0, False),
         ("env", "host_call"): ([i32] * 5, [i32], lambda _n, _l, _t, argc, argv: guest.serve(argc, argv), False),
         ("wasi_snapshot_preview1", "clock_time_get"): ([i32, i64, i32], [i32], clock, True),
-        ("wasi_snapshot_preview1", "fd_close"): ([i32], [i32], lambda _: _NOSYS, False),
-        ("wasi_snapshot_preview1", "fd_fdstat_get"): ([i32, i32], [i32], lambda *_: _BADF, False),
-        ("wasi_snapshot_preview1", "fd_seek"): ([i32, i64, i32, i32], [i32], lambda *_: _NOSYS, False),
+        ("wasi_snapshot_preview1", "fd_close"): ([i32], [i32], lambda _: NOSYS, False),
+        ("wasi_snapshot_preview1", "fd_fdstat_get"): ([i32, i32], [i32], lambda *_: BADF, False),
+        ("wasi_snapshot_preview1", "fd_seek"): ([i32, i64, i32, i32], [i32], lambda *_: NOSYS, False),
         ("wasi_snapshot_preview1", "fd_write"): ([i32] * 4, [i32], write, True),
         ("wasi_snapshot_preview1", "random_get"): ([i32, i32], [i32], random, True),
     }

@@ -18,7 +18,18 @@ from typing import Any, Protocol
 
 from clara_eval.execution import cpython, quickjs
 from clara_eval.execution.model import Call, Harness, Kind, Language, Limits, Outcome, Submission, flat
-from clara_eval.execution.wasm import CLOCK_SECONDS, SEED, LoadFailed, Printed, Stopped, wasmtime_version
+from clara_eval.execution.wasm import (
+    CLOCK_SECONDS,
+    HOST_BYTE_FUEL,
+    HOST_CALL_FUEL,
+    MAX_MESSAGE_BYTES,
+    SEED,
+    LoadFailed,
+    Printed,
+    Stopped,
+    wasmtime_version,
+)
+from clara_eval.hashing import sha256_hex
 
 HARNESS_FACTOR = 4
 """A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
@@ -91,13 +102,21 @@ def script_job(harness: Harness | None, submission: Submission, limits: Limits, 
 
 
 def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
-    """Versions and settings that the numbers depend on."""
-    found = {"sourceBytes": limits.source_bytes, "fuel": limits.fuel, "memoryBytes": limits.memory_bytes}
+    """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
+    engine = quickjs if language == "javascript" else cpython
     told = {
         "engine": f"wasmtime {wasmtime_version()}",
-        "module": quickjs.SHA256 if language == "javascript" else cpython.SHA256,
+        "module": engine.SHA256,
+        "guest": sha256_hex(engine.GUEST.read_bytes()),
         "world": {"clock": CLOCK_SECONDS, "seed": SEED},
-        "limits": {**found, "outputBytes": limits.output_bytes},
+        "charges": {"hostCall": HOST_CALL_FUEL, "hostByte": HOST_BYTE_FUEL},
+        "limits": {
+            **{name: value for name, value in limits.to_json().items() if name != "gas"},
+            "stackBytes": engine.STACK_BYTES,
+            "messageBytes": MAX_MESSAGE_BYTES,
+            "harnessFactor": HARNESS_FACTOR,
+            "exhaustedFunctions": MAX_EXHAUSTED,
+        },
     }
     return flat(told)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -282,6 +283,44 @@ def test_the_world_is_fixed_and_empty(machine: Machine) -> None:
     assert run(machine, PLAIN, harness).outcome == "passed"
 
 
+def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file is read or written, no variable told, no port reached; what cannot be fixed is the same every time."""
+    canary, target = tmp_path / "canary", tmp_path / "written"
+    canary.write_text("canary-4711", encoding="utf-8")
+    monkeypatch.setenv("CLARA_CANARY", "canary-4711")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.2)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        # What test tools give to contracts at this address: files, variables, programs, other chains.
+        asked = (
+            f'"readFile(string)", "{canary}"',
+            f'"writeFile(string,string)", "{target}", "x"',
+            '"envString(string)", "CLARA_CANARY"',
+            f'"createFork(string)", "{url}"',
+            f'"rpc(string,string,string)", "{url}", "eth_blockNumber", "[]"',
+        )
+        calls = "".join(f"none(abi.encodeWithSignature({one}));" for one in asked)
+        inside = """address constant TOOLS = 0x7109709ECfa91a80626fF3989D68f67F5b1DD12D;
+            function none(bytes memory asked) internal {
+                (, bytes memory said) = TOOLS.call(asked);
+                require(said.length == 0 && TOOLS.code.length == 0, "told");
+            }"""
+        world = "abi.encode(block.coinbase, blockhash(block.number - 1), block.blobbasefee, blobhash(0), tx.origin)"
+        source = submission(f"{calls} s = uint256(keccak256({world})) % 1e9 + xs.length;", inside=inside)
+        harness = HEAD + (
+            'import "./Submission.sol"; contract Harness { function metric_world() external returns (uint256) '
+            "{ return new Submission().sum(new uint256[](0)); } }"
+        )
+        other = Machine(workers=1)
+        first, second = run(machine, source, harness), run(other, source, harness)
+        other.close()
+        with pytest.raises(TimeoutError):
+            listening.accept()
+    assert first.outcome == "passed", (first.detail, first.logs)
+    assert first == second
+    assert not target.exists()
+
+
 def test_a_hard_nut_for_the_compiler_is_only_its_own_problem(machine: Machine) -> None:
     """Text made to break the compiler ends in a named outcome, and the next submission is measured as before."""
     before = run(machine, PLAIN)
@@ -381,6 +420,8 @@ def test_a_harness_is_checked_on_a_reference(machine: Machine) -> None:
     """A harness that fails on the reference, measures nothing or has ambiguous names is found."""
     good = check_harness(machine, Harness("solidity", HARNESS), PLAIN)
     assert good.problems == ()
+    assert [warning.partition(" gives")[0] for warning in good.warnings] == ["metric_error", "metric_gas"]
+    assert "Check the result after the measured call" in good.warnings[0]
     wrong = check_harness(machine, Harness("solidity", HARNESS.replace("== 6", "== 7")), PLAIN)
     assert "does not pass: failed (test_small)" in wrong.problems[0]
     twice = check_harness(machine, Harness("solidity", HARNESS.replace("metric_error", "metric_small")), PLAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -128,24 +129,47 @@ def test_attacks_change_nothing_for_others(machine: Machine) -> None:
     assert run(machine, GOOD) == before
 
 
-def test_there_is_no_world_outside(machine: Machine, tmp_path: Path) -> None:
-    """No process, files, network, timers or clock; the time stands still and chance is the same every time."""
-    (tmp_path / "canary").write_text("canary-4711", encoding="utf-8")
-    source = f"""
-    const names = ["process", "require", "fetch", "XMLHttpRequest", "WebSocket", "setTimeout", "Deno", "Bun", "std", "os"];
-    export const seen = () => names.filter((name) => typeof globalThis[name] !== "undefined");
-    export const now = () => [Date.now(), new Date().getTimezoneOffset()];
-    export const chance = () => Math.random();
-    export const later = async () => {{ try {{ return await import({str(tmp_path / "canary")!r}); }} catch {{ return 0; }} }};
-    """
-    harness = f"""
-    const same = (a, b) => {{ if (JSON.stringify(a) !== JSON.stringify(b)) throw new Error(JSON.stringify(a)); }};
-    export const test_names = (s) => same(s.seen(), []);
-    export const test_clock = (s) => same(s.now(), [{CLOCK_SECONDS * 1000}, 0]);
-    export const test_file = async (s) => same(await s.later(), 0);
-    export const metric_chance = (s) => s.chance();
-    """
-    first, second = run(machine, source, harness), run(machine, source, harness)
+STANDARD = """Object Function Array Number Boolean String Symbol BigInt Math JSON Reflect Proxy Promise Map Set WeakMap WeakSet
+WeakRef FinalizationRegistry Date RegExp Error EvalError RangeError ReferenceError SyntaxError TypeError URIError
+AggregateError SuppressedError InternalError ArrayBuffer SharedArrayBuffer DataView Atomics Int8Array Uint8Array Uint8ClampedArray
+Int16Array Uint16Array Int32Array Uint32Array BigInt64Array BigUint64Array Float16Array Float32Array Float64Array Iterator
+DisposableStack AsyncDisposableStack parseInt parseFloat isNaN isFinite decodeURI decodeURIComponent encodeURI encodeURIComponent
+escape unescape eval globalThis Infinity NaN undefined console queueMicrotask performance DOMException atob btoa"""
+
+
+def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is the language and nothing else: no file, no variable, no port; time stands still, chance repeats itself."""
+    canary = tmp_path / "canary.js"
+    canary.write_text("export default 'canary-4711';", encoding="utf-8")
+    monkeypatch.setenv("CLARA_CANARY", "canary-4711")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.2)
+        source = f"""
+        const from = ["{canary}", "file://{canary}", "http://127.0.0.1:{listening.getsockname()[1]}/", "std", "os", "qjs:std", "node:fs"];
+        export const seen = () => Object.getOwnPropertyNames(globalThis);
+        export const code = () => [Function("return typeof process")(), (0, eval)("typeof require"), typeof std];
+        export const now = () => [Date.now(), new Date().getTimezoneOffset(), new Date(0).toString()];
+        export const chance = () => Math.random();
+        export const timer = () => globalThis.performance?.now() ?? 0;
+        export const later = async () => {{
+          let reached = 0;
+          for (const one of from) try {{ await import(one); reached++; }} catch {{}}
+          return reached;
+        }};
+        """
+        harness = f"""
+        const same = (a, b) => {{ if (JSON.stringify(a) !== JSON.stringify(b)) throw new Error(JSON.stringify(a)); }};
+        const known = {STANDARD.split()!r};
+        export const test_names = (s) => same(s.seen().filter((name) => !known.includes(name)), []);
+        export const test_code = (s) => same(s.code(), ["undefined", "undefined", "undefined"]);
+        export const test_clock = (s) => same(s.now(), [{CLOCK_SECONDS * 1000}, 0, "Thu Jan 01 1970 00:00:00 GMT+0000"]);
+        export const test_reach = async (s) => same(await s.later(), 0);
+        export const metric_chance = (s) => s.chance();
+        export const metric_timer = (s) => s.timer();
+        """
+        first, second = run(machine, source, harness), run(machine, source, harness)
+        with pytest.raises(TimeoutError):
+            listening.accept()
     assert first.outcome == "passed", first.logs
     assert first == second
     chance = first.features["metric_chance"]

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from clara_eval.execution.model import Outcome
+from clara_eval.execution.model import Limits, Outcome
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -23,6 +23,10 @@ STACK_BYTES = 1024 * 1024
 HOST_CALL_FUEL = 40_000
 """What a call to the world outside costs, because it takes time that the guest's own fuel does not count."""
 HOST_BYTE_FUEL = 20
+MAX_MESSAGE_BYTES = 1_048_576
+BADF, NOSYS = 8, 52
+"""What WASI answers: no such descriptor, and: that is not there."""
+Ask = Callable[[str], str]
 
 
 class Stopped(Exception):
@@ -65,6 +69,43 @@ class Randomness:
             found += hashlib.sha256(f"{SEED}:{self._count}".encode()).digest()
             self._count += 1
         return bytes(found[:length])
+
+
+class Metered:
+    """What every guest is: a store with limits and fuel, what it printed, and its own chance."""
+
+    def __init__(self, engine: Any, limits: Limits, ask: Ask | None) -> None:
+        import wasmtime
+
+        self.printed = Printed(limits.output_bytes)
+        self._ask = ask
+        self._random = Randomness()
+        self._store = wasmtime.Store(engine)
+        self._store.set_limits(memory_size=limits.memory_bytes)
+        self._store.set_fuel(UNMETERED)
+
+    @property
+    def fuel_left(self) -> int:
+        found: int = self._store.get_fuel()
+        return found
+
+    def refuel(self, fuel: int) -> None:
+        """Only while the guest waits: it reads its fuel anew when it goes on."""
+        self._store.set_fuel(fuel)
+
+    def pay(self, length: int = 0) -> None:
+        """Fuel for one call of the host that moves this many bytes."""
+        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
+
+    def random(self, length: int) -> bytes:
+        self.pay(length)
+        return self._random.bytes(length)
+
+    def asked(self, message: str) -> str:
+        """What the other instance answers; only a harness has one to ask."""
+        if self._ask is None:
+            raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
+        return self._ask(message)
 
 
 def find_npm_file(path: str, sha256: str) -> Path | None:

@@ -26,7 +26,7 @@ from clara_eval.trace.form import Form
 Entry = tuple[str, Any]
 CHALLENGE = Form(Challenge)
 PLAN = Form(EvaluationPlan)
-RULES = 5
+RULES = 6
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 

@@ -37,7 +37,10 @@ NOT_PROVEN = (
     "that a hidden harness recorded as not revealed was not handed in",
     "that the criteria are good: they are the poster's",
 )
-OFFLINE = "that the chain holds this challenge, these submissions and this result: nothing was compared with a chain"
+OFFLINE = (
+    "that the chain holds this challenge, these submissions with their agents and this result: nothing was compared "
+    "with a chain, and nothing else tells the agent of an unpaid submission"
+)
 COMPARED = (
     "the block and the challenge with its submissions at that block",
     "the posted transaction: its winners, and that it commits to this trace",

@@ -225,6 +225,9 @@ async def close_unanswered(journal: Journal, unanswered: dict[str, str]) -> None
     await journal.once("unanswered", _UNANSWERED, made)
 
 
+SHOWN_DIFFERENCES = 4
+
+
 @dataclass(frozen=True, slots=True)
 class TraceSources:
     """A trace's own evidence; what the trace does not hold cannot be asked for, what a URI holds cannot be replaced.
@@ -297,8 +300,7 @@ class TraceSources:
         if not found.is_measured:
             return None, f"this machine failed on it ({found.detail})"
         if found.machine and dict(found.machine) != dict(machine):
-            theirs, ours = (f"{one.get('engine')}, {one.get('compiler')}" for one in (machine, found.machine))
-            return None, f"it was run with {theirs}; here is {ours}"
+            return None, f"it was run with {_differences(machine, found.machine)}"
         return found, ""
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
@@ -383,3 +385,15 @@ class _RecordedAsker:
             if found is not None:
                 return found
         raise Temporary(f"The trace records no answer to {request_hash(self.name, prompt, attempt)}.")
+
+
+def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """Which versions and settings are not the same, in words: what the numbers depend on."""
+    names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+    told = [f"{name} {_word(theirs, name)} (here: {_word(ours, name)})" for name in names[:SHOWN_DIFFERENCES]]
+    more = f", and {len(names) - len(told)} more that differ" if len(names) > len(told) else ""
+    return f"{', '.join(told)}{more}"
+
+
+def _word(machine: Mapping[str, Any], name: str) -> str:
+    return str(machine[name])[:40] if name in machine else "none"
