@@ -19,10 +19,10 @@ from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput
 from clara_eval.ranking import Ranking, Standing
-from clara_eval.ranking import rank as rank_items
 from clara_eval.ranking.pairwise_csv import Pairwise, read_pairwise
 from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
+from clara_eval.ranking.rank import rank_table
 from clara_eval.ranking.simulator import Point, quality_against_calls
 
 SCHEDULES = ("all", "full", "both", "adaptive")
@@ -77,8 +77,12 @@ def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool
 
     gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
     games = read_pairwise(file)
-    ranking = rank_items(
-        games.items, games.results, seed=None, winner_count=len(payout), payout_bps=payout, literal=literal
+    ranking = rank_table(
+        games.table.in_canonical_order(),
+        seed=None,
+        winner_count=len(payout),
+        payout_bps=payout,
+        in_given_order=games.table if literal else None,
     )
     if svg is not None:
         _write_plots(svg, ranking, games)
@@ -225,7 +229,10 @@ def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
 
 def _write_plots(folder: Path, ranking: Ranking, games: Pairwise) -> None:
 
-    _write(folder, {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.results)})
+    _write(
+        folder,
+        {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.table.in_canonical_order())},
+    )
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:

@@ -69,7 +69,7 @@ def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Map
         cycles=cycles,
         decided_triples=triples,
         cyclic_share=round(cycles / triples, 4) if triples else None,
-        coverage=round(len(_pairs(table)) / max(1, comb(table.size, 2)), 4),
+        coverage=round(_pairs(table) / max(1, comb(table.size, 2)), 4),
         swap_consistency=round(same / swaps, 4) if swaps else None,
         swaps=swaps,
         judges=_judges(table, strengths, cells),
@@ -99,38 +99,42 @@ def count_cycles(beats: npt.NDArray[np.bool_]) -> tuple[int, int]:
     return round(cyclic / 3), round(decided / 6)
 
 
-def _pairs(table: Tally) -> Ints:
+def _pairs(table: Tally) -> int:
+    """How many pairs met."""
     low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
-    return np.unique(low * table.size + high)
+    return int(np.count_nonzero(np.bincount(low * table.size + high, minlength=1)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Questions (first, second, judge) as sorted keys, their net verdicts (+1, 0, −1), keys of the swapped ones."""
+    """Questions (first, second, judge) as sorted keys, their net verdicts (+1, 0, −1), keys of the swapped ones and
+    their places among the sorted keys, −1 where they were not asked.
+    """
 
     found: Ints
     net: Ints
     swapped: Ints
+    turned: Ints
 
 
 def _cells(table: Tally) -> _Cells:
     judges = max(1, len(table.judges))
     key = (table.first * table.size + table.second) * judges + table.judge
-    found, where = np.unique(key, return_inverse=True)
-    net = np.sign(np.bincount(where, table.half_points - 1, len(found))).astype(np.int64)
+    count = table.size * table.size * judges
+    found = np.flatnonzero(np.bincount(key, minlength=count))
+    net = np.sign(np.bincount(key, table.half_points - 1, count)[found]).astype(np.int64)
     pair, judge = np.divmod(found, judges)
     swapped = (pair % table.size * table.size + pair // table.size) * judges + judge
-    return _Cells(found, net, swapped)
+    place = np.full(count, -1, dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return _Cells(found, net, swapped, place[swapped])
 
 
 def _swaps(cells: _Cells) -> tuple[int, int]:
     """Questions asked in both orders to one judge: how many kept their verdict, how many there are."""
-    found, net, swapped = cells.found, cells.net, cells.swapped
-    if not len(found):
-        return 0, 0
-    at = np.minimum(np.searchsorted(found, swapped), len(found) - 1)
-    both = (found[at] == swapped) & (found < swapped)
-    return int(np.sum(net[both] == -net[at][both])), int(np.sum(both))
+    both = (cells.turned >= 0) & (cells.found < cells.swapped)
+    kept = cells.net[both] == -cells.net[cells.turned[both]]
+    return int(np.sum(kept)), int(np.sum(both))
 
 
 def _judges(table: Tally, strengths: Strengths, cells: _Cells) -> tuple[JudgeReport, ...]:

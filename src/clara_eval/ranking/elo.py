@@ -135,6 +135,7 @@ def _first_fit(size: int, first: Ints, second: Ints) -> Ints:
 def _play_all(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes) -> list[Floats]:
     """All permutations in groups that fit the cache; groups do not know of each other, so threads change only time."""
     group = max(1, min(PERMUTATIONS, _STEP_SIZE // plan.table.shape[1], _GROUP_BYTES // (8 * max(1, plan.count))))
+    group = -(-PERMUTATIONS // -(-PERMUTATIONS // group))  # as even as they can be
     groups = [range(start, min(start + group, PERMUTATIONS)) for start in range(0, PERMUTATIONS, group)]
 
     def play(numbers: range) -> Floats:
@@ -196,13 +197,11 @@ class Expected:
     def of(self, difference: Floats) -> Floats:
         """Overwritten by the next call."""
         x, steps, series = self._x, self._steps, self._series
-        np.multiply(difference, -_LOG2_10_OVER_400, out=x)
-        np.clip(x, -_REACH, _REACH, out=x)
-        np.multiply(x, _STEPS, out=steps)
-        np.rint(steps, out=steps)
-        np.multiply(steps, 1 / _STEPS, out=series)  # a power of two: exactly the quotient
-        x -= series
-        x *= _LN2
+        np.multiply(difference, -_LOG2_10_OVER_400 * _STEPS, out=x)  # a power of two: exact wherever it stands
+        np.clip(x, -_REACH * _STEPS, _REACH * _STEPS, out=x)
+        np.rint(x, out=steps)
+        x -= steps
+        x *= _LN2 / _STEPS
         np.multiply(x, 1 / 24, out=series)
         for term in (1 / 6, 1 / 2, 1.0):
             series += term

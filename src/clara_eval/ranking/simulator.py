@@ -30,7 +30,8 @@ VERDICTS: tuple[Winner, Winner, Winner] = ("second", "tie", "first")  # by half 
 @dataclass(frozen=True, slots=True)
 class Model:
     """How strengths spread and how the judge errs. The family `probit` is another world, with which nothing was tuned:
-    heavy-tailed strengths, normal noise, a band of ties, and a share of answers that are mere lapses.
+    heavy-tailed strengths, normal noise, a band of ties, and a share of answers that are mere lapses. With `kept` an
+    order of several follows the verdicts on its pairs, so that a pair shown again among others says the same again.
     """
 
     sigma: float = 1.65
@@ -39,6 +40,7 @@ class Model:
     pair_sd: float = 0.0
     family: Literal["logistic", "probit"] = "logistic"
     lapse: float = 0.05
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,10 @@ class World:
         """
         random = default_rng([self.seed, *shown])
         at = np.array(shown)
+        if self.model.kept:
+            points = np.triu(self.verdicts[np.ix_(at, at)], 1)
+            won = points.sum(axis=1) + np.triu(2 - points, 1).sum(axis=0)
+            return [int(i) for i in at[np.lexsort((random.random(len(at)), -won))]]
         noise = random.gumbel(size=len(at)) if self.model.family == "logistic" else random.normal(0, 1.13, len(at))
         lean = self.model.bias * np.linspace(0.5, -0.5, len(at))
         own = 0.0 if self.quirk is None else self.quirk[np.ix_(at, at)].sum(axis=1) / 2

@@ -30,6 +30,7 @@ Look = tuple[int, int]
 Bools = npt.NDArray[np.bool_]
 Board = npt.NDArray[np.int8]
 OPEN, NO_VERDICT = -2, -1
+GROUP_DRAWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Adaptive:
     known: Tally | None = None
     """What is known before the first pair is asked, from orders of several."""
     _memo: dict[tuple[int, bytes], list[Look]] = attribute(default_factory=dict, init=False, compare=False, repr=False)
+    _fits: dict[bytes, Strengths] = attribute(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def most_questions(self) -> int:
@@ -81,15 +83,15 @@ class Adaptive:
     def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
         board = self._board(results, undecided)
         asked: list[Look] = []
-        story = b""
+        story = before = b""
         for number in range(len(results) + len(undecided) + 2):
-            batch = self._batch(number, asked, board, story)
+            batch = self._batch(number, asked, board, (before, story))
             first, second = np.array(batch, dtype=np.int64).reshape(-1, 2).T
             verdicts = board[first, second]
             if not batch or np.any(verdicts == OPEN):
                 return [game for game, v in zip(self.field.games(batch), verdicts.ravel(), strict=True) if v == OPEN]
             asked += batch
-            story = sha256(story + verdicts.tobytes()).digest()
+            before, story = story, sha256(story + verdicts.tobytes()).digest()
         return []
 
     def _board(self, results: Sequence[Result], undecided: Collection[Game | Group]) -> Board:
@@ -105,13 +107,16 @@ class Adaptive:
             board[index[result.first], index[result.second], voices[result.judge]] = HALF_POINTS[result.winner]
         return board
 
-    def _batch(self, number: int, asked: Sequence[Look], board: Board, story: bytes) -> list[Look]:
-        """The batch after these, from the answers to these alone; remembered, since replaying asks for it again."""
-        key = (number, story)
+    def _batch(self, number: int, asked: Sequence[Look], board: Board, stories: tuple[bytes, bytes]) -> list[Look]:
+        """The batch after these, from the answers to these alone; remembered, since replaying asks for it again.
+
+        `stories`: what was told before the last answers, and with them. A fit begins where the one before ended.
+        """
+        key = (number, stories[1])
         if key not in self._memo:
             left = None if self.field.looks is None else self.field.looks - len(asked)
             spent = left is not None and left <= 0
-            self._memo[key] = [] if spent else self._choose(number, asked, self._table(asked, board), left)[:left]
+            self._memo[key] = [] if spent else self._choose(number, asked, board, stories, left)[:left]
         return self._memo[key]
 
     def _table(self, asked: Sequence[Look], board: Board) -> Tally:
@@ -121,13 +126,17 @@ class Adaptive:
         table = Tally(self.field.items, self.field.judges, first[look], second[look], judge, verdicts[look, judge])
         return table if self.known is None else table.beside(self.known)
 
-    def _choose(self, number: int, asked: Sequence[Look], table: Tally, left: int | None) -> list[Look]:
+    def _choose(
+        self, number: int, asked: Sequence[Look], board: Board, stories: tuple[bytes, bytes], left: int | None
+    ) -> list[Look]:
         size = len(self.field.items)
         looks = looked(asked, size)
         met = looks if self.known is None else looks + looked(self.known.looks, size)
         if self.opening == "full" and number == 0:
             return list(balanced_looks(size))
-        strengths = estimate(table, self.features)
+        before, story = stories
+        strengths = estimate(self._table(asked, board), self.features, self._fits.get(before) if number else None)
+        self._fits[story] = strengths
         pairs: list[Look] = []
         if self.opening == "swiss" and number < self.tuning.swiss_rounds:
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
@@ -221,6 +230,19 @@ def best_pairs(strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: T
     return chosen
 
 
+def pair_gains(strengths: Strengths, prizes: Floats, tuning: Tuning) -> tuple[Ints, Floats]:
+    """The likeliest winners, and the gain of each pair of them as a symmetric table."""
+    size = len(strengths.theta)
+    draws = strengths.draws(tuning.draws or GROUP_DRAWS, "schedule")
+    pay = prize_draws(draws, prizes)
+    everybody = np.ones((size, size), dtype=bool)
+    i, j = _candidates(strengths, pay > 0, everybody, tuning.batch_size(size), tuning)
+    chosen = np.unique(np.concatenate((i, j)))
+    gain = np.zeros((size, size))
+    gain[i, j] = gains(draws, pay, i, j)
+    return chosen, (gain + gain.T)[np.ix_(chosen, chosen)]
+
+
 def prize_draws(draws: Floats, prizes: Floats) -> Floats:
     """The prize of each item (columns) in each draw (rows)."""
     count = len(prizes)
@@ -240,7 +262,7 @@ def gains(draws: Floats, pay: Floats, i: Ints, j: Ints) -> Floats:
     mean = p.mean(axis=1)
     paid = pay[:, pay.any(axis=0)]
     with one_thread():
-        covariance = (p - mean[:, None]) @ (paid - paid.mean(axis=0)) / len(draws)
+        covariance = p @ (paid - paid.mean(axis=0)) / len(draws)
     value = np.sum(covariance**2, axis=1) / np.maximum(mean * (1 - mean), 1e-9)
     relative: Floats = np.round(value / max(float(value.max(initial=0.0)), 1e-300), 9)
     return relative

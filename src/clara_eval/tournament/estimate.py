@@ -40,10 +40,16 @@ MOST_PAIR, MOST_LOOK = 2.2, 4.0
 FEW_TIES = 0.3
 
 
-def estimate(results: Tally, features: Floats | None = None) -> Strengths:
-    """Fit, measure the scale, and fit again, a few times over."""
+def estimate(results: Tally, features: Floats | None = None, begin: Strengths | None = None) -> Strengths:
+    """Fit, measure the scale, and fit again, a few times over; fewer where it begins from a fit to nearly the same."""
     with one_thread():
-        return _estimate(merge(results), features)
+        cells = merge(results)
+        if begin is None or len(begin.bias) != cells.voices:
+            return _estimate(cells, features)
+        own = PRIOR_SD if begin.scale.features is None else OWN_SD
+        if cells.ties.any() and not begin.scale.tie:
+            begin = replace(begin, scale=replace(begin.scale, tie=FEW_TIES))
+        return _improved(cells, begin, own, FEW_ROUNDS)
 
 
 def _estimate(cells: Cells, features: Floats | None) -> Strengths:
@@ -52,9 +58,14 @@ def _estimate(cells: Cells, features: Floats | None) -> Strengths:
     if features is not None and features.shape[1]:
         own = OWN_SD
         scale = replace(scale, spread=OWN_SD, explained=EXPLAINED_SD, features=features)
-    start = newton(cells, scale)
-    at = np.concatenate((start.theta, start.bias)) / scale.blur
-    for _ in range(ROUNDS if len(cells.games) < MANY_CELLS else FEW_ROUNDS):
+    rounds = ROUNDS if len(cells.games) < MANY_CELLS else FEW_ROUNDS
+    return _improved(cells, newton(cells, scale), own, rounds)
+
+
+def _improved(cells: Cells, begin: Strengths, own: float, rounds: int) -> Strengths:
+    scale = begin.scale
+    at = np.concatenate((begin.theta, begin.bias)) / scale.blur
+    for _ in range(rounds):
         z = cells.looks(at)
         weights = cells.weights(spread_of(z, scale.tie)[1], scale)
         slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale, weights)

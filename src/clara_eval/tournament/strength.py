@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from functools import lru_cache
 from math import erf, sqrt
 from typing import cast
@@ -30,6 +31,8 @@ BIAS_SD = 0.5
 ELO_PER_LOGIT = 173.7178  # 400 / ln 10
 ATTENUATION = 0.346  # a logistic curve blurred by a normal of variance s² is one flattened by √(1 + .346 s²)
 ORDER_WEIGHT = 0.64  # of a pair read off an order of four: 6 pairs tell as much as 3.8 asked one by one
+FEW_CELLS, SMALL_FIELD = 8, 60
+MANY_GAMES = 100  # for each item: then the share of points is a good first guess
 _STEPS = 60
 _DECIMALS = 9
 
@@ -80,12 +83,23 @@ PLAIN = Scale()
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """`theta` per item, `bias` per judge (positive: the judge favours the item shown first), joint covariance."""
+    """`theta` per item, `bias` per judge (positive: the judge favours the item shown first), and how sharply the
+    posterior bends around them on the blurred scale, from which their joint covariance comes when it is asked for.
+    """
 
     theta: Floats
     bias: Floats
-    covariance: Floats
+    curvature: Floats
     scale: Scale = PLAIN
+    _memo: dict[str, Floats] = attribute(default_factory=dict, init=False, compare=False, repr=False)
+
+    @property
+    def covariance(self) -> Floats:
+        """Of (θ, γ)."""
+        if "covariance" not in self._memo:
+            with one_thread():
+                self._memo["covariance"] = self.scale.blur**2 * np.linalg.inv(self.curvature).astype(np.float64)
+        return self._memo["covariance"]
 
     def ahead(self, i: int, j: int) -> float:
         """The chance that one item is really stronger than another."""
@@ -142,7 +156,7 @@ def fit(results: Tally, scale: Scale = PLAIN) -> Strengths:
 def newton(cells: Cells, scale: Scale, at: Floats | None = None) -> Strengths:
     """The same from merged results, perhaps from where an earlier fit ended (on the blurred scale)."""
     precision = scale.precision(cells.size, cells.voices)
-    at = np.zeros(cells.size + cells.voices) if at is None else at.copy()
+    at = _first_guess(cells, scale) if at is None else at.copy()
     weights = cells.weights(spread_of(cells.looks(at), scale.tie)[1], scale)
     slope, curvature, height = shape(at, cells, precision, scale, weights)
     for _ in range(_STEPS):
@@ -157,8 +171,20 @@ def newton(cells: Cells, scale: Scale, at: Floats | None = None) -> Strengths:
         if float(np.abs(step).max(initial=0.0)) < 1e-6:  # convergence is quadratic: the error is now below 1e-11
             break
     found = np.round(scale.blur * at, _DECIMALS)
-    covariance = scale.blur**2 * np.linalg.inv(curvature)
-    return Strengths(found[: cells.size], found[cells.size :], covariance.astype(np.float64), scale)
+    return Strengths(found[: cells.size], found[cells.size :], curvature, scale)
+
+
+def _first_guess(cells: Cells, scale: Scale) -> Floats:
+    """Strengths by the share of points alone, drawn in by the prior; from nothing where games are few."""
+    guess = np.zeros(cells.size + cells.voices)
+    if len(cells.games) < MANY_GAMES * cells.size:
+        return guess
+    a, b, size = cells.first, cells.second, cells.size
+    won = np.bincount(a, cells.points, size) + np.bincount(b, cells.games - cells.points, size)
+    played = np.bincount(a, cells.games, size) + np.bincount(b, cells.games, size)
+    share = (won + 1) / (played + 2)
+    guess[:size] = (1 + ATTENUATION * scale.spread**2 / scale.blur**2) ** 0.5 * np.log(share / (1 - share))
+    return guess
 
 
 def gradient(at: Floats, results: Tally) -> Floats:
@@ -230,7 +256,26 @@ def shape(at: Floats, cells: Cells, precision: Floats, scale: Scale, weights: Fl
 
 
 def _curvature(cells: Cells, weight: Floats) -> Floats:
-    """Of the log likelihood, negative: each judge has one cell for an ordered pair, so cells are put, not summed."""
+    """Of the log likelihood, negative."""
+    if len(weight) * FEW_CELLS < cells.size**2 * cells.voices or cells.size < SMALL_FIELD:
+        return _summed(cells, weight)
+    return _put(cells, weight)
+
+
+def _summed(cells: Cells, weight: Floats) -> Floats:
+    """Cell by cell: faster where a field is small or few have met."""
+    total = cells.size + cells.voices
+    a, b, g = cells.first, cells.second, cells.size + cells.judge
+    places = np.concatenate((a * total + b, a * total + g, b * total + g))
+    half = np.bincount(places, np.concatenate((-weight, weight, -weight)), total * total).reshape(total, total)
+    own = np.bincount(a, weight, total) + np.bincount(b, weight, total) + np.bincount(g, weight, total)
+    curvature: Floats = (half + half.T).astype(np.float64)
+    curvature[range(total), range(total)] += own
+    return curvature
+
+
+def _put(cells: Cells, weight: Floats) -> Floats:
+    """As whole tables: each judge has one cell for an ordered pair, so cells are put, not summed."""
     size, total = cells.size, cells.size + cells.voices
     curvature = np.zeros((total, total))
     for voice in range(cells.voices):

@@ -54,6 +54,27 @@ class Tally:
     def looks(self) -> list[tuple[int, int]]:
         return list(zip(self.first.tolist(), self.second.tolist(), strict=True))
 
+    def in_canonical_order(self) -> Tally:
+        """Sorted by (first, second, judge, verdict): the columns are the digits of one number, sorted and read back."""
+        voices = max(1, len(self.judges))
+        key = ((self.first * self.size + self.second) * voices + self.judge) * 3 + self.half_points
+        key.sort()
+        rest, half_points = np.divmod(key, 3)
+        judge = np.zeros_like(rest)
+        if voices > 1:
+            rest, judge = np.divmod(rest, voices)
+        first, second = np.divmod(rest, max(1, self.size))
+        return Tally(self.items, self.judges, first, second, judge, half_points, self.read_off)
+
+    def refuse_self_play(self) -> None:
+        """Nobody is compared with himself."""
+        selfish = np.flatnonzero(self.first == self.second)
+        if selfish.size:
+            item = self.items[int(self.first[selfish[0]])]
+            raise BadInput(
+                f"A result compares {item!r} with itself.", path="results", value=item, remedy="Drop this result."
+            )
+
     def take(self, keep: npt.NDArray[np.bool_]) -> Tally:
         """The rows marked in `keep`, same items."""
         columns = (self.first[keep], self.second[keep], self.judge[keep], self.half_points[keep])
@@ -78,9 +99,7 @@ class Tally:
 
 def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bool = False) -> Tally:
     """Columns of the results, sorted by (first, second, judge, verdict) unless the given order is asked for."""
-    index = {item: number for number, item in enumerate(items)}
-    if len(index) != len(items):
-        raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
+    index = _index(items)
     columns = _Columns(*zip(*results, strict=True)) if results else _Columns((), (), (), (), ())
     grouped = any(columns.group)
     marks = map(bool, columns.group) if grouped else repeat(False)
@@ -90,12 +109,29 @@ def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bo
     judges = tuple(f"{judge} {READ_OFF}".strip() if group else judge for judge, group in spoken)
     voices = {voice: number for number, voice in enumerate(spoken)}
     rows = _rows(index, voices, columns, grouped=grouped)
-    _refuse_self_play(rows, items)
-    if not in_given_order:
-        key = ((rows[0] * len(items) + rows[1]) * max(1, len(judges)) + rows[2]) * 3 + rows[3]
-        rows = rows[:, np.argsort(key, kind="stable")]
     read_off = tuple(group for _, group in spoken) if grouped else ()
-    return Tally(tuple(items), judges, rows[0], rows[1], rows[2], rows[3], read_off)
+    given = Tally(tuple(items), judges, *rows, read_off)
+    given.refuse_self_play()
+    return given if in_given_order else given.in_canonical_order()
+
+
+def tally_columns(
+    items: Sequence[str], first: Sequence[str], second: Sequence[str], winners: Sequence[Winner]
+) -> Tally:
+    """The same from three columns, by one judge without a name."""
+    index = _index(items)
+    count = len(first)
+    columns = _Columns(tuple(first), tuple(second), tuple(winners), ("",) * count, ((),) * count)
+    given = Tally(tuple(items), ("",), *_rows(index, {("", False): 0}, columns, grouped=False))
+    given.refuse_self_play()
+    return given.in_canonical_order()
+
+
+def _index(items: Sequence[str]) -> dict[str, int]:
+    index = {item: number for number, item in enumerate(items)}
+    if len(index) != len(items):
+        raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
+    return index
 
 
 def content_hash(results: Tally) -> bytes:
@@ -130,11 +166,13 @@ class _Columns(NamedTuple):
     group: tuple[tuple[str, ...], ...]
 
 
-def _rows(index: dict[str, int], voices: dict[tuple[str, bool], int], columns: _Columns, *, grouped: bool) -> Ints:
-    rows = np.empty((4, len(columns.first)), dtype=np.int64)
+def _rows(
+    index: dict[str, int], voices: dict[tuple[str, bool], int], columns: _Columns, *, grouped: bool
+) -> tuple[Ints, Ints, Ints, Ints]:
+    count = len(columns.first)
     try:
-        rows[0] = list(map(index.__getitem__, columns.first))
-        rows[1] = list(map(index.__getitem__, columns.second))
+        first = np.fromiter(map(index.__getitem__, columns.first), np.int64, count)
+        second = np.fromiter(map(index.__getitem__, columns.second), np.int64, count)
     except KeyError as unknown:
         raise BadInput(
             f"A result names {unknown.args[0]!r}, which is not among the items.",
@@ -142,19 +180,8 @@ def _rows(index: dict[str, int], voices: dict[tuple[str, bool], int], columns: _
             value=unknown.args[0],
             remedy="Add it to the items or drop the result.",
         ) from None
+    judge = np.zeros(count, dtype=np.int64)
     if len(voices) > 1:
-        marks = map(bool, columns.group) if grouped else repeat(False, len(columns.judge))
-        rows[2] = list(map(voices.__getitem__, zip(columns.judge, marks, strict=True)))
-    else:
-        rows[2] = 0
-    rows[3] = list(map(HALF_POINTS.__getitem__, columns.winner))
-    return rows
-
-
-def _refuse_self_play(rows: Ints, items: Sequence[str]) -> None:
-    selfish = np.flatnonzero(rows[0] == rows[1])
-    if selfish.size:
-        item = items[int(rows[0, selfish[0]])]
-        raise BadInput(
-            f"A result compares {item!r} with itself.", path="results", value=item, remedy="Drop this result."
-        )
+        marks = map(bool, columns.group) if grouped else repeat(False, count)
+        judge = np.fromiter(map(voices.__getitem__, zip(columns.judge, marks, strict=True)), np.int64, count)
+    return first, second, judge, np.fromiter(map(HALF_POINTS.__getitem__, columns.winner), np.int64, count)
