@@ -11,7 +11,7 @@ used, so that importing the package costs nothing. `docs/python.md` shows them a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 __all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "parse_eval_config", "rank", "verify"]
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clara_eval.public import EvalConfig, Settings, evaluate, parse_eval_config, rank, verify
 else:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from clara_eval import public

@@ -20,7 +20,7 @@ def camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-def to_camel_json(value: Any) -> Any:
+def to_camel_json(value: object) -> Any:
     """Dataclasses become objects with camelCase keys; mappings keep their keys, which are data."""
     if is_dataclass(value) and not isinstance(value, type):
         told = ((field, getattr(value, field.name)) for field in fields(value))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-async def gather_or_raise(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_or_raise(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
     """Results in the order of the work."""
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine runs in a task"

@@ -7,7 +7,7 @@ printed, and nothing is read from the environment unless no settings are given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput
@@ -61,7 +61,7 @@ def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int]
     return rank_items(items, results, seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
 
 
-def _is_comparison(game: Any) -> bool:
+def _is_comparison(game: object) -> bool:
     """Programs without types call this too."""
     if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) and part for part in game):
         return False

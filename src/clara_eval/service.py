@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import structlog
 import uvicorn
@@ -112,7 +112,7 @@ def _webhook(settings: Settings) -> Webhook | None:
 
 def secrets_of(settings: Settings) -> list[str]:
     """Every secret's text, and whatever stands in node URLs, so that the log can hide it."""
-    values: list[Any] = [getattr(settings, name) for name in Settings.model_fields]
+    values: list[object] = [getattr(settings, name) for name in Settings.model_fields]
     values += settings.keys_by_endpoint.values()
     return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
 

@@ -150,7 +150,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def _openapi(app: FastAPI) -> dict[str, object]:
     """FastAPI's document with problem documents in the place of its own validation errors."""
     if app.openapi_schema:
         return app.openapi_schema

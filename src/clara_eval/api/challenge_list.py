@@ -48,7 +48,7 @@ class Wanted:
     words: str = ""
     page: int = 1
 
-    def link(self, **changes: Any) -> str:
+    def link(self, **changes: object) -> str:
         """The address of the same list with some of it changed."""
         asked = {"status": self.status, "skill": self.skill, "q": self.words, "page": self.page, **changes}
         kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
@@ -71,11 +71,11 @@ class Listed:
     skills: tuple[str, ...]
 
 
-def card_of(row: dict[str, Any], now: float) -> Card:
+def card_of(row: dict[str, object], now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def listed(rows: Sequence[dict[str, Any]], wanted: Wanted, now: float) -> Listed:
+def listed(rows: Sequence[dict[str, object]], wanted: Wanted, now: float) -> Listed:
     """One page of the challenges that pass, the latest deadline first; those that are being judged come before all."""
     cards = [card_of(row, now) for row in rows]
     passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)

@@ -86,7 +86,7 @@ async def challenge_view(reading: Reading, address: Address, number: int, settin
     return values if scores is None else values | await _result(reading, address, scores, number)
 
 
-async def _result(reading: Reading, address: Address, scores: Scores, number: int) -> dict[str, Any]:
+async def _result(reading: Reading, address: Address, scores: Scores, number: int) -> dict[str, object]:
     """What is there once scores are posted."""
     judging = await reading.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)

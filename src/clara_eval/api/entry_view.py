@@ -62,7 +62,7 @@ class Gap:
     """None where it does not tell them apart."""
 
 
-async def posted_scores(reading: Reading, address: Address) -> tuple[dict[str, Any], Scores]:
+async def posted_scores(reading: Reading, address: Address) -> tuple[dict[str, object], Scores]:
     """The challenge and its posted ranking; Refusal where it is not public."""
     found = await reading.detail(address, admin=False)
     return found, found["leaderboard"] or await reading.leaderboard(address, admin=False)

@@ -75,7 +75,7 @@ class Problem(BaseModel):
     detail: str
     instance: str
     remedy: str | None = None
-    errors: list[dict[str, Any]] | None = Field(None, description="One item a wrong place, for validation problems.")
+    errors: list[dict[str, object]] | None = Field(None, description="One item a wrong place, for validation problems.")
 
 
 class Refusal(Exception):
@@ -90,9 +90,9 @@ class Refusal(Exception):
 
 
 def document(
-    status: int, detail: str, instance: str, *, remedy: str = "", errors: list[dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    status: int, detail: str, instance: str, *, remedy: str = "", errors: list[dict[str, object]] | None = None
+) -> dict[str, object]:
+    found: dict[str, object] = {
         "type": f"urn:clara-eval:problem:{status}",
         "title": TITLES.get(status, "Refused"),
         "status": status,
@@ -129,7 +129,7 @@ def _is_page(path: str) -> bool:
     return path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
     """The OpenAPI `responses` of these statuses."""
     return {
         status: {

@@ -105,7 +105,7 @@ class Reading:
             raise Refusal(404, f"Challenge {address} has no such plot.", remedy="Look at its leaderboard.")
         return str(plots[name])
 
-    async def _plots(self, address: Address, scores: Scores) -> dict[str, Any]:
+    async def _plots(self, address: Address, scores: Scores) -> dict[str, object]:
         """The pictures of these very scores: what somebody else posted has none, and games are the trace's."""
         plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
         if scores.traceDigest is None or plots.get("traceDigest") != scores.traceDigest:

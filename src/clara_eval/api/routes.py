@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -50,7 +50,7 @@ from clara_eval.use_cases.review_sheet import ReviewSheet, review_sheet
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 
 _ALWAYS = (422, 429, 503)
-_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Unchanged since the given ETag."}}
+_NOT_MODIFIED: dict[int | str, dict[str, object]] = {304: {"description": "Unchanged since the given ETag."}}
 _STREAM = {"text/event-stream": {"example": 'event: status\ndata: {"status":"comparing"}\n\n'}}
 _TRACE = {
     "application/json": {
@@ -99,7 +99,7 @@ Read = Annotated[Reading, Depends(_reading)]
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
     summary="Trigger the evaluation of a challenge",
 )
-async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, Any]:
+async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, object]:
     address = to_address(body.challengeAddress)
     workflow = await context.engine.request(address)
     return {
@@ -121,7 +121,7 @@ async def list_challenges(
     status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     rows = await read.listed(status)
     return {"total": len(rows), "offset": offset, "limit": limit, "challenges": rows[offset : offset + limit]}
 
@@ -132,7 +132,7 @@ async def list_challenges(
     responses=documented(404, *_ALWAYS),
     summary="One challenge, with its ranking once that is public",
 )
-async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> dict[str, Any]:
+async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> dict[str, object]:
     return await read.detail(to_address(address), admin=admin)
 
 
@@ -220,7 +220,7 @@ async def events(address: AddressPath, read: Read, request: Request) -> Response
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
     summary="Approve, reject or rule about an evaluation that waits for a person",
 )
-async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, Any]:
+async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, object]:
     known = to_address(address)
     with _well_formed():
         if body.decision == "rule":
@@ -236,7 +236,7 @@ async def review(address: AddressPath, body: ReviewRequest, context: Context) ->
     responses=documented(400, 404, 409, 413, *_ALWAYS),
     summary="Reveal a hidden harness, signed by the poster",
 )
-async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> dict[str, Any]:
+async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> dict[str, object]:
     known = to_address(address)
     with _well_formed():
         revealed = await context.engine.reveal(known, body.document, body.signature)
@@ -249,7 +249,7 @@ async def reveal(address: AddressPath, body: RevealRequest, context: Context) ->
     responses=documented(404, *_ALWAYS),
     summary="A result that is announced before it is posted",
 )
-async def draft(address: AddressPath, context: Context) -> Any:
+async def draft(address: AddressPath, context: Context) -> object:
     return to_camel_json(await read_draft(context.store, context.chain_id, to_address(address)))
 
 
@@ -259,7 +259,7 @@ async def draft(address: AddressPath, context: Context) -> Any:
     responses=documented(400, 404, 409, 413, *_ALWAYS),
     summary="Object to an announced result, signed by a submitter",
 )
-async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> dict[str, Any]:
+async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> dict[str, object]:
     known = to_address(address)
     with _well_formed():
         kept = await context.engine.object(known, body.about, body.reason, body.signature)

@@ -32,7 +32,7 @@ class Checks:
     """What was checked before, by digest."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    known: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
+    known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
 
 
 async def verify_view(checks: Checks, reading: Reading, address: Address, settings: Settings) -> dict[str, Any]:
@@ -52,7 +52,7 @@ async def verify_view(checks: Checks, reading: Reading, address: Address, settin
     return {**values, "result": result}
 
 
-async def _check(reading: Reading, address: Address, settings: Settings) -> dict[str, Any]:
+async def _check(reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
     pieces = [piece async for piece in stream_trace(reading.store, reading.chain_id, address)]
     with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
         path = Path(place) / "trace.json"
@@ -71,7 +71,7 @@ def _walk_again(path: str, settings: Settings) -> Checked:
     return asyncio.run(verify_trace(path, settings, rpc=node))
 
 
-def _held(checked: Checked) -> dict[str, Any]:
+def _held(checked: Checked) -> dict[str, object]:
     walk = checked.walk
     held = [
         f"All {checked.entries:,} entries of the trace hang together by their hashes.",

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from clara_eval.use_cases.untrusted import escaped
 
 
-def visible(value: Any) -> Any:
+def visible(value: object) -> Any:
     """What can be seen of a value; numbers and missing values as they are, finished markup as markup."""
     match value:
         case Markup():

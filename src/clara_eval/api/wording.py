@@ -151,7 +151,7 @@ def turn_told(turn: Turn, *, is_paid: bool) -> Told:
     return Told("What would have changed its place.", told, is_good=False)
 
 
-def consistency(found: dict[str, Any] | None) -> list[Told]:
+def consistency(found: dict[str, object] | None) -> list[Told]:
     """How far the verdicts agree with one another, for somebody who never heard of it."""
     return list(_consistency(found)) if found else []
 

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
 
 from clara_eval.attestation.model import KeyReport, NotAttested, Signed, SigningKey
 from clara_eval.attestation.quotes import Quotes
@@ -68,7 +67,7 @@ def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, by
     return request, response
 
 
-def _near_signature(proof: dict[str, Any], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
+def _near_signature(proof: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
     from eth_account import Account
     from eth_account.messages import encode_defunct
     from eth_keys.exceptions import BadSignature
@@ -87,7 +86,7 @@ def _near_signature(proof: dict[str, Any], key: SigningKey, model: str, hashes: 
         raise NotAttested("the signature is not by the address that it names")
 
 
-def _near_binding(key: str, document: dict[str, Any], nonce: str, carried: bytes) -> str:
+def _near_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
     address = bytes.fromhex(key[2:])
     allowed = [address.ljust(32, b"\0"), address.rjust(32, b"\0")]
     fingerprint = _near_entry(key, document).get("tls_cert_fingerprint")
@@ -100,7 +99,7 @@ def _near_binding(key: str, document: dict[str, Any], nonce: str, carried: bytes
     return key
 
 
-def _near_entry(key: str, document: dict[str, Any]) -> dict[str, Any]:
+def _near_entry(key: str, document: dict[str, object]) -> dict[str, object]:
     listed = document.get("model_attestations")
     for entry in listed if isinstance(listed, list) else [document]:
         if isinstance(entry, dict) and str(entry.get("signing_address")).lower() == key:
@@ -108,7 +107,7 @@ def _near_entry(key: str, document: dict[str, Any]) -> dict[str, Any]:
     raise NotAttested("the attestation report is not about the signing key")
 
 
-def _aci_binding(key: str, document: dict[str, Any], nonce: str, carried: bytes) -> str:
+def _aci_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
     """The quote carries the hash of a statement that names the digest of all keys, and the nonce."""
     name, _, digest = key.rpartition("@")
     keyset, found = _keyset(document.get("attestation"))
@@ -126,7 +125,7 @@ def _aci_binding(key: str, document: dict[str, Any], nonce: str, carried: bytes)
     raise NotAttested("the attested keys do not hold the one that signed")
 
 
-def _keyset(attestation: Any) -> tuple[dict[str, Any], str]:
+def _keyset(attestation: object) -> tuple[dict[str, object], str]:
     """The attested keys and their digest: of the exact bytes where these are given, else of the canonical form."""
     held = attestation if isinstance(attestation, dict) else {}
     encoded, keyset = held.get("workload_keyset_b64"), held.get("workload_keyset")
@@ -134,7 +133,7 @@ def _keyset(attestation: Any) -> tuple[dict[str, Any], str]:
     return _object(content.decode(errors="replace"), "the keyset"), f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _aci_signature(receipt: dict[str, Any], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
+def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
     events = {str(e.get("type")): e for e in _list(receipt.get("event_log")) if isinstance(e, dict)}
     asked, answered = (_body_hash(events.get(name)) for name in ("request.received", "response.returned"))
     if (asked, answered) != hashes:
@@ -146,7 +145,7 @@ def _aci_signature(receipt: dict[str, Any], key: SigningKey, model: str, hashes:
     _check_ed25519(receipt, key.public)
 
 
-def _check_ed25519(receipt: dict[str, Any], public: str) -> None:
+def _check_ed25519(receipt: dict[str, object], public: str) -> None:
     """Over the canonical form without the signature, or without its value: both are in use."""
     from Crypto.Signature import eddsa
 
@@ -169,13 +168,13 @@ def _check_ed25519(receipt: dict[str, Any], public: str) -> None:
     raise NotAttested("the receipt's signature is wrong")
 
 
-def _body_hash(event: dict[str, Any] | None) -> str:
+def _body_hash(event: dict[str, object] | None) -> str:
     """The two names that are in use for the hash of the bytes on the wire."""
     found = (event or {}).get("body_hash") or (event or {}).get("wire_hash")
     return str(found).removeprefix("sha256:").lower()
 
 
-def _object(text: str, what: str) -> dict[str, Any]:
+def _object(text: str, what: str) -> dict[str, object]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -185,14 +184,14 @@ def _object(text: str, what: str) -> dict[str, Any]:
     return found
 
 
-def _canonical(value: Any) -> bytes:
+def _canonical(value: object) -> bytes:
     try:
         return canonical_json(value)
     except _MISSHAPEN:
         raise NotAttested("the document has no canonical form") from None
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
@@ -221,8 +220,8 @@ def _bytes(encoded: str) -> bytes:
         raise NotAttested("the recorded bytes are not base64") from None
 
 
-_BINDINGS: dict[str, Callable[[str, dict[str, Any], str, bytes], str]] = {"near": _near_binding, "aci": _aci_binding}
-_SIGNATURES: dict[str, Callable[[dict[str, Any], SigningKey, str, tuple[str, str]], None]] = {
+_BINDINGS: dict[str, Callable[[str, dict[str, object], str, bytes], str]] = {"near": _near_binding, "aci": _aci_binding}
+_SIGNATURES: dict[str, Callable[[dict[str, object], SigningKey, str, tuple[str, str]], None]] = {
     "near": _near_signature,
     "aci": _aci_signature,
 }

@@ -67,7 +67,7 @@ class Quotes:
                 report = dcap_qvl.verify(quote, parts, at)
             else:
                 report = dcap_qvl.verify_with_root_ca(quote, parts, self.root, at)
-            found: dict[str, Any] = json.loads(report.to_json())
+            found: dict[str, object] = json.loads(report.to_json())
         except (ValueError, OverflowError) as bad:
             raise NotAttested(f"the quote does not hold: {' '.join(str(bad).split())[:200]}") from None
         return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
@@ -65,7 +65,7 @@ def read_labels(text: str) -> Labels:
     return Labels(config, schema, pairs)
 
 
-def _config(head: dict[str, Any]) -> EvalConfig:
+def _config(head: dict[str, object]) -> EvalConfig:
     config = head.get("evalConfig")
     if not isinstance(config, dict | str):
         raise BadInput(
@@ -88,7 +88,7 @@ def _labels(lines: list[tuple[int, str]], schema: FeatureSchema) -> Iterator[Lab
         )
 
 
-def _vector(number: int, body: dict[str, Any], side: str, schema: FeatureSchema) -> JudgeVector:
+def _vector(number: int, body: dict[str, object], side: str, schema: FeatureSchema) -> JudgeVector:
     values = body.get(side)
     if not isinstance(values, dict):
         raise _wrong(number, f"{side} is not an object of feature values")
@@ -101,7 +101,7 @@ def _vector(number: int, body: dict[str, Any], side: str, schema: FeatureSchema)
         raise _wrong(number, f"{side}: {bad.message}") from None
 
 
-def _lengths(number: int, body: dict[str, Any]) -> tuple[float, float] | None:
+def _lengths(number: int, body: dict[str, object]) -> tuple[float, float] | None:
     found = body.get("lengths")
     if found is None:
         return None
@@ -110,7 +110,7 @@ def _lengths(number: int, body: dict[str, Any]) -> tuple[float, float] | None:
     return float(found[0]), float(found[1])
 
 
-def _object(number: int, line: str) -> dict[str, Any]:
+def _object(number: int, line: str) -> dict[str, object]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -197,8 +197,8 @@ def watch(
         raise typer.Exit(1)
 
 
-def _read(question: Callable[[Caller], Awaitable[Any]]) -> Any:
-    async def ask() -> Any:
+def _read(question: Callable[[Caller], Awaitable[object]]) -> Any:
+    async def ask() -> object:
 
         async with open_caller(Settings.from_env()) as caller:
             return await question(caller)
@@ -215,7 +215,7 @@ def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
     console(stderr=False).print(in_shell(written(found), found["challenge"]), markup=False, soft_wrap=True)
 
 
-async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> dict[str, Any]:
+async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> dict[str, object]:
 
     async def report(done: int, total: int, words: str) -> None:
         console().print(f"[{done}/{total}] {words}", markup=False)

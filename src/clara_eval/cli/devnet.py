@@ -138,7 +138,7 @@ async def _until(asked_to_end: Any, node: Any) -> None:
         raise Temporary(f"The local node ended by itself (exit code {died.result()}).", remedy="Start it again.")
 
 
-async def _describe(chain: LocalChain) -> dict[str, Any]:
+async def _describe(chain: LocalChain) -> dict[str, object]:
 
     deployment = chain.deployment
     agents = [_account(agent) | {"agentId": await chain.register(agent)} for agent in chain.agents]
@@ -157,7 +157,7 @@ async def _describe(chain: LocalChain) -> dict[str, Any]:
     }
 
 
-def _account(account: DevAccount) -> dict[str, Any]:
+def _account(account: DevAccount) -> dict[str, object]:
 
     return {"address": to_checksum_address(account.address), "key": account.key}
 
@@ -180,7 +180,7 @@ def _exports(document: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in exports.items()}
 
 
-def _announce(document: dict[str, Any], *, json_output: bool) -> None:
+def _announce(document: dict[str, object], *, json_output: bool) -> None:
     exports = _exports(document)
     if json_output:
         emit_json(document | {"settings": exports})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -61,7 +61,7 @@ def is_done(receipt: Receipt | None) -> bool:
 
 async def _evaluate(
     settings: Settings, target: Address, dry_run: bool, restart: bool, schedule: str, max_games: int | None
-) -> tuple[Evaluation, dict[str, Any]]:
+) -> tuple[Evaluation, dict[str, object]]:
     async with open_app(settings) as app:
         with LiveProgress(console()) as progress:
             plan = app.plan(schedule=schedule, max_games=max_games)
@@ -74,7 +74,7 @@ async def _evaluate(
     return done, {"challenge": target, "status": status, **scores}
 
 
-def _tell(done: Evaluation, scores: dict[str, Any]) -> None:
+def _tell(done: Evaluation, scores: dict[str, object]) -> None:
     address = done.challenge.address
     print_result(Scores.model_validate(scores))
     if done.review is not None and done.receipt is None:

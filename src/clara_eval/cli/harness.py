@@ -7,7 +7,7 @@ check) says yes, 1 if it says no, 2 if a file cannot be read or the engine is mi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -122,7 +122,7 @@ def check(
     raise typer.Exit(1 if found.problems else 0)
 
 
-def run_document(executed: Executed) -> dict[str, Any]:
+def run_document(executed: Executed) -> dict[str, object]:
     """The one document of a run."""
     return {
         "outcome": executed.outcome.value,

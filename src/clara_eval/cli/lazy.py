@@ -33,10 +33,10 @@ class LazyGroup(TyperGroup):
         found = (words.rpartition(" ") for words in self.table)
         return {name: self.table[f"{path} {name}".strip()].line for path, _, name in found if path == self.path}
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(self._below())
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
+    def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
         with formatter.section("Commands"):
             formatter.write_dl(list(self._below().items()))
 
@@ -44,7 +44,7 @@ class LazyGroup(TyperGroup):
         self.commands = dict.fromkeys(self._below())  # type: ignore[assignment] # names for typer's "Did you mean"
         return super().resolve_command(ctx, args)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - typer's signature
+    def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ARG002 - typer's signature
         words = f"{self.path} {cmd_name}".strip()
         if words not in self.table:
             return None

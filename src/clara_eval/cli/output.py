@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from clara_eval.cli.words import in_shell
 from clara_eval.errors import (
@@ -59,7 +59,7 @@ def tolerate_terminals() -> None:
             stream.reconfigure(errors="replace")
 
 
-def error_document(error: ClaraError | str) -> dict[str, Any]:
+def error_document(error: ClaraError | str) -> dict[str, object]:
     """The document of an error: what happened, what to do about it, and where in the input it is."""
     if isinstance(error, str):
         return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import box
@@ -111,7 +111,7 @@ def _numbers(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def as_document(ranking: Ranking) -> dict[str, Any]:
+def as_document(ranking: Ranking) -> dict[str, object]:
     """The JSON form, camelCase."""
     report = ranking.consistency
     return {
@@ -153,7 +153,7 @@ def as_document(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _row(standing: Standing) -> dict[str, Any]:
+def _row(standing: Standing) -> dict[str, object]:
     return {
         "item": standing.item,
         "rank": standing.rank,
@@ -259,7 +259,7 @@ def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
         console(stderr=False).print(_quality_table(points))
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: Point) -> dict[str, object]:
     q = point.quality
     shares = {"top1": q.top1, "set": q.set, "order": q.order, "misallocation": q.misallocation}
     return {

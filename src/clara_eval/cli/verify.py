@@ -78,7 +78,7 @@ def _tell_rejudged(found: Rejudged) -> None:
         screen.print(f"  {one.first} against {one.second}: recorded as {one.winner}", soft_wrap=True)
 
 
-def _document(checked: Checked) -> dict[str, Any]:
+def _document(checked: Checked) -> dict[str, object]:
     walk, posted = checked.walk, checked.posted
     return {
         "ok": True,

@@ -57,13 +57,13 @@ def in_shell(said: S, address: str | None = None) -> S:
     }
 
 
-def _field(value: Any, address: str | None) -> Any:
+def _field(value: object, address: str | None) -> object:
     if isinstance(value, str):
         return _sentence(value, address)
     return [_sentence(item, address) for item in value] if isinstance(value, list) else value
 
 
-def _inner(value: Any, address: str | None) -> Any:
+def _inner(value: object, address: str | None) -> object:
     return in_shell(value, address) if isinstance(value, dict) and "untrusted" not in value else value
 
 

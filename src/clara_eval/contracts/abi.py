@@ -34,7 +34,7 @@ class Function:
     """One function: how it is called, and what it answers. An error is one, too: it only has arguments."""
 
     name: str
-    inputs: tuple[Mapping[str, Any], ...]
+    inputs: tuple[Mapping[str, object], ...]
     outputs: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -55,11 +55,11 @@ class Function:
         encoded: bytes = encode(self.types, placed)
         return self.selector + encoded
 
-    def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[Any, ...]:
+    def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[object, ...]:
         """The outputs in order, with structs as mappings and bytes32 as 0x text."""
         return _values(self.outputs, _bytes(data, at_most))
 
-    def named_answer(self, values: tuple[Any, ...]) -> Mapping[str, Any]:
+    def named_answer(self, values: tuple[object, ...]) -> Mapping[str, Any]:
         """An answer by the names of its parts: of one struct those of its fields."""
         if len(values) == 1 and isinstance(values[0], Mapping):
             return values[0]
@@ -81,14 +81,14 @@ class Event:
     def topic(self) -> str:
         return keccak_hex(self.signature.encode())
 
-    def read(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, entry: Mapping[str, object]) -> dict[str, Any]:
         """The values by name; indexed text and bytes are only their hash."""
         found = self.read_indexed(entry)
         plain = [item for item in self.inputs if not item["indexed"]]
         values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
         return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
 
-    def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+    def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, object]:
         """Only what stands in the topics, which no stranger's text can spoil."""
         indexed = [item for item in self.inputs if item["indexed"]]
         topics: Sequence[str] = entry["topics"][1:]
@@ -149,7 +149,7 @@ def _bytes(data: object, at_most: int) -> bytes:
         raise Undecodable("The answer is not hex.") from bad
 
 
-def _values(items: Sequence[Mapping[str, Any]], data: bytes) -> tuple[Any, ...]:
+def _values(items: Sequence[Mapping[str, object]], data: bytes) -> tuple[object, ...]:
     types = [_type(item, reading=True) for item in items]
     try:
         values = decode(types, data)
@@ -158,7 +158,7 @@ def _values(items: Sequence[Mapping[str, Any]], data: bytes) -> tuple[Any, ...]:
     return tuple(_ours(value, item) for value, item in zip(values, items, strict=True))
 
 
-def _placed(value: Any, item: Mapping[str, Any]) -> Any:
+def _placed(value: Any, item: Mapping[str, Any]) -> object:
     """A value as the encoder takes it: the fields of a struct in the ABI's order."""
     kind: str = item["type"]
     if kind.endswith("]"):
@@ -169,7 +169,7 @@ def _placed(value: Any, item: Mapping[str, Any]) -> Any:
     return bytes.fromhex(value.removeprefix("0x")) if kind == "bytes32" and isinstance(value, str) else value
 
 
-def _ours(value: Any, item: Mapping[str, Any]) -> Any:
+def _ours(value: Any, item: Mapping[str, Any]) -> object:
     kind: str = item["type"]
     if kind.endswith("]"):
         inner = {**item, "type": kind[: kind.rindex("[")]}
@@ -181,7 +181,7 @@ def _ours(value: Any, item: Mapping[str, Any]) -> Any:
     return value.decode("utf-8", errors="replace") if kind == "string" else value
 
 
-def _word(kind: str, word: str) -> Any:
+def _word(kind: str, word: str) -> object:
     """An indexed value: numbers as they are, an address in lower case, all else as its 32 bytes."""
     if kind == "address":
         return "0x" + word[-40:].lower()

@@ -104,7 +104,7 @@ class Refusal:
     """One decoded custom error. `str()` gives the sentence for a person."""
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     reason: str
     remedy: str
 

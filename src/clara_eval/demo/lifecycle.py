@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import SecretStr
 
@@ -49,7 +48,7 @@ class Told:
     balances: dict[Address, tuple[int, int]]
     """Before and after the claims, in base units."""
     claimed: dict[Address, bool]
-    scores: dict[str, Any]
+    scores: dict[str, object]
     """The public `scores` document."""
 
 
@@ -144,7 +143,7 @@ def _received(told: Told, account: Address) -> int:
     return after - before
 
 
-def demo_document(told: Told) -> dict[str, Any]:
+def demo_document(told: Told) -> dict[str, object]:
     """The one JSON document of `clara-eval demo --json`."""
     evaluation, walk = told.evaluation, told.evaluation.walk
     standings = walk.ranking.standings if walk.ranking else ()

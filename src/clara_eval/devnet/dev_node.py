@@ -104,12 +104,12 @@ class DevNode:
         await self.rpc("anvil_mine", 1)
         return await self.now()
 
-    async def rpc(self, method: str, *params: Any) -> Any:
+    async def rpc(self, method: str, *params: object) -> Any:
         """One call to the node, its error raised as `Refused`."""
         response = await self.web3.provider.make_request(RPCEndpoint(method), list(params))
         if "error" not in response:
             return response.get("result")
-        error: Any = response["error"]
+        error: object = response["error"]
         message, data = (error.get("message"), error.get("data")) if isinstance(error, dict) else (error, None)
         refusal = decode_refusal(data) if isinstance(data, str) else None
         raise Refused(str(refusal or f"The node refused {method}: {message}."), refusal)

@@ -190,7 +190,7 @@ class LocalChain:
         finally:
             await self.node.rpc("anvil_removeBlockTimestampInterval")
 
-    async def send(self, sender: DevAccount, contract: AsyncContract, name: str, *args: Any) -> TxReceipt:
+    async def send(self, sender: DevAccount, contract: AsyncContract, name: str, *args: object) -> TxReceipt:
         """Call a contract's function in a transaction and wait for it; raises `Refused`."""
         data = contract.encode_abi(name, args=list(args))
         return await self.send_data(sender, to_address(str(contract.address)), data)
@@ -246,11 +246,11 @@ class LocalChain:
             event = registered.process_receipt(receipt, errors=DISCARD)[0]
             self._agent_ids[address] = int(event["args"]["agentId"])
 
-    def _submission(self, item: Handed) -> list[Any]:
+    def _submission(self, item: Handed) -> list[object]:
         solution_hash = item.solution_hash or keccak_hex(item.solution_uri.encode())
         return [self._agent_ids[item.agent.address], item.solution_uri, HexBytes(solution_hash)]
 
-    def _create_params(self, terms: Terms, now: int) -> tuple[Any, ...]:
+    def _create_params(self, terms: Terms, now: int) -> tuple[object, ...]:
         evaluator = self.evaluator.address if terms.evaluator is None else terms.evaluator
         deadline = now + terms.open_seconds
         return (
@@ -280,7 +280,7 @@ async def local_chain(options: AnvilOptions | None = None) -> AsyncIterator[Loca
             await chain.close()
 
 
-async def create(node: DevNode, name: ContractName, *args: Any) -> Address:
+async def create(node: DevNode, name: ContractName, *args: object) -> Address:
     """Deploy one shipped contract as the node's first account; raises `Refused` if its constructor does."""
     shipped = artifact(name)
     factory = node.web3.eth.contract(abi=shipped.abi, bytecode=HexStr(shipped.bytecode))

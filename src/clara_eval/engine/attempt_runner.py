@@ -48,17 +48,17 @@ class Walker:
     metrics: Metrics
     alerts: Alerts
     speed: Speed = field(init=False)
-    running: set[asyncio.Task[Any]] = field(default_factory=set)
+    running: set[asyncio.Task[object]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.speed = Speed.expected(self.app.settings.max_concurrency)
 
-    async def attempt(self, address: Address, number: int) -> dict[str, Any]:
+    async def attempt(self, address: Address, number: int) -> dict[str, object]:
         """See one attempt through; raises only when the process is being stopped."""
         with bound_challenge(address, attempt=number), self.metrics.running.track_inprogress():
             return await self.tracked(self._attempt, address, number)
 
-    async def tracked(self, work: Callable[..., Awaitable[dict[str, Any]]], *args: Any) -> dict[str, Any]:
+    async def tracked(self, work: Callable[..., Awaitable[dict[str, object]]], *args: object) -> dict[str, object]:
         """Work that `stop` interrupts."""
         task = asyncio.current_task()
         assert task is not None
@@ -68,7 +68,7 @@ class Walker:
         finally:
             self.running.discard(task)
 
-    async def _attempt(self, address: Address, number: int) -> dict[str, Any]:
+    async def _attempt(self, address: Address, number: int) -> dict[str, object]:
         started = time.monotonic()
         attempts = await read_attempts(self.app.store, self.app.chain_id, address)
         if attempts.number != number:

@@ -48,7 +48,7 @@ class Chunk:
     def requests(self) -> list[str]:
         return [request_hash(self.judge, prompt) for prompt in self.prompts]
 
-    def to_camel_json(self, allowance: int | None) -> dict[str, Any]:
+    def to_camel_json(self, allowance: int | None) -> dict[str, object]:
         return {"judge": self.judge, "run": self.run, "prompts": [asdict(p) for p in self.prompts], "most": allowance}
 
 
@@ -115,7 +115,7 @@ class Spreader:
                 _log.warning("chunk_not_seen", chunk=name, problem=str(bad))
             await asyncio.sleep(min(1.0, self._options.poll_seconds))
 
-    async def ask_chunk(self, wire: dict[str, Any]) -> dict[str, Any]:
+    async def ask_chunk(self, wire: dict[str, Any]) -> dict[str, object]:
         """The workflow's body: ask what is not answered yet; an outage leaves the rest to the evaluation."""
         chunk = Chunk(wire["judge"], wire["run"], tuple(Prompt(**prompt) for prompt in wire["prompts"]))
         while True:

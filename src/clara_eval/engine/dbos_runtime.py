@@ -32,7 +32,7 @@ CHUNKS = "chunks"
 TICKS = "ticks"
 
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
-_apart: set[asyncio.Task[Any]] = set()
+_apart: set[asyncio.Task[object]] = set()
 """Bodies of steps that run now, in this process."""
 _running: set[str] = set()
 """Ids of workflows whose function runs now, in this process."""
@@ -52,10 +52,10 @@ async def answered(call: Awaitable[T]) -> T:
 class JsonSerializer(Serializer):
     """Plain JSON. A moment becomes its ISO text, an error its class and message: nothing can run code on reading."""
 
-    def serialize(self, data: Any) -> str:
+    def serialize(self, data: object) -> str:
         return json.dumps(data, default=_plain, separators=(",", ":"))
 
-    def deserialize(self, serialized_data: str) -> Any:
+    def deserialize(self, serialized_data: str) -> object:
         found = json.loads(serialized_data)
         if isinstance(found, dict) and set(found) == {"error", "message"}:
             return RuntimeError(f"{found['error']}: {found['message']}")
@@ -65,7 +65,7 @@ class JsonSerializer(Serializer):
         return "clara_json"
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, BaseException):
@@ -86,7 +86,7 @@ def sqlite_engine(url: str) -> sqlalchemy.Engine:
     engine = sqlalchemy.create_engine(url)
 
     @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: Any) -> None:
+    def prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = "IMMEDIATE"
         for pragma in ("busy_timeout=30000", "foreign_keys=ON", "journal_mode=WAL", "synchronous=NORMAL"):
             connection.execute(f"PRAGMA {pragma}")
@@ -145,7 +145,7 @@ def _launch(url: str) -> None:
 def _plain_function(run: Workflow) -> Workflow:
     """DBOS marks the functions it is given, which a method does not allow."""
 
-    async def workflow(*args: Any) -> Any:
+    async def workflow(*args: object) -> object:
         name = DBOS.workflow_id or ""
         _running.add(name)
         try:
@@ -161,10 +161,10 @@ def runs_here(workflow_id: str) -> bool:
     return workflow_id in _running
 
 
-async def step_apart(name: str, run: Workflow, *args: Any) -> Any:
+async def step_apart(name: str, run: Workflow, *args: object) -> object:
     """One step of the running workflow, whose body is outside DBOS: it may queue workflows like anybody else."""
 
-    async def body() -> Any:
+    async def body() -> object:
         task = asyncio.get_running_loop().create_task(run(*args), context=contextvars.Context())
         _apart.add(task)
         try:

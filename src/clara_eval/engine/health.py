@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 BEAT_STALE_SECONDS = 30.0
 TICKS_MISSED = 3
@@ -47,7 +46,7 @@ class Pulse:
         since = now - (self.started if self.tick is None else self.tick)
         return runs_ticks and since > TICKS_MISSED * self.tick_seconds
 
-    def report(self, version: str) -> dict[str, Any]:
+    def report(self, version: str) -> dict[str, object]:
         """The document of `/healthz`."""
         now = self.clock()
         problems = [problem for problem in (self.rpc_problem, self.tick_problem) if problem]

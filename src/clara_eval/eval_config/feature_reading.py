@@ -26,7 +26,7 @@ _NEEDED_BY = {"min": ("number", "integer"), "max": ("number", "integer"), "value
 
 
 def read_feature(
-    report: Report, path: str, item: Any, harness: HarnessLanguage | None = None
+    report: Report, path: str, item: object, harness: HarnessLanguage | None = None
 ) -> Feature | BareName | None:
     """`harness`: the language of the harness, which measures names like `tests_passed`; None without one."""
     wrong = faults(item, path, "$defs", "name" if isinstance(item, str) else "feature")

@@ -23,7 +23,7 @@ from clara_eval.eval_config.problems import Problem, at, shown, suggestion
 
 
 @cache
-def eval_config_schema() -> dict[str, Any]:
+def eval_config_schema() -> dict[str, object]:
     """The schema, with the names of the catalogue. The value is shared: read it, do not change it."""
     schema: dict[str, Any] = json.loads(resources.files(__package__).joinpath("schema.json").read_text("utf-8"))
     schema["$defs"]["name"]["examples"] = [*MEASURED, *EXECUTED, *COMMON]
@@ -58,7 +58,7 @@ def faults(value: object, path: str, *keys: str) -> dict[str, tuple[str, Problem
     return found
 
 
-def _whole_text(_: Any, pattern: str, instance: object, __: Any) -> Iterator[ValidationError]:
+def _whole_text(_: object, pattern: str, instance: object, __: object) -> Iterator[ValidationError]:
     # `$` of Python also matches before a last line break, as no other reader of the schema has it.
     if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")

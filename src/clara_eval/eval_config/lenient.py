@@ -34,11 +34,11 @@ _HINTS = {
 class Adapting:
     told: list[Adaptation] = field(default_factory=list)
 
-    def tell(self, path: str, written: Any, taken: str, reason: str) -> None:
+    def tell(self, path: str, written: object, taken: str, reason: str) -> None:
         self.told.append(Adaptation(path, str(shown(written)), taken, reason))
 
 
-def adapt(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Adaptation, ...]]:
+def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adaptation, ...]]:
     """The document as our rules can take it, and what was changed."""
     adapting = Adapting()
     taken = dict(_known_keys(adapting, "$", document, tuple(part("properties"))))
@@ -55,7 +55,7 @@ def adapt(document: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Adaptation
 
 
 def _known_keys(
-    adapting: Adapting, path: str, document: Mapping[str, Any], known: tuple[str, ...]
+    adapting: Adapting, path: str, document: Mapping[str, object], known: tuple[str, ...]
 ) -> Iterator[tuple[str, Any]]:
     for key, value in document.items():
         if key in known:
@@ -64,12 +64,12 @@ def _known_keys(
             adapting.tell(at(path, key), value, "", f"The key {key[:60]!r} is unknown, so it is ignored.")
 
 
-def _language_of(harness: Any) -> HarnessLanguage | None:
+def _language_of(harness: object) -> HarnessLanguage | None:
     language = harness.get("language") if isinstance(harness, dict) else None
     return language if language in ("solidity", "javascript", "python") else None
 
 
-def _features(adapting: Adapting, items: list[Any], harness: HarnessLanguage | None) -> Iterator[Any]:
+def _features(adapting: Adapting, items: list[object], harness: HarnessLanguage | None) -> Iterator[object]:
     names: set[str] = set()
     originals: set[str] = set()
     for number, item in enumerate(items):
@@ -113,7 +113,7 @@ def _free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-def _item(adapting: Adapting, path: str, item: Any, name: str, harness: HarnessLanguage | None) -> Any:
+def _item(adapting: Adapting, path: str, item: Any, name: str, harness: HarnessLanguage | None) -> object:
     """The item under its name, with as much of its type as can be used."""
     if isinstance(item, str):
         return name if _says_enough(item, name) else _described(name, item)
@@ -135,7 +135,7 @@ def _says_enough(written: str, name: str) -> bool:
     return not name.startswith("feature_") or written.startswith("feature_")
 
 
-def _described(name: str, words: str) -> dict[str, Any]:
+def _described(name: str, words: str) -> dict[str, object]:
     """A level 0-4 that keeps the poster's words as its description."""
     known = {
         key: value for key, value in level_feature(name, words.strip()[:MAX_DESCRIPTION]).to_json().items() if value
@@ -143,15 +143,15 @@ def _described(name: str, words: str) -> dict[str, Any]:
     return {**known, "min": 0}
 
 
-def _is_usable(path: str, item: Mapping[str, Any], harness: HarnessLanguage | None) -> bool:
+def _is_usable(path: str, item: Mapping[str, object], harness: HarnessLanguage | None) -> bool:
     report = Report(is_lenient=True)
     return read_feature(report, path, dict(item), harness) is not None and not report.failed
 
 
-def _by_rules(features: Any, harness: HarnessLanguage | None) -> bool:
+def _by_rules(features: object, harness: HarnessLanguage | None) -> bool:
     """Whether every judged feature has a type and a direction."""
 
-    def directed(item: Any) -> bool:
+    def directed(item: object) -> bool:
         found = read_feature(Report(is_lenient=True), "$", item, harness) if isinstance(item, (str, dict)) else None
         feature = found if isinstance(found, Feature) else typed(found.name) if found else None
         return feature is not None and (feature.better is not None or feature.type == "text")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config.model import EvalConfig, Metadata
@@ -89,7 +89,7 @@ def build_metadata(
     return "data:application/json;base64," + base64.b64encode(encoded).decode()
 
 
-def _committed_bytes(value: Any) -> tuple[bytes, Literal["string", "canonical"]]:
+def _committed_bytes(value: object) -> tuple[bytes, Literal["string", "canonical"]]:
     if isinstance(value, str):
         return value.encode(), "string"
     if isinstance(value, dict):
@@ -99,10 +99,10 @@ def _committed_bytes(value: Any) -> tuple[bytes, Literal["string", "canonical"]]
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     # What people read about a challenge; a wrong type there must not keep the work from being judged.
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: object) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -55,9 +55,9 @@ class Feature:
     def high(self) -> float:
         return LARGEST_NUMBER if self.max is None else self.max
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Every field, so that a compiled schema in a trace needs no knowledge of our defaults."""
-        document: dict[str, Any] = to_camel_json(self)
+        document: dict[str, object] = to_camel_json(self)
         return document
 
     @classmethod
@@ -97,7 +97,7 @@ class FeatureSchema:
                 return feature
         raise BadInput(f"The schema has no feature {name!r}.", value=name, remedy=f"It has: {', '.join(self.names)}.")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"features": [feature.to_json() for feature in self.features]}
 
     @classmethod

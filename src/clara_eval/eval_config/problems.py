@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
@@ -25,7 +25,7 @@ MOST_TOLD = 20
 class Problem:
     path: str
     """For example `$.features[2].min`."""
-    value: Any
+    value: object
     reason: str
     remedy: str
     severity: Severity = "error"
@@ -33,8 +33,8 @@ class Problem:
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} {self.remedy}".strip()
 
-    def to_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = to_camel_json(self)
+    def to_json(self) -> dict[str, object]:
+        document: dict[str, object] = to_camel_json(self)
         return document
 
 
@@ -64,13 +64,13 @@ class Report:
     """The money is escrowed already: what only offends our taste stops nothing; it stands in `waived`."""
     waived: list[Problem] = field(default_factory=list)
 
-    def error(self, path: str, value: Any, reason: str, remedy: str) -> None:
+    def error(self, path: str, value: object, reason: str, remedy: str) -> None:
         self.problems.append(Problem(path, shown(value), reason, remedy))
 
-    def warn(self, path: str, value: Any, reason: str, remedy: str) -> None:
+    def warn(self, path: str, value: object, reason: str, remedy: str) -> None:
         self.problems.append(Problem(path, shown(value), reason, remedy, "warning"))
 
-    def forbid(self, path: str, value: Any, reason: str, remedy: str) -> None:
+    def forbid(self, path: str, value: object, reason: str, remedy: str) -> None:
         """What a poster must mend before posting, and what an evaluation takes as it is."""
         (self.waived if self.is_lenient else self.problems).append(Problem(path, shown(value), reason, remedy))
 
@@ -79,7 +79,7 @@ class Report:
         return any(problem.severity == "error" for problem in self.problems)
 
 
-def shown(value: Any, limit: int = 120) -> Any:
+def shown(value: object, limit: int = 120) -> object:
     """A value small enough to stand in a message; long ones are cut there, and only there."""
     if value is None or isinstance(value, (bool, int, float)):
         return value

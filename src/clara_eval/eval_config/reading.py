@@ -68,7 +68,7 @@ def _read(text: str | bytes, report: Report) -> EvalConfig | None:
     return _read_document(document, report) if not report.failed else None
 
 
-def _document(text: str | bytes, report: Report) -> dict[str, Any]:
+def _document(text: str | bytes, report: Report) -> dict[str, object]:
     """The object in the text; an empty one with an error in the report where there is none."""
     try:
         document = read_strict_json(text, what="The eval config")
@@ -126,7 +126,9 @@ def _check_shape(report: Report, document: Mapping[str, Any]) -> set[str]:
     return wrong
 
 
-def _read_features(items: list[Any], report: Report, harness: HarnessLanguage | None) -> tuple[Feature | BareName, ...]:
+def _read_features(
+    items: list[object], report: Report, harness: HarnessLanguage | None
+) -> tuple[Feature | BareName, ...]:
     found: list[Feature | BareName] = []
     for number, item in enumerate(items):
         path = at("$.features", number)

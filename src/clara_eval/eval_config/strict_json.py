@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.errors import BadInput
 
@@ -23,7 +22,7 @@ class JsonLimits:
     depth: int = 8
 
 
-def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, what: str = "The document") -> Any:
+def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, what: str = "The document") -> object:
     """The one value in `text`, or BadInput with the reason and the place."""
     limits = limits or JsonLimits()
     decoded = _decode(text, limits, what)
@@ -82,8 +81,8 @@ def _check_depth(text: str, limit: int, what: str) -> None:
             depth -= 1
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
             raise BadInput(
@@ -110,7 +109,7 @@ def _check_surrogates(value: object) -> None:
         )
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise BadInput(f"{name} is not a JSON number.", path="$", value=name, remedy="Write a finite number.")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Any
 
 KINDS = {
     "measured": "Code, judged by what tools measure: no model, no cost, nothing can be talked up.",
@@ -25,4 +24,4 @@ def template_text(name: str) -> str:
     return resources.files(__package__).joinpath("starters", f"{name}.json").read_text("utf-8")
 
 
-TEMPLATES: dict[str, dict[str, Any]] = {name: json.loads(template_text(name)) for name in NAMES}
+TEMPLATES: dict[str, dict[str, object]] = {name: json.loads(template_text(name)) for name in NAMES}

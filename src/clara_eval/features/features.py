@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.errors import BadInput
@@ -34,7 +34,7 @@ class Features:
     unsupported: tuple[str, ...] = ()
     """Claimed features with a value for which no line was shown, or none that the second view bears out."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "features": self.vector.as_dict(),
             "text": dict(sorted(self.text.items())),

@@ -25,7 +25,7 @@ _VALUE = re.compile(r"[a-z0-9_-]{1,24}")
 _FIELDS = ("name", "type", "min", "max", "values", "better", "description")
 _LIMITS = JsonLimits(bytes=32_768, depth=4)
 _NULLABLE_NUMBER = {"anyOf": [{"type": "number"}, {"type": "null"}]}
-TYPES_SCHEMA: dict[str, Any] = {
+TYPES_SCHEMA: dict[str, object] = {
     "type": "object",
     "properties": {
         "features": {

@@ -26,7 +26,7 @@ def caller_of(ctx: ToolContext) -> Caller:
     return ctx.request_context.lifespan_context
 
 
-def answer(text: str, document: Mapping[str, Any]) -> CallToolResult:
+def answer(text: str, document: Mapping[str, object]) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", document))
 
 

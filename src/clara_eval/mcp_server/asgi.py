@@ -64,7 +64,7 @@ def create_asgi(context: Context, *, path: str = "/") -> Starlette:
     inner = app.router.lifespan_context
 
     @asynccontextmanager
-    async def lifespan(scope: Any) -> AsyncIterator[Any]:
+    async def lifespan(scope: object) -> AsyncIterator[Any]:
         try:
             async with inner(scope) as state:
                 yield state

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from mcp_types import CallToolResult
 from pydantic import AliasChoices, Field
@@ -133,14 +133,14 @@ async def challenge_try(
 
 async def config_check(
     ctx: ToolContext,
-    evalConfigJSON: Annotated[str | dict[str, Any], Field(description="The eval config, an object or JSON text.")],
+    evalConfigJSON: Annotated[str | dict[str, object], Field(description="The eval config, an object or JSON text.")],
 ) -> Annotated[CallToolResult, ConfigResult]:
     """Check an eval config before posting: every problem with its remedy, the features, the cost. Sends nothing."""
     found = check_config(config_text(evalConfigJSON).encode(), caller_of(ctx).settings)
     return answer(checked_in_words(found), found)
 
 
-def config_text(config: str | dict[str, Any]) -> str:
+def config_text(config: str | dict[str, object]) -> str:
     """The text whose bytes are committed to."""
     return config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 

@@ -28,7 +28,9 @@ ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
 class ExactTool(Tool):
     """A tool whose refusal of arguments is written for the model that sent them: all of them at once."""
 
-    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+    async def run(
+        self, arguments: dict[str, object], context: Context[Any, Any], convert_result: bool = False
+    ) -> object:
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as wrong:
@@ -52,7 +54,7 @@ class ExactTool(Tool):
         return f"`{name}`: {error['msg']}."
 
 
-def exact_tool(function: Callable[..., Any], title: str, hints: ToolAnnotations) -> Tool:
+def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
     """The function as a tool that takes its own arguments and no others."""
     tool = ExactTool.from_function(
         function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
@@ -66,9 +68,9 @@ def exact_tool(function: Callable[..., Any], title: str, hints: ToolAnnotations)
     return tool
 
 
-def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+def without_titles(schema: dict[str, Any]) -> dict[str, object]:
     """The same schema without `title`s; properties that are called so stay."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in schema.items():
         if key in {"properties", "$defs"}:
             found[key] = {name: without_titles(part) for name, part in value.items()}
@@ -81,7 +83,7 @@ def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def outline(schema: dict[str, Any]) -> dict[str, Any]:
+def outline(schema: dict[str, Any]) -> dict[str, object]:
     """The fields of an answer with their types; what stands inside them is seen in the answer itself."""
     named = schema.get("$defs", {})
     return {

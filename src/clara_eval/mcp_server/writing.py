@@ -10,7 +10,7 @@ client can ask (`Elicit`), whatever the arguments say; where it cannot, `confirm
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from mcp_types import CallToolResult
@@ -82,7 +82,7 @@ def posting_of(
     prize: str,
     deadline: str,
     evaluator: Literal["clara", "self"],
-    evalConfigJSON: str | dict[str, Any],
+    evalConfigJSON: str | dict[str, object],
     scoringWindow: str,
     payout: str | list[int],
     winnerCount: int,
@@ -142,7 +142,7 @@ async def challenge_post(
         Field(description="clara: AI-judged; self: you score by hand."),
     ] = "clara",
     evalConfigJSON: Annotated[
-        str | dict[str, Any],
+        str | dict[str, object],
         Field(
             description="Features and criteria, an object or JSON text; needed for clara. Check it with config_check."
         ),

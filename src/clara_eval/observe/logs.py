@@ -63,10 +63,12 @@ class Redaction:
         # The longest first: a secret that contains another is hidden whole.
         self._secrets = sorted(long_enough, key=len, reverse=True)
 
-    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def __call__(
+        self, _logger: object, _method: str, event: MutableMapping[str, object]
+    ) -> MutableMapping[str, object]:
         return {name: self._value(name, value) for name, value in event.items()}
 
-    def _value(self, name: str, value: Any) -> Any:
+    def _value(self, name: str, value: object) -> object:
         if name.lower().replace("-", "_") in _TELLING:
             return HIDDEN
         if isinstance(value, dict):
@@ -193,7 +195,7 @@ def _renderer(*, is_person: bool) -> Any:
 
 
 @contextmanager
-def bound_challenge(address: str, **more: Any) -> Iterator[None]:
+def bound_challenge(address: str, **more: object) -> Iterator[None]:
     """Every event inside carries the challenge."""
     with bound_contextvars(challenge=address, **more):
         yield

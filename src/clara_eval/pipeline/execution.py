@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from clara_eval.challenge.model import Address
 from clara_eval.errors import BadInput
@@ -44,12 +44,12 @@ class Execution:
     executed: Mapping[Address, Executed]
 
     @property
-    def machine(self) -> dict[str, Any]:
+    def machine(self) -> dict[str, object]:
         """Versions and settings, the same for every submission that came as far as a machine."""
         return dict(next((one.machine for _, one in sorted(self.executed.items()) if one.machine), {}))
 
     @property
-    def summaries(self) -> dict[Address, dict[str, Any]]:
+    def summaries(self) -> dict[Address, dict[str, object]]:
         """What a leaderboard shows of every run."""
         return {account: one.summary() for account, one in self.executed.items()}
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.attestation.eip191 import signer_of
 from clara_eval.challenge.model import Address, Challenge
@@ -127,7 +126,7 @@ def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
     )
 
 
-def checked(body: Any, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
+def checked(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
     """The objections of a trace, whose signatures and rulings have to be there; BadTrace where they are not."""
     if body is None:
         return None

@@ -7,8 +7,6 @@ posted, because somebody else's stands, always is: nobody may take it for the re
 
 from __future__ import annotations
 
-from typing import Any
-
 from clara_eval.challenge.model import Challenge, ChallengeStatus
 from clara_eval.errors import BadInput
 from clara_eval.hashing import plain_json
@@ -42,7 +40,7 @@ async def record_posted(store: Store, results: Results, challenge: Challenge) ->
     return posted
 
 
-def _is_posted(scores: dict[str, Any], posted: Posted) -> bool:
+def _is_posted(scores: dict[str, object], posted: Posted) -> bool:
     """Whether this ranking is the posted one: the transaction commits to its trace."""
     try:
         committed = read_calldata(posted.calldata).trace_digest
@@ -51,7 +49,7 @@ def _is_posted(scores: dict[str, Any], posted: Posted) -> bool:
     return committed is not None and committed == scores.get("traceDigest")
 
 
-async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, Any]:
+async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, object]:
     """Those paid, as the contract holds them; nothing is known about the others. Winners are only whom we posted."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
     rows = [

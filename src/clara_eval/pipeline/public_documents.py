@@ -8,7 +8,6 @@ rules has one key `verdicts` instead, from which every pair follows.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge
@@ -66,7 +65,7 @@ def scores_document(
     receipt: Receipt | None,
     published_at: int | None = None,
     trace_cid: str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The `scores` key: everybody's place, the money, and how far to trust it. Where somebody else posted, nobody is
     called a winner of ours, and no prize is named: what was paid is on the chain.
     """
@@ -95,7 +94,7 @@ def scores_document(
     }
 
 
-def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) -> list[dict[str, Any]]:
+def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) -> list[dict[str, object]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     runs = walked.execution.summaries if walked.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}

@@ -75,7 +75,7 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
     yield "calldata", "0x" + walk.calldata.hex()
 
 
-def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, Any]:
+def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
     """All verdicts of a large round by rules: who was compared, how often, and one hash over what came out."""
     table = comparisons.table
     return {
@@ -107,7 +107,7 @@ def _execution(walk: Walk) -> Iterator[Entry]:
         yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
 
 
-def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
+def _metadata(challenge: Challenge, walk: Walk) -> dict[str, object]:
     return {
         "content": base64.b64encode(walk.metadata_bytes).decode(),
         "evalConfig": walk.metadata.config_bytes.decode(),
@@ -118,9 +118,12 @@ def _metadata(challenge: Challenge, walk: Walk) -> dict[str, Any]:
     }
 
 
-def _solution(piece: Piece) -> dict[str, Any]:
+def _solution(piece: Piece) -> dict[str, object]:
     """One submission: what came, what its hashes are, and whether it is judged."""
-    body: dict[str, Any] = {"received": RECEIVED.body(piece.received), "solutionHash": piece.submission.solution_hash}
+    body: dict[str, object] = {
+        "received": RECEIVED.body(piece.received),
+        "solutionHash": piece.submission.solution_hash,
+    }
     verdict = piece.verdict
     if isinstance(verdict, Solution):
         body |= {
@@ -136,7 +139,7 @@ def _solution(piece: Piece) -> dict[str, Any]:
     return body
 
 
-def _rejection(rejected: Rejected) -> dict[str, Any]:
+def _rejection(rejected: Rejected) -> dict[str, object]:
     return {
         "account": rejected.submission.submitter,
         "code": rejected.code,
@@ -145,7 +148,7 @@ def _rejection(rejected: Rejected) -> dict[str, Any]:
     }
 
 
-def _answer(paid: PaidAnswer) -> dict[str, Any]:
+def _answer(paid: PaidAnswer) -> dict[str, object]:
     answer = ANSWER.body(paid.answer)
     signed = answer.pop("signed")
     return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from eth_abi.exceptions import EncodingError
 
@@ -172,7 +171,7 @@ async def check_trace(
     )
 
 
-def _check_rules(header: Any) -> None:
+def _check_rules(header: object) -> None:
     """A trace of other rules is neither right nor forged to us: only the version that knows them can tell."""
     told = header if isinstance(header, dict) else {}
     rules = told.get("rules")
@@ -185,7 +184,7 @@ def _check_rules(header: Any) -> None:
         )
 
 
-def _parsed(bodies: dict[str, Any]) -> tuple[Challenge, EvaluationPlan]:
+def _parsed(bodies: dict[str, object]) -> tuple[Challenge, EvaluationPlan]:
     for key in ("challenge", "plan"):
         if key not in bodies:
             raise BadTrace(f"The trace has no entry {key}.", entry=key)
@@ -208,12 +207,12 @@ def _compare(recorded: list[TraceEntry], challenge: Challenge, plan: EvaluationP
         raise BadTrace(f"The trace has {len(recorded)} entries; its evidence gives {len(expected)}.", entry="end")
 
 
-def _told(key: str, body: Any) -> Any:
+def _told(key: str, body: object) -> object:
     """All of an entry but the version that wrote it: a later one may check it."""
     return {**body, "software": None} if key == "header" and isinstance(body, dict) else body
 
 
-def _same(recorded: Any, computed: Any, estimates: frozenset[str], *, loose: bool = False) -> bool:
+def _same(recorded: object, computed: object, estimates: frozenset[str], *, loose: bool = False) -> bool:
     """Equal; what stands under the names of `estimates` may differ in its last digits."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         return recorded.keys() == computed.keys() and all(

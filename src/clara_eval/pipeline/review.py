@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
@@ -42,7 +42,7 @@ class Review:
             return ()
         return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The document for the operator; the public never reads it."""
         return {
             "address": self.address,

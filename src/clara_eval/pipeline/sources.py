@@ -194,10 +194,10 @@ class LiveSources:
         return self.revealed
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        async def run() -> dict[str, Any]:
+        async def run() -> dict[str, object]:
             return (await run_here(self.machine, harness, program)).to_json()
 
-        saved: dict[str, Any] = await self.journal.once(f"executed/{account}", _EXECUTED, run)
+        saved: dict[str, object] = await self.journal.once(f"executed/{account}", _EXECUTED, run)
         return Executed.from_json(saved)
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
@@ -288,7 +288,7 @@ class TraceSources:
         return recorded
 
     async def _again(
-        self, harness: Harness | None, program: Program, machine: Mapping[str, Any]
+        self, harness: Harness | None, program: Program, machine: Mapping[str, object]
     ) -> tuple[Executed | None, str]:
         """The run repeated here, or why it cannot be."""
         try:

@@ -166,7 +166,7 @@ class StatusWriter:
         self._stage_began: dict[str, tuple[float, int]] = {}
         self._written = 0.0
         self._writing: asyncio.Task[None] | None = None
-        self._earlier: dict[str, Any] | None = None
+        self._earlier: dict[str, object] | None = None
         self.status = Status("pending", 0, int(self._began), int(self._began))
 
     @classmethod

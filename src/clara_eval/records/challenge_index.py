@@ -60,7 +60,7 @@ async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any]
     text = await keys.get(chain_id, key)
     if text is None:
         return None
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, object] = json.loads(text)
     return found
 
 
@@ -78,13 +78,13 @@ def _words(challenge_uri: str) -> tuple[str, str, list[str]]:
     return _text(title, _MOST_TITLE), _text(statement, _MOST_STATEMENT), skills
 
 
-def skills_in(words: dict[str, Any]) -> list[str]:
+def skills_in(words: dict[str, object]) -> list[str]:
     """The skills that a poster named, as far as they are words."""
     listed = words.get("skills")
     return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
-def inline_metadata(challenge_uri: str) -> dict[str, Any]:
+def inline_metadata(challenge_uri: str) -> dict[str, object]:
     """What a `data:` URI holds; empty for every other URI and for what is not a JSON object."""
     if not is_data_uri(challenge_uri):
         return {}
@@ -94,7 +94,7 @@ def inline_metadata(challenge_uri: str) -> dict[str, Any]:
         return {}
 
 
-def json_object(content: bytes) -> dict[str, Any]:
+def json_object(content: bytes) -> dict[str, object]:
     """The JSON object that these bytes are; empty for anything else."""
     try:
         found = json.loads(content)

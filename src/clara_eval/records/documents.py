@@ -208,7 +208,7 @@ class Scores(Document):
     margin: Margin | None = None
     consistency: dict[str, Any] | None = None
     orderedBy: str | None = None
-    schedule: dict[str, Any] | None = None
+    schedule: dict[str, object] | None = None
     asked: Asked | None = Field(None, description="What the poster asked for; null where nothing was evaluated here.")
     judges: list[str] = Field([], description="Who compared: `rules`, or the names of models.")
     flags: list[Flag] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.eval_config import FeatureSchema
 from clara_eval.judge.rules import RulesJudge
@@ -35,7 +35,7 @@ class Verdicts(Document):
     count: int
     sha256: str
     items: list[str]
-    features: list[dict[str, Any]]
+    features: list[dict[str, object]]
     """The schema."""
 
     def game(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:

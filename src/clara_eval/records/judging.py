@@ -24,13 +24,13 @@ class Judging:
     criteria: str
     judges: tuple[str, ...]
     schema: FeatureSchema
-    config: dict[str, Any]
+    config: dict[str, object]
 
 
 async def read_judging(keys: KeyedDocuments, chain_id: int, address: str) -> Judging | None:
     """What the trace says before its first submission."""
     archived = await archived_trace(keys, chain_id, address)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for part in range(min(archived.parts, _MOST_PARTS) if archived else 0):
         found |= _entries(await trace_part(keys, chain_id, address, part))
         if all(key in found for key in _WANTED):
@@ -38,9 +38,9 @@ async def read_judging(keys: KeyedDocuments, chain_id: int, address: str) -> Jud
     return None
 
 
-def _entries(text: str) -> dict[str, Any]:
+def _entries(text: str) -> dict[str, object]:
     """The bodies of the wanted entries in this part of a trace."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for line in text.splitlines():
         if any(f'"key":"{key}"' in line for key in _WANTED):
             entry = json.loads(line.removesuffix(","))["entry"]

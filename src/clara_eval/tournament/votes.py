@@ -31,7 +31,7 @@ def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
     }
 
 
-def _majority(winners: Sequence[Any]) -> Any:
+def _majority(winners: Sequence[object]) -> Any:
     """The most frequent verdict; a split among verdicts is a tie, and no verdict at all stays none."""
     counted = Counter(winner for winner in winners if winner is not None).most_common(2)
     if not counted:

@@ -36,7 +36,7 @@ _BEFORE_ENTRY = '","entry":'
 class TraceEntry:
     seq: int
     key: str
-    body: Any
+    body: object
     hash: str
     line: str
 
@@ -48,7 +48,7 @@ class TraceWriter:
         self.digest = START
         self._seq = 0
 
-    def line(self, key: str, body: Any) -> str:
+    def line(self, key: str, body: object) -> str:
         entry = plain_json({"seq": self._seq, "key": key, "body": body, "prev": self.digest})
         self.digest = sha256_hex(entry.encode())
         self._seq += 1

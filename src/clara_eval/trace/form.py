@@ -28,7 +28,7 @@ class Form(Generic[T]):
     def text(self, value: T) -> str:
         return plain_json(self.body(value))
 
-    def read(self, body: Any) -> T:
+    def read(self, body: object) -> T:
         """The value that this JSON stands for; ValueError where it has another shape."""
         return self._boxed.validate_python((body,))[0]
 

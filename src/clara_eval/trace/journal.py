@@ -8,7 +8,7 @@ row is at the same time the checkpoint and the evidence.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from clara_eval.errors import Disagrees
 from clara_eval.hashing import plain_json
@@ -47,7 +47,7 @@ class Journal:
                 remedy=_RESTART,
             ) from bad
 
-    async def note(self, key: str, value: Any) -> None:
+    async def note(self, key: str, value: object) -> None:
         """Save a pure result as JSON; on a second walk it must be the same."""
         text = plain_json(value)
         saved = await self._entries.add_entry(self.run, key, text)

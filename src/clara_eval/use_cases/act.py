@@ -103,7 +103,7 @@ async def _is_known(caller: Caller, first: Plan, agent_id: int) -> bool:
     return await registry.owners_of(await caller.chain.head(), [agent_id]) == [first.sender]
 
 
-def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[Sent] = ()) -> dict[str, Any]:
+def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[Sent] = ()) -> dict[str, object]:
     """The document of a writing action."""
     challenge = plan.challenge or _created(caller, sent)
     left = [] if outcome == "sent" else [_unsigned(caller, plan, number) for number in range(len(plan.transactions))]

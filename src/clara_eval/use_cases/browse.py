@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.app import Caller
 from clara_eval.challenge.model import Address, Challenge, ChallengeStatus, Token
@@ -94,7 +94,7 @@ async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     return page
 
 
-def _passes(challenge: Challenge, words: dict[str, Any], wanted: Filter, clara: Address | None) -> bool:
+def _passes(challenge: Challenge, words: dict[str, object], wanted: Filter, clara: Address | None) -> bool:
     if wanted.status not in {"any", STATUS[challenge.status]}:
         return False
     if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
@@ -187,7 +187,7 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     )
 
 
-def summary(caller: Caller, challenge: Challenge, words: dict[str, Any], clara: Address | None) -> ChallengeSummary:
+def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeSummary:
     left = challenge.deadline - challenge.block.timestamp
     return ChallengeSummary(
         address=challenge.address,
@@ -222,7 +222,7 @@ def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clar
     return "clara" if challenge.evaluator == clara else "other"
 
 
-def _text(words: dict[str, Any], key: str) -> str:
+def _text(words: dict[str, object], key: str) -> str:
     value = words.get(key)
     return value if isinstance(value, str) else ""
 
