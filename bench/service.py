@@ -89,7 +89,7 @@ async def _round(made: World, url: str, number: int, *, loaded: bool) -> Round:
     await _until(lambda: _is_asked(made, before), 0.002)
     started = time.monotonic()
     await _until(lambda: _is_posted(made, address))
-    seconds = made.endpoint.answered[-1] - started
+    seconds = made.endpoint.last_answer_at - started
     if loading is None:
         return Round(seconds)
     loading.terminate()

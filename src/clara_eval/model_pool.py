@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
 from clara_eval.attestation import KeyReport, Quotes
@@ -90,6 +90,8 @@ class ModelPool:
     """Set by a service that counts calls."""
     poll_seconds: float = 20.0
     """Between two looks at a batch."""
+    patience: Patience = field(default_factory=Patience)
+    """How long an outage is waited for within one attempt."""
     quote_root: bytes | None = None
     """Another root of enclaves' certificates than Intel's, in DER."""
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
@@ -138,7 +140,8 @@ class ModelPool:
     def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> JudgeLine:
         """One model on its line for a run, for so many seconds."""
         at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
-        patience = Patience(deadline=asyncio.get_running_loop().time() + seconds, most_in_flight=at_once)
+        deadline = asyncio.get_running_loop().time() + seconds
+        patience = replace(self.patience, deadline=deadline, most_in_flight=at_once)
         llm, card = self._judge(name, run), self._card(name)
         return JudgeLine(
             llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead

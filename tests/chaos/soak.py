@@ -1,37 +1,49 @@
 """The long run of faults: `make soak`, or with counts `python tests/chaos/soak.py --kills 1000 --node 300 …`.
 
 Prints one JSON report: what was done to the service, and what became of it. Exit 1 if anything does not hold; each
-failure then stands in the report with its seed and the command that repeats it. Kills: workers on SQLite and Postgres,
-at named steps and at random moments. Database: Postgres restarted whenever a worker says one of its notifications.
+failure then stands in the report with its seed and the command that repeats it. `--report FILE` keeps every run with
+its commit and sums them; the file is written after each round, so that a run that is stopped counts as far as it came.
+
+Kills: one round takes a dozen, each process resuming what the last one left and dying at its own named step or at a
+random moment; SQLite and Postgres in turn. Database: Postgres restarted whenever a worker says one of its events.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import json
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
+from clara_eval.challenge.model import Address
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import LocalChain, local_chain
-from clara_eval.testing.chaos import ChaosPlan, Report, run_chaos, world
-from clara_eval.testing.databases import running_postgres
+from clara_eval.observe.logs import configure_logs
+from clara_eval.testing.chaos import ChaosPlan, Ground, Report, ground, run_chaos, world_on
+from clara_eval.testing.databases import fresh_database, running_postgres
 from clara_eval.testing.kill_points import KILL_POINTS
-from clara_eval.testing.scenarios import node_scenario, poison_scenario, reorg_scenario
+from clara_eval.testing.nursery import Nursery
+from clara_eval.testing.scenarios import closed_round, node_scenario, poison_scenario, reorg_scenario
 
-Scenario = Callable[[LocalChain, Path, int], Awaitable[list[str]]]
+Scenario = Callable[[LocalChain, Address, Path, int], Awaitable[list[str]]]
 SCENARIOS: dict[str, Scenario] = {"node": node_scenario, "reorgs": reorg_scenario, "poison": poison_scenario}
 COUNTS = {"kills": 60, "node": 40, "database": 10, "reorgs": 12, "poison": 12}
-"""What `make soak` does without options: about an hour on two cores."""
-EVENTS = ("evaluation_queued", "engine_started", "chunk_asked", "tick_ended", "attempt_ended", "workflow_taken_over")
-_KILLS_AT_ONCE = 8
-_RESTARTS_AT_ONCE = 4
+"""What `make soak` does without options."""
+EVENTS = ("evaluation_queued", "chunk_asked", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
+_SUBMISSIONS = 3
+_KILLS_AT_ONCE = 12
+_RESTARTS_AT_ONCE = 6
 
 
 @dataclass(slots=True)
@@ -39,6 +51,7 @@ class Class:
     """What was done of one class of faults, and what came of it."""
 
     wanted: int
+    begun: int = 0
     done: int = 0
     rounds: int = 0
     posts: int = 0
@@ -46,12 +59,21 @@ class Class:
     wrong: int = 0
     stuck: int = 0
     reverted: int = 0
+    paid: int = 0
     paid_again: int = 0
-    in_flight_at_kills: int = 0
+    paid_again_in_flight: int = 0
+    at: dict[str, int] = field(default_factory=dict)
+    """How often at which step, event or kind."""
     failures: list[dict[str, Any]] = field(default_factory=list)
 
-    def failed(self, name: str, seed: int, problems: list[str]) -> None:
-        command = f"python tests/chaos/soak.py --only {name} --{name} 1 --seed {seed}"
+    def take(self, most: int) -> int:
+        """How many of what is wanted the caller may do now; what it does not do in the end it gives back."""
+        taken = min(most, self.wanted - self.begun)
+        self.begun += taken
+        return taken
+
+    def failed(self, name: str, seed: int, count: int, problems: list[str]) -> None:
+        command = f"python tests/chaos/soak.py --only {name} --{name} {count} --seed {seed}"
         self.failures.append({"seed": seed, "repeat": command, "problems": problems})
 
     def count(self, report: Report) -> None:
@@ -61,111 +83,188 @@ class Class:
         self.stuck += sum(count == 0 for count in report.posts_on_chain.values())
         self.wrong += report.posted - min(report.posted, report.traces_verified)
         self.reverted += report.reverted_transactions
+        self.paid += report.paid
         self.paid_again += report.paid_again
-        self.in_flight_at_kills += report.allowed_again
+        self.paid_again_in_flight += report.allowed_again
+
+    def count_at(self, at: dict[str, int]) -> None:
+        self.at = dict(sorted((Counter(self.at) + Counter(at)).items()))
+
+    def count_scenario(self, problems: list[str]) -> None:
+        self.done, self.rounds = self.done + 1, self.rounds + 1
+        self.double += any(" posts on the chain" in problem and ": 0 posts" not in problem for problem in problems)
+        self.stuck += any("stuck" in problem or "not posted" in problem for problem in problems)
+        self.wrong += any("trace" in problem for problem in problems)
+        self.posts += not problems
 
 
-async def kills(found: Class, seed: int) -> None:
-    """Half at named steps, half at random moments; SQLite and Postgres in turn."""
-    while found.done < found.wanted:
-        count = min(_KILLS_AT_ONCE, found.wanted - found.done)
-        first = (seed * _KILLS_AT_ONCE) % len(KILL_POINTS)
-        points = (KILL_POINTS[first:] + KILL_POINTS[:first])[: count // 2]
-        plan = ChaosPlan(challenges=3, submissions=4, workers=1 + seed % 2, kills=count - len(points),
-                         kill_points=points, seed=seed, patience_seconds=600)  # fmt: skip
-        report, problems = await (_on_postgres if seed % 2 else _on_sqlite)(plan)
-        found.done += max(1, report.kills)
-        _end(found, "kills", seed, report, problems)
-        seed += 1
+@dataclass(slots=True)
+class Run:
+    """One run of this program: its classes, and where they are told."""
+
+    seed: int
+    commit: str
+    started: float
+    lanes: int
+    report: Path | None
+    classes: dict[str, Class]
+
+    @property
+    def is_good(self) -> bool:
+        return not any(found.failures for found in self.classes.values())
+
+    def document(self) -> dict[str, Any]:
+        seconds = round(time.time() - self.started)
+        head = {"ok": self.is_good, "commit": self.commit, "seed": self.seed, "started": self.started}
+        return {**head, "seconds": seconds, **{name: asdict(found) for name, found in self.classes.items()}}
+
+    def tell(self, name: str) -> None:
+        """A line for who watches; the report as far as it is."""
+        found = self.classes[name]
+        sys.stderr.write(f"{name}: {found.done} of {found.wanted}, {len(found.failures)} failed\n")
+        if self.report is not None:
+            _merge(self.report, self.document())
 
 
-async def database(found: Class, seed: int) -> None:
-    """Restarts at every notification of the workers."""
-    while found.done < found.wanted:
-        count = min(_RESTARTS_AT_ONCE, found.wanted - found.done)
-        first = seed % len(EVENTS)
-        plan = ChaosPlan(challenges=4, submissions=4, workers=2, kills=0, database_restarts=count, seed=seed,
-                    restart_events=EVENTS[first:] + EVENTS[:first], patience_seconds=600)  # fmt: skip
-        report, problems = await _on_postgres(plan)
-        found.done += max(1, report.database_restarts)
-        _end(found, "database", seed, report, problems)
-        seed += 1
+def _merge(place: Path, run: dict[str, Any]) -> None:
+    """This run in the place of its earlier state, beside all others, and the sums; other runs may write, too."""
+    with place.open("a+", encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.seek(0)
+        runs = json.loads(held.read() or '{"runs": []}')["runs"]
+        runs = [*(other for other in runs if other["started"] != run["started"]), run]
+        held.truncate(0)
+        held.write(json.dumps({"ok": all(one["ok"] for one in runs), "sums": _sums(runs), "runs": runs}, indent=1))
 
 
-def _end(found: Class, name: str, seed: int, report: Report, problems: list[str]) -> None:
+def _sums(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    sums: dict[str, Any] = {}
+    for name in COUNTS:
+        told = [run[name] for run in runs if name in run and run[name]["done"]]
+        keys = [key for key in asdict(Class(0)) if key not in ("wanted", "begun", "at", "failures")]
+        at = sum((Counter(one["at"]) for one in told), Counter())
+        totals = {key: sum(one[key] for one in told) for key in keys}
+        sums[name] = {**totals, "failures": sum(len(one["failures"]) for one in told), "at": dict(sorted(at.items()))}
+    return sums
+
+
+async def kills(run: Run, found: Class, seeds: Iterator[int], nursery: Nursery, server: Any) -> None:
+    """Half at named steps, half at random moments; mostly one process on SQLite, each fourth round two on Postgres."""
+    async with ground(_SUBMISSIONS, nursery) as base:
+        while count := found.take(_KILLS_AT_ONCE):
+            seed = next(seeds)
+            first, on_postgres = (seed * 7) % len(KILL_POINTS), seed % 4 == 3
+            points = (KILL_POINTS[first:] + KILL_POINTS[:first])[: (count + 1) // 2]
+            plan = ChaosPlan(challenges=3, submissions=_SUBMISSIONS, workers=1 + on_postgres, seed=seed,
+                kills=count - len(points), kill_points=points, patience_seconds=900, answers_between=(0, 6),
+                life_seconds=(0.1, 3), worker_only=seed % 8 != 0)  # fmt: skip
+            report = await (_on_postgres(base, plan, server) if on_postgres else _on_sqlite(base, plan))
+            _end(run, "kills", (seed, count), report, report.kills, report.killed_at)
+
+
+async def database(run: Run, found: Class, seeds: Iterator[int], nursery: Nursery) -> None:
+    """Restarts at every event that the workers tell, of a server of its own."""
+    with running_postgres() as server:
+        async with ground(_SUBMISSIONS, nursery) as base:
+            while count := found.take(_RESTARTS_AT_ONCE):
+                seed = next(seeds)
+                first = seed % len(EVENTS)
+                plan = ChaosPlan(challenges=4, submissions=_SUBMISSIONS, workers=2, kills=0, database_restarts=count,
+                    seed=seed, restart_events=EVENTS[first:] + EVENTS[:first], patience_seconds=900,
+                    worker_only=True)  # fmt: skip
+                report = await _on_postgres(base, plan, server)
+                _end(run, "database", (seed, count), report, report.database_restarts, report.restarted_at)
+
+
+def _end(run: Run, name: str, which: tuple[int, int], report: Report, done: int, at: dict[str, int]) -> None:
+    found, (seed, count) = run.classes[name], which
+    found.done += done
+    found.begun -= count - max(1, done)
     found.count(report)
-    if problems:
-        found.failed(name, seed, problems)
-    _say(name, found)
+    found.count_at(at)
+    if problems := report.problems():
+        found.failed(name, seed, count, problems)
+    run.tell(name)
 
 
-async def scenarios(name: str, found: Class, seed: int) -> None:
+async def scenarios(run: Run, name: str, found: Class, seeds: Iterator[int]) -> None:
     """One seed after the other, each with a store of its own, on one chain."""
-    async with local_chain(AnvilOptions(accounts=14)) as chain:
-        while found.done < found.wanted:
+    async with local_chain(AnvilOptions(accounts=6)) as chain:
+        address = await closed_round(chain)
+        while found.take(1):
+            seed = next(seeds)
             with tempfile.TemporaryDirectory(prefix="clara-soak-") as place:
                 snapshot = await chain.snapshot()
-                problems = await SCENARIOS[name](chain, Path(place), seed)
+                problems = await SCENARIOS[name](chain, address, Path(place), seed)
                 await chain.revert(snapshot)
-            found.done, found.rounds = found.done + 1, found.rounds + 1
-            found.double += any(" posts on the chain" in problem and ": 0 posts" not in problem for problem in problems)
-            found.stuck += any("stuck" in problem or "not posted" in problem for problem in problems)
-            found.wrong += any("trace" in problem for problem in problems)
-            found.posts += not problems
+            found.count_scenario(problems)
             if problems:
-                found.failed(name, seed, problems)
-            _say(name, found)
-            seed += 1
+                found.failed(name, seed, 1, problems)
+            run.tell(name)
 
 
-def _say(name: str, found: Class) -> None:
-    sys.stderr.write(f"{name}: {found.done} of {found.wanted}, {len(found.failures)} failed\n")
+async def _on_postgres(base: Ground, plan: ChaosPlan, server: Any) -> Report:
+    def restart() -> None:
+        server.stop()
+        server.start()
+
+    async with fresh_database(server.get_uri()) as url:
+        return await _run(base, plan, url, restart if plan.database_restarts else None)
 
 
-async def _on_postgres(plan: ChaosPlan) -> tuple[Report, list[str]]:
-    with running_postgres() as server:
-
-        def restart() -> None:
-            server.stop()
-            server.start()
-
-        return await _run(plan, server.get_uri(), restart)
-
-
-async def _on_sqlite(plan: ChaosPlan) -> tuple[Report, list[str]]:
+async def _on_sqlite(base: Ground, plan: ChaosPlan) -> Report:
     with tempfile.TemporaryDirectory() as place:
-        return await _run(plan, f"sqlite:///{place}/soak.db", None)
+        return await _run(base, plan, f"sqlite:///{place}/soak.db", None)
 
 
-async def _run(plan: ChaosPlan, url: str, restart: Any) -> tuple[Report, list[str]]:
-    async with world(plan, url) as made:
+async def _run(base: Ground, plan: ChaosPlan, url: str, restart: Callable[[], None] | None) -> Report:
+    async with world_on(base, plan, url) as made:
         report = await run_chaos(made, restart)
-        problems = report.problems()
-        if problems:
+        if report.problems():
             sys.stderr.write(made.tail())
-    return report, problems
+    return report
+
+
+def _commit() -> str:
+    """Which code this is; with a sign where files differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(("git", *words), capture_output=True, text=True, check=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
 
 
 async def _main(given: argparse.Namespace) -> int:
-    started = time.monotonic()
     classes = {name: Class(getattr(given, name)) for name in COUNTS if given.only in (None, name)}
-    for name, found in classes.items():
-        if name == "kills":
-            await kills(found, given.seed)
-        elif name == "database":
-            await database(found, given.seed)
-        else:
-            await scenarios(name, found, given.seed)
-    is_good = not any(found.failures for found in classes.values())
-    report = {"ok": is_good, "seed": given.seed, "seconds": round(time.monotonic() - started)}
-    print(json.dumps({**report, **{name: asdict(found) for name, found in classes.items()}}, indent=1))
-    return 0 if is_good else 1
+    run = Run(given.seed, _commit(), time.time(), given.lanes, given.report, classes)
+    configure_logs(level="ERROR")
+    async with Nursery.running() as nursery:
+        for name in classes:
+            await _all_lanes(run, name, nursery)
+    print(json.dumps(run.document(), indent=1))
+    return 0 if run.is_good else 1
+
+
+async def _all_lanes(run: Run, name: str, nursery: Nursery) -> None:
+    found, seeds = run.classes[name], count_from(run.seed)
+    with running_postgres() if name == "kills" else nullcontext() as server:
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(run.lanes):
+                match name:
+                    case "kills":
+                        lanes.create_task(kills(run, found, seeds, nursery, server))
+                    case "database":
+                        lanes.create_task(database(run, found, seeds, nursery))
+                    case _:
+                        lanes.create_task(scenarios(run, name, found, seeds))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=tuple(COUNTS))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lanes", type=int, default=1, help="rounds at once, each on a chain of its own")
+    parser.add_argument("--report", type=Path, help="keep this run in that file, with the sums of all runs in it")
     for name, count in COUNTS.items():
         parser.add_argument(f"--{name}", type=int, default=count)
     sys.exit(asyncio.run(_main(parser.parse_args())))

@@ -4,8 +4,9 @@ A `Prompt` comes in; the recorded answer of exactly this request goes out, or a 
 before anybody sees it. Equal requests at the same time share one call. Outages are waited out with jitter, for at most
 `tries` calls and never beyond the round's one deadline; then a `Temporary` says who failed and how.
 A prompt that the provider refuses, or fails on every time, while it answers others like it, is recorded as a refusal:
-that concerns one question and not the round. `Succession` lets the next judge take over,
-and looks for what any of them has already answered before it asks.
+that concerns one question and not the round. An answer that makes no sense is recorded where others do make sense; a
+provider that talks nothing but nonsense is down like any other, and nothing of it is recorded. `Succession` lets the
+next judge take over, and looks for what any of them has already answered before it asks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import (
+    Garbled,
     JudgeDown,
     JudgeWaits,
     OutOfTime,
@@ -28,6 +30,7 @@ from clara_eval.judge.outages import (
     Unanswered,
 )
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.reading import makes_sense
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
 
@@ -37,6 +40,9 @@ CallListener = Callable[[str, str, str, float], None]
 
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
 """Asked in the place of a prompt's own words, to tell a refused prompt from a judge that takes none."""
+
+FEW = 2
+"""So many answers in a row that make no sense are taken as they are: fewer than one question may be asked."""
 
 LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
 """Has prompts answered before they are asked for: in batches, or by other workers."""
@@ -92,6 +98,8 @@ class JudgeLine:
         self._under_way: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._broken: ConfigError | None = None
         self._answered: Counter[str] = Counter()
+        self._nonsense = 0
+        """Answers in a row that made no sense."""
         self._controls = asyncio.Lock()
 
     @property
@@ -194,6 +202,10 @@ class JudgeLine:
                 return False
             return True
 
+    async def _is_alone_garbled(self, prompt: Prompt, before: int, until: float) -> bool:
+        """Whether it makes sense to others; the control itself is asked about nobody else."""
+        return prompt.user != CONTROL and await self._takes_others(prompt, before, until)
+
     async def _control(self, prompt: Prompt, until: float) -> None:
         """The same question about nothing; it is paid for, so it is kept."""
         control = replace(prompt, user=CONTROL)
@@ -206,6 +218,7 @@ class JudgeLine:
 
     async def _try_once(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
         """One call, paid for and not yet saved."""
+        before = self._answered[prompt.purpose]
         entered_at = await self.gate.enter()
         try:
             await self._until_callable(until, yields=yields)
@@ -217,10 +230,16 @@ class JudgeLine:
                 self.breaker.abandoned(probe=probe)
         finally:
             self.gate.leave()
+        is_good = answer.stop != "end" or makes_sense(answer.text, prompt.schema_json)
+        self._nonsense = 0 if is_good else self._nonsense + 1
+        if self._nonsense > FEW and not await self._is_alone_garbled(prompt, before, until):
+            self.breaker.failed(self._clock(), probe=probe)
+            self._budget.unsure(reserved, prompt.purpose)
+            raise Garbled(f"{self._name} answers with something that is not what was asked for.")
         cost = None if self._card is None else self._card.cost(answer)
         self._budget.charge(reserved, prompt.purpose, answer, cost)
         self.answered += 1
-        self._answered[prompt.purpose] += answer.stop != "refusal"
+        self._answered[prompt.purpose] += is_good and answer.stop != "refusal"
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:

@@ -30,6 +30,10 @@ class Unsigned(Unanswered):
     """An answer came, and may be charged, without the signature that it has to have."""
 
 
+class Garbled(Unanswered):
+    """An answer came, and is charged, that is nothing of what was asked for, and so is what it says to others."""
+
+
 class OutOfTime(Temporary):
     """The round's wall-clock budget ends before this judge can answer."""
 

@@ -7,6 +7,7 @@ and so is one exact fence (a line ```json before, a line ``` after), because end
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Collection
@@ -36,6 +37,20 @@ def read_object(
     if extra:
         raise BadAnswer(f"The answer has {len(extra)} fields that were not asked for.")
     return value
+
+
+def makes_sense(text: str, schema_json: str) -> bool:
+    """Whether this is an object with the fields that the schema requires, good or bad as they may be."""
+    required = set(json.loads(schema_json).get("required", ()))
+    if not required:
+        return True
+    body = text.strip()
+    fenced = _FENCED.fullmatch(body)
+    try:
+        value = json.loads(fenced.group(1) if fenced else body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and required <= set(value)
 
 
 def shown(text: str, limit: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -16,8 +17,8 @@ import pytest
 from aiohttp import web
 
 from clara_eval.errors import Temporary
-from clara_eval.judge.calls import JudgeLine, Patience
-from clara_eval.judge.port import PaidAnswer, Prompt
+from clara_eval.judge.calls import CONTROL, JudgeLine, Patience
+from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
 from clara_eval.llm.openai import OpenAiLlm
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
@@ -82,6 +83,8 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
     """Every fault, twice over and then two in a row, ends in a usable verdict; paid calls are distinct requests."""
 
     def script(seen: Seen) -> Fault | None:
+        if CONTROL in str(seen.body["messages"][-1]["content"]):
+            return None
         number = _number(seen)
         if seen.times == 0:
             return EVERY[number % len(EVERY)]
@@ -98,9 +101,12 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
         await llm.close()
     answers = [paid for one in rounds for paid in one]
     assert all(_is_verdict(one[-1]) for one in rounds)
-    assert endpoint.paid == len(answers) == len({paid.request for paid in answers})
+    controls = sum(CONTROL in str(seen.body["messages"][-1]["content"]) for seen in endpoint.seen)
+    assert endpoint.paid - controls == len(answers) == len({paid.request for paid in answers})
     assert len(await store.answers([paid.request for paid in answers])) == len(answers)
-    spent = sum(paid.cost_micro_usd or 0 for paid in answers)
+    control = request_hash(line.name, dataclasses.replace(_prompt(0), user=CONTROL), 0)
+    told = [(await store.answers([control]))[control]] * controls if controls else []
+    spent = sum(paid.cost_micro_usd or 0 for paid in (*answers, *told))
     assert (budget.stages["comparison"].micro_usd, budget.reserved) == (spent, 0)
     assert budget.spent <= 1_000_000
     await store.close()

@@ -1,7 +1,7 @@
 """A world for chaos: a real node, real databases, many due challenges, real worker processes that get killed.
 
 Comes in: how many challenges, workers and kills. Goes out: a report of what happened on the chain and at the model's
-endpoint. `check` says what is wrong with it: every challenge posted exactly once, no request paid twice beyond those in
+endpoint. `problems` says what is wrong with it: every challenge posted exactly once, no answer paid twice but those in
 flight at a kill, every trace verified. Nothing is faked but the model, and that answers over HTTP and counts.
 """
 
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
-import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -34,13 +33,19 @@ from clara_eval.pipeline.replay import check_trace
 from clara_eval.publish.calldata import scoring_function
 from clara_eval.records.challenge_index import read_document
 from clara_eval.settings import Settings
-from clara_eval.testing.fake_endpoint import FakeEndpoint
+from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
+from clara_eval.testing.nursery import Forked, Nursery
 from clara_eval.testing.scripted_judge import scripted_words
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.store_keys import status_key
 
-JUST_ANSWERED_SECONDS = 0.5
+JUST_ANSWERED_SECONDS = 1.0
 """An answer that left the endpoint this shortly before a kill may not have reached the store."""
+RANDOM = "random moment"
+NAMED_PATIENCE = 4
+"""Who is to die at a named step has so much more time to come to it."""
+AFTER_A_DEATH = frozenset({"engine_started", "workflow_taken_over"})
+"""What workers say only when one has died before."""
 _WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "juniper", "knoll", "lagoon",
           "meadow", "north", "ocean", "prairie", "quarry", "ridge", "summit", "tundra")  # fmt: skip
 
@@ -51,18 +56,23 @@ class ChaosPlan:
     submissions: int
     workers: int
     kills: int
+    """From outside, at random moments."""
     database_restarts: int = 0
     seed: int = 1
     latency: float = 0.15
     patience_seconds: float = 120
     kill_points: tuple[str, ...] = ()
-    """Where workers kill themselves, one after the other, each once: `kill_points.POINTS`."""
+    """Where workers kill themselves, each once: `kill_points.KILL_POINTS`."""
     restart_events: tuple[str, ...] = ()
     """The database is restarted at once when a worker says one of these, in turn."""
+    life_seconds: tuple[float, float] = (20, 30)
+    """A worker that is to die is killed from outside when it has turned for so long, wherever it is."""
+    worker_only: bool = False
+    """Without the API, which takes half of a start."""
     by_rules: bool = False
     """Rounds that no model is asked about."""
     answers_between: tuple[int, int] = (4, 20)
-    """Troubles come after so many more answers, so that they hit work under way, whatever the machine's speed."""
+    """Random kills come after so many more answers, so that they hit work under way, whatever the machine's speed."""
 
 
 @dataclass(slots=True)
@@ -85,6 +95,8 @@ class Report:
     takeovers: int = 0
     seconds: float = 0.0
     statuses: dict[str, str] = field(default_factory=dict)
+    killed_at: Counter[str] = field(default_factory=Counter)
+    restarted_at: Counter[str] = field(default_factory=Counter)
 
     def problems(self) -> list[str]:
         """What must hold and does not."""
@@ -94,113 +106,94 @@ class Report:
         if self.reverted_transactions:
             found.append(f"{self.reverted_transactions} transactions reverted")
         if self.paid_again > self.allowed_again:
-            found.append(f"{self.paid_again} answers were paid again, {self.allowed_again} were in flight at kills")
+            found.append(
+                f"{self.paid_again} answers were paid again, of which {self.allowed_again} were in flight at kills"
+            )
+        found += [f"{address}: {status}" for address, status in self.statuses.items() if status != "complete"]
         if self.traces_verified != self.challenges:
             found.append(f"{self.traces_verified} of {self.challenges} traces verify")
         return found
 
 
 class CountingEndpoint(FakeEndpoint):
-    """The scripted judge behind HTTP; also knows what is in flight now, and when it last answered."""
+    """The scripted judge behind HTTP; knows from when to when it worked on each answer that it delivered."""
 
     def __init__(self, *, latency: float) -> None:
         super().__init__(latency=latency, words=scripted_words)
-        self.in_flight = 0
-        self.answered: list[float] = []
+        self._delivered: dict[str, list[tuple[float, float]]] = {}
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.in_flight += 1
-        try:
-            return await super()._answer(request)
-        finally:
-            # Also when the client was killed: such a request is over.
-            self.in_flight -= 1
-            self.answered.append(time.monotonic())
-
-
-class Nursery:
-    """One process that has imported everything and forks the workers (`chaos_worker --nursery`)."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._pids: asyncio.Queue[int] = asyncio.Queue()
-        self.ended: dict[int, int] = {}
-        self._reader = asyncio.create_task(self._read())
-
-    @classmethod
-    @asynccontextmanager
-    async def running(cls) -> AsyncIterator[Nursery]:
-        command = (sys.executable, "-m", "clara_eval.testing.chaos_worker", "--nursery")
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-        )
-        made = cls(process)
-        try:
-            yield made
-        finally:
-            process.terminate()
-            await process.wait()
-            await made._reader
-
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            said = json.loads(line)
-            if "pid" in said:
-                self._pids.put_nowait(said["pid"])
-            else:
-                self.ended[said["ended"]] = said["code"]
-
-    async def fork(self, environ: dict[str, str], log: Path) -> Forked:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"environ": environ, "log": str(log)}).encode() + b"\n")
-        await self._process.stdin.drain()
-        return Forked(await asyncio.wait_for(self._pids.get(), 120), self)
-
-
-@dataclass(frozen=True, slots=True)
-class Forked:
-    """A worker's process, as its nursery knows it."""
-
-    pid: int
-    nursery: Nursery
+    async def _deliver(self, request: web.Request, seen: Seen, fault: Fault | None) -> web.StreamResponse:
+        response = await super()._deliver(request, seen, fault)
+        now = time.monotonic()
+        self._delivered.setdefault(seen.text, []).append((now - self.latency, now))
+        return response
 
     @property
-    def returncode(self) -> int | None:
-        return self.nursery.ended.get(self.pid)
+    def last_answer_at(self) -> float:
+        return max(end for spans in self._delivered.values() for _, end in spans)
 
-    def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, number)
+    def paid_again(self, troubles: Sequence[tuple[float, float]]) -> tuple[int, int]:
+        """Answers that were paid once more, and of how many the earlier one had been on its way at a trouble."""
+        earlier = [span for spans in self._delivered.values() for span in spans[:-1]]
+        hit = sum(
+            any(first <= end + JUST_ANSWERED_SECONDS and begin <= last for first, last in troubles)
+            for begin, end in earlier
+        )
+        return len(earlier), hit
 
-    async def wait(self) -> int:
-        while (code := self.returncode) is None:  # noqa: ASYNC110 - another process's child
-            await asyncio.sleep(0.02)
-        return code
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Worker:
     process: Forked
     log: Path
+    death: str | None
+    """The point at which it kills itself, or `RANDOM`; None lives."""
+    answers: int = 0
+    """Killed from outside when the endpoint has given so many answers."""
+    life_seconds: float = 0.0
+    """Or when it has turned for so long."""
+    dies_at: float | None = None
 
-    @property
-    def is_turning(self) -> bool:
-        return self.process.returncode is None and "engine_started" in self.log.read_text()
+    def is_overdue(self, answers: int) -> bool:
+        if self.death is None or self.process.end is not None:
+            return False
+        if self.dies_at is None and "engine_started" in self.log.read_text():
+            patience = 1 if self.death == RANDOM else NAMED_PATIENCE
+            self.dies_at = time.monotonic() + self.life_seconds * patience
+        is_met = self.death == RANDOM and answers >= self.answers
+        return self.dies_at is not None and (is_met or time.monotonic() >= self.dies_at)
+
+
+@dataclass(slots=True)
+class Ground:
+    """What many worlds stand on, one after the other: a chain and a nursery."""
+
+    chain: LocalChain
+    nursery: Nursery
 
 
 @dataclass(slots=True)
 class World:
     plan: ChaosPlan
-    chain: LocalChain
+    ground: Ground
     endpoint: CountingEndpoint
     environ: dict[str, str]
     addresses: list[Address]
     logs: Path
-    nursery: Nursery
+    rng: random.Random
+    first_block: int
+    """The first at which anything could be posted."""
     workers: list[Worker] = field(default_factory=list)
     report: Report = field(default_factory=Report)
-    points: list[str] = field(default_factory=list)
+    deaths: list[str] = field(default_factory=list)
+    """What the next workers die of."""
+    troubles: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when something was killed or restarted."""
+    _posted: set[Address] = field(default_factory=set)
+
+    @property
+    def chain(self) -> LocalChain:
+        return self.ground.chain
 
     @property
     def settings(self) -> Settings:
@@ -210,42 +203,42 @@ class World:
         """One more process; its log is kept for whoever has to look."""
         log = self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log"
         log.touch()
-        point = {"CHAOS_KILL_AT": self.points.pop(0)} if self.points else {}
-        self.workers.append(Worker(await self.nursery.fork({**self.environ, **point}, log), log))
+        death = self.deaths.pop(0) if self.deaths else None
+        point = {} if death in (None, RANDOM) else {"CHAOS_KILL_AT": str(death)}
+        answers = self.endpoint.paid + self.rng.randint(*self.plan.answers_between)
+        life = self.rng.uniform(*self.plan.life_seconds)
+        process = await self.ground.nursery.fork({**self.environ, **point}, log)
+        self.workers.append(Worker(process, log, death, answers, life))
 
-    async def kill_one(self, rng: random.Random) -> None:
-        """SIGKILL a random worker that has begun to work, and start another in its place."""
-        while not (turning := [worker for worker in self.workers if worker.is_turning]):  # noqa: ASYNC110 - a file
-            await asyncio.sleep(0.2)
-        victim = rng.choice(turning)
-        self.allow()
-        victim.process.send_signal(signal.SIGKILL)
-        await victim.process.wait()
-        self.workers.remove(victim)
-        self.report.kills += 1
-        await self.start_worker()
+    async def look_after(self) -> None:
+        """Kill whose time has come; like a supervisor, start another in the place of each that ended."""
+        for worker in list(self.workers):
+            if worker.is_overdue(self.endpoint.paid):
+                await self.kill(worker)
+            if (end := worker.process.end) is None:
+                continue
+            self.workers.remove(worker)
+            if end.code == -signal.SIGKILL:
+                self.troubles.append((end.at, end.at))
+                self.report.kills += 1
+                self.report.killed_at[worker.death or RANDOM] += 1
+            else:
+                self.report.ended_themselves += 1
+                self.deaths[:0] = [worker.death] if worker.death else []
+            await self.start_worker()
+
+    async def kill(self, worker: Worker) -> None:
+        """SIGKILL from outside, now."""
+        worker.death = RANDOM
+        worker.process.send_signal(signal.SIGKILL)
+        await worker.process.wait()
 
     async def waiting(self) -> list[Address]:
         """Challenges without a post."""
-        posted = [await self.chain.challenge(address).functions.scorePostedAt().call() for address in self.addresses]
-        return [address for address, at in zip(self.addresses, posted, strict=True) if not at]
-
-    async def replace_ended(self) -> None:
-        """What a supervisor does: a worker that ended by itself, because it was declared dead, is started again."""
-        for worker in [worker for worker in self.workers if worker.process.returncode is not None]:
-            self.workers.remove(worker)
-            if worker.process.returncode == -signal.SIGKILL:
-                self.allow()
-                self.report.kills += 1
-            else:
-                self.report.ended_themselves += 1
-            await self.start_worker()
-
-    def allow(self) -> None:
-        """Whatever is in flight now, or was answered a moment ago, may be paid again."""
-        now = time.monotonic()
-        recent = sum(now - at < JUST_ANSWERED_SECONDS for at in self.endpoint.answered[-1000:])
-        self.report.allowed_again += self.endpoint.in_flight + recent
+        for address in self.addresses:
+            if address not in self._posted and await self.chain.challenge(address).functions.scorePostedAt().call():
+                self._posted.add(address)
+        return [address for address in self.addresses if address not in self._posted]
 
     async def stop_workers(self) -> None:
         processes = [worker.process for worker in self.workers]
@@ -268,10 +261,32 @@ class World:
 
 
 @asynccontextmanager
+async def ground(submissions: int, nursery: Nursery) -> AsyncIterator[Ground]:
+    """A chain for rounds of so many."""
+    async with local_chain(AnvilOptions(accounts=submissions + 3)) as chain:
+        for agent in chain.agents:
+            await chain.register(agent)
+        yield Ground(chain, nursery)
+
+
+@asynccontextmanager
 async def world(plan: ChaosPlan, database_url: str) -> AsyncIterator[World]:
     """Everything up and every challenge past its deadline; no worker yet."""
+    async with (
+        Nursery.running() as nursery,
+        ground(plan.submissions, nursery) as base,
+        world_on(base, plan, database_url) as made,
+    ):
+        yield made
+
+
+@asynccontextmanager
+async def world_on(base: Ground, plan: ChaosPlan, database_url: str) -> AsyncIterator[World]:
+    """The same on a chain that is there, which is afterwards as it was."""
+    chain = base.chain
     async with AsyncExitStack() as stack:
-        chain = await stack.enter_async_context(local_chain(AnvilOptions(accounts=plan.submissions + 3)))
+        snapshot = await chain.snapshot()
+        stack.push_async_callback(chain.revert, snapshot)
         endpoint = CountingEndpoint(latency=plan.latency)
         await stack.enter_async_context(endpoint.running())
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-chaos-")))
@@ -292,13 +307,13 @@ async def world(plan: ChaosPlan, database_url: str) -> AsyncIterator[World]:
             "CLARA_BUDGET_PER_POSTER_DAY_USD": "1000000",
             "CLARA_BUDGET_PER_MONTH_USD": "1000000",
             "CLARA_PORT": "0",
+            **({"CHAOS_WORKER_ONLY": "1"} if plan.worker_only else {}),
         }
-        nursery = await stack.enter_async_context(Nursery.running())
-        made = World(plan, chain, endpoint, environ, addresses, logs, nursery)
-        try:
-            yield made
-        finally:
-            await made.stop_workers()
+        made = World(
+            plan, base, endpoint, environ, addresses, logs, random.Random(plan.seed), await chain.web3.eth.block_number
+        )
+        stack.push_async_callback(made.stop_workers)
+        yield made
 
 
 async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Address:
@@ -337,58 +352,66 @@ def _text(chain: LocalChain, plan: ChaosPlan, number: int, place: int) -> Handed
 
 
 async def run_chaos(made: World, restart_database: Callable[[], None] | None = None) -> Report:
-    """Kill, restart, wait until everything is posted, then count."""
-    plan, rng = made.plan, random.Random(made.plan.seed)
+    """Kill, restart, wait until everything is posted and written down, then count."""
+    plan = made.plan
     started = time.monotonic()
-    made.points = list(plan.kill_points)
+    until = started + plan.patience_seconds
+    made.deaths = [*plan.kill_points, *[RANDOM] * plan.kills]
+    made.rng.shuffle(made.deaths)
     for _ in range(plan.workers):
         await made.start_worker()
-    troubles = ["kill"] * plan.kills + ["database"] * (plan.database_restarts if restart_database else 0)
-    rng.shuffle(troubles)
-    until = started + plan.patience_seconds
-    for trouble in troubles:
-        if trouble == "database" and plan.restart_events:
-            event = plan.restart_events[made.report.database_restarts % len(plan.restart_events)]
-            await _more_said(made, event, until)
-        else:
-            await _more_answers(made, rng.randint(*plan.answers_between), until)
-        if trouble == "kill":
-            await made.kill_one(rng)
-        elif restart_database is not None:
-            made.allow()
-            await asyncio.to_thread(restart_database)
-            made.report.database_restarts += 1
-    await _all_posted(made, until)
-    await made.stop_workers()
-    made.report.seconds = round(time.monotonic() - started, 1)
+    if restart_database is not None:
+        await _restarts(made, restart_database, until)
     async with open_app(made.settings) as app:
+        while not await _is_written_down(made, app) and time.monotonic() < until:
+            await _looking_after(made, 0.5)
+        await made.stop_workers()
+        made.report.seconds = round(time.monotonic() - started, 1)
         await _count(made, app)
     return made.report
 
 
-async def _more_answers(made: World, count: int, until: float) -> None:
-    target = made.endpoint.paid + count
-    while made.endpoint.paid < target and time.monotonic() < until:
-        await made.replace_ended()
-        if not await made.waiting():
-            return
+async def _looking_after(made: World, seconds: float) -> None:
+    """Look after the workers for a moment."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await made.look_after()
         await asyncio.sleep(0.05)
 
 
-async def _more_said(made: World, event: str, until: float) -> None:
-    """Wait until a worker says this once more."""
-    before = made.said(event)
-    while made.said(event) == before and time.monotonic() < until and await made.waiting():
-        await made.replace_ended()
+async def _restarts(made: World, restart_database: Callable[[], None], until: float) -> None:
+    """Restart the database as soon as a worker says what it waits for, again and again, while there is work."""
+    events, plan = made.plan.restart_events, made.plan
+    for number in range(plan.database_restarts):
+        event = events[number % len(events)] if events else "tick_ended"
+        if event in AFTER_A_DEATH and number:
+            await made.kill(made.rng.choice(made.workers))
+        if not await _more_said(made, event, until):
+            return
+        began = time.monotonic()
+        await asyncio.to_thread(restart_database)
+        made.troubles.append((began, time.monotonic()))
+        made.report.database_restarts += 1
+        made.report.restarted_at[event] += 1
+
+
+async def _more_said(made: World, event: str, until: float) -> bool:
+    """Wait until a worker says this once more; False where everything is posted before."""
+    before, looked = made.said(event), time.monotonic()
+    while made.said(event) == before:
+        await made.look_after()
         await asyncio.sleep(0.01)
+        if time.monotonic() - looked > 0.5:
+            looked = time.monotonic()
+            if looked > until or not await made.waiting():
+                return False
+    return True
 
 
-async def _all_posted(made: World, until: float) -> None:
-    while await made.waiting() and time.monotonic() < until:
-        await made.replace_ended()
-        await asyncio.sleep(0.5)
-    # The last post is on the chain; its worker still has to write that down.
-    await asyncio.sleep(2)
+async def _is_written_down(made: World, app: App) -> bool:
+    """The last post is on the chain, and its worker says so."""
+    found = [await read_document(app.store, app.chain_id, status_key(address)) for address in made.addresses]
+    return all(status is not None and status["status"] == "complete" for status in found)
 
 
 async def _count(made: World, app: App) -> None:
@@ -397,7 +420,7 @@ async def _count(made: World, app: App) -> None:
     report.chunks, report.takeovers = made.said("chunk_asked"), made.said("workflow_taken_over")
     report.requests, report.paid = len(endpoint.seen), endpoint.paid
     report.distinct = len(endpoint.paid_by_text)
-    report.paid_again = sum(times - 1 for times in endpoint.paid_by_text.values())
+    report.paid_again, report.allowed_again = endpoint.paid_again(made.troubles)
     report.posts_on_chain, report.transactions, report.reverted_transactions = await _posts(made)
     report.posted = sum(count == 1 for count in report.posts_on_chain.values())
     for address in made.addresses:
@@ -410,7 +433,7 @@ async def _posts(made: World) -> tuple[dict[str, int], int, int]:
     """Posts a challenge, and the evaluator's transactions, from every block of the chain."""
     web3, posts = made.chain.web3, dict.fromkeys(map(str, made.addresses), 0)
     sent = reverted = 0
-    for number in range(made.chain.deployment.from_block, await web3.eth.block_number + 1):
+    for number in range(made.first_block, await web3.eth.block_number + 1):
         block = await web3.eth.get_block(number, full_transactions=True)
         for tx in _transactions(block["transactions"]):
             if tx["from"].lower() != made.chain.evaluator.address:

@@ -1,20 +1,24 @@
 """One worker of the chaos suite: the real service with a faster clockwork, on whatever the environment says.
 
 With `--nursery` the process imports everything once and then forks a worker for each line it is given, so that a
-thousand kills do not cost a thousand starts of Python: `{"environ": {…}, "log": PATH}` in, `{"pid": …}` out.
+thousand kills do not cost a thousand starts of Python: `{"environ": {…}, "log": PATH}` in, `{"pid": …}` out, and later
+`{"ended": …, "code": …, "at": …}` with the moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
 import sys
+import time
 import traceback
 from importlib import import_module
 from typing import Any
 
+from clara_eval.engine.engine import Mode
 from clara_eval.engine.options import EngineOptions
 from clara_eval.publish.send import Pace
 from clara_eval.service import run_service
@@ -22,16 +26,23 @@ from clara_eval.settings import Settings
 from clara_eval.testing.kill_points import die_with_parent, kill_at
 
 FAST = EngineOptions(
-    tick_cron="*/2 * * * * *",
-    tick_seconds=2,
-    beat_seconds=0.5,
+    tick_cron="*/3 * * * * *",
+    tick_seconds=3,
+    beat_seconds=1,
     lease_seconds=10,
-    poll_seconds=0.2,
+    poll_seconds=0.4,
     worker_evaluations=3,
     chunk_games=3,
     retry_seconds=1,
     retry_seconds_max=4,
 )
+_LATE_IMPORTS = (
+    "anyio._backends._asyncio", "clara_eval.llm.openai", "clara_eval.mcp_server.asgi", "dbos", "numpy.ma",
+    "openai.resources.chat.completions", "psycopg", "psycopg_pool", "rich.logging",
+    "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite.pysqlite", "truststore",
+    "uvicorn.lifespan.on", "uvicorn.protocols.http.auto",
+)  # fmt: skip
+"""What a worker loads on its way, and a worker that is forked need not."""
 FAST_PACE = Pace(poll_seconds=0.1, lease_seconds=5, give_up_after_seconds=60)
 
 
@@ -39,7 +50,8 @@ def _work() -> int:
     die_with_parent()
     if os.environ.get("CHAOS_KILL_AT"):
         kill_at(os.environ["CHAOS_KILL_AT"])
-    return asyncio.run(run_service(Settings.from_env(env_file=None), options=FAST, pace=FAST_PACE))
+    mode: Mode = "worker-only" if os.environ.get("CHAOS_WORKER_ONLY") else "all"
+    return asyncio.run(run_service(Settings.from_env(env_file=None), mode=mode, options=FAST, pace=FAST_PACE))
 
 
 def _fork(asked: dict[str, Any]) -> int:
@@ -63,8 +75,10 @@ def _fork(asked: dict[str, Any]) -> int:
 def _nursery() -> int:
     """Fork on request, say who ended: one JSON document a line on both sides."""
     die_with_parent()
-    for room in ("clara_eval.mcp_server.asgi", "dbos", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"):
+    for room in _LATE_IMPORTS:
         import_module(room)
+    gc.collect()
+    gc.freeze()  # the children share it all, and need not look through it
     signal.signal(signal.SIGCHLD, _reap)
     for line in sys.stdin:
         _say(pid=_fork(json.loads(line)))
@@ -80,10 +94,10 @@ def _reap(*_: object) -> None:
             return
         if not child:
             return
-        _say(ended=child, code=os.waitstatus_to_exitcode(status))
+        _say(ended=child, code=os.waitstatus_to_exitcode(status), at=time.monotonic())
 
 
-def _say(**document: int) -> None:
+def _say(**document: float) -> None:
     """Without a buffer: a signal may come between two of these."""
     os.write(1, json.dumps(document).encode() + b"\n")
 

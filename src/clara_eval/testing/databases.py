@@ -57,7 +57,7 @@ def postgres_server() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def _database(server: str) -> AsyncIterator[str]:
+async def fresh_database(server: str) -> AsyncIterator[str]:
     """The URL of a fresh database on that server, dropped afterwards."""
     import psycopg
 
@@ -72,7 +72,7 @@ async def _database(server: str) -> AsyncIterator[str]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def postgres_url(postgres_server: str) -> AsyncIterator[str]:
     """A fresh database on that server."""
-    async with _database(postgres_server) as url:
+    async with fresh_database(postgres_server) as url:
         yield url
 
 
@@ -83,7 +83,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         if request.param == "sqlite":
             url = f"sqlite:///{tmp_path}/store.db"
         else:
-            url = await stack.enter_async_context(_database(request.getfixturevalue("postgres_server")))
+            url = await stack.enter_async_context(fresh_database(request.getfixturevalue("postgres_server")))
         opened = await open_store(url)
         stack.push_async_callback(opened.close)
         yield opened

@@ -1,8 +1,8 @@
 """Faults around one round: nodes that are behind, lie or flap, reorgs, poisonous challenges. One seed, one scenario.
 
-Comes in: a local chain and a seed. Goes out: what does not hold, in sentences; empty is good. A round is evaluated as
-the engine does it: what ends as an outage is tried again, what ends for good is stuck. Must hold in the end: the scores
-are posted exactly once, and the trace of the post verifies against the chain as it stands.
+Comes in: a local chain with a closed round, and a seed. Goes out: what does not hold, in sentences; empty is good. A
+round is evaluated as the engine does it: what ends as an outage is tried again, what ends for good is stuck. Must hold
+in the end: the scores are posted exactly once, and the trace of the post verifies against the chain as it stands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.demo.lifecycle import local_settings
-from clara_eval.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, Terms, create
 from clara_eval.engine.endings import ending_of
 from clara_eval.engine.engine import Engine
@@ -40,6 +39,7 @@ from clara_eval.pipeline.status import read_status
 from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.policy import evaluator_policy
 from clara_eval.publish.send import Outcome, Pace, TransactionSender
+from clara_eval.testing.chaos import ChaosPlan, post_challenge
 from clara_eval.testing.faulty_node import FaultyNode
 from clara_eval.trace.archive import stream_trace
 from clara_eval.use_cases.evaluate import evaluate
@@ -47,6 +47,7 @@ from clara_eval.use_cases.evaluate import evaluate
 PATIENCE_SECONDS = 90.0
 _PACE = Pace(poll_seconds=0.05, lease_seconds=5, give_up_after_seconds=10)
 _OPTIONS = EngineOptions(retry_seconds=1, retry_seconds_max=2)
+_SMALL = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, by_rules=True)
 _QUIET_BLOCKS = 70
 """After the deadline, so that no reorg reaches the submissions."""
 TOKENS = ("0x5b600056", "0xfe", "0x621000006000f3", "0x620300006000f3", "0x60016000f3", "0x00", "0x60006000fd")
@@ -115,9 +116,8 @@ def _unknown(call: dict[str, Any]) -> dict[str, Any]:
 
 
 async def closed_round(chain: LocalChain) -> Address:
-    """A round past its deadline, with quiet blocks behind it."""
-    address = await post_round(chain)
-    await submit_round(chain, address)
+    """A small round by rules past its deadline, with quiet blocks behind it."""
+    address = await post_challenge(chain, _SMALL, 0)
     await chain.move_time(HOUR + 1)
     await chain.mine(_QUIET_BLOCKS)
     return address
@@ -181,10 +181,19 @@ async def ended_well(app: App, chain: LocalChain, address: Address) -> list[str]
     return problems
 
 
+async def _closed_at(chain: LocalChain, address: Address) -> int:
+    """The newest block before which nothing can be posted."""
+    number: int = await chain.web3.eth.block_number
+    deadline = await chain.challenge(address).functions.deadline().call()
+    while (await chain.web3.eth.get_block(number))["timestamp"] > deadline:
+        number = max(0, number - 50)
+    return number
+
+
 async def posts_of(chain: LocalChain, address: Address) -> int:
-    """Successful posts of anybody to that challenge, from every block there is."""
+    """Successful posts of anybody to that challenge, from every block that could hold one."""
     web3, count = chain.web3, 0
-    for number in range(chain.deployment.from_block, await web3.eth.block_number + 1):
+    for number in range(await _closed_at(chain, address), await web3.eth.block_number + 1):
         block: Any = await web3.eth.get_block(number, full_transactions=True)
         for tx in block["transactions"]:
             if (tx["to"] or "").lower() == address and bytes(tx["input"])[:4] == scoring_function(
@@ -219,11 +228,10 @@ async def mining(chain: LocalChain, seconds: float = 0.1) -> AsyncIterator[async
 NODE_KINDS = ("stale", "inconsistent", "lying", "flapping")
 
 
-async def node_scenario(chain: LocalChain, place: Path, seed: int) -> list[str]:
+async def node_scenario(chain: LocalChain, address: Address, place: Path, seed: int) -> list[str]:
     """A node that misbehaves in one of four ways for a while, from before the evaluation begins."""
     rng = random.Random(seed)
     kind = NODE_KINDS[seed % len(NODE_KINDS)]
-    address = await closed_round(chain)
     bad_until = time.monotonic() + rng.uniform(2, 6)
 
     def lag() -> int:
@@ -262,11 +270,10 @@ DEPTHS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
 CONFIRMATIONS = (1, 3, 10)
 
 
-async def reorg_scenario(chain: LocalChain, place: Path, seed: int) -> list[str]:
+async def reorg_scenario(chain: LocalChain, address: Address, place: Path, seed: int) -> list[str]:
     """The last blocks are replaced after the post was signed, often with the block that was read among them."""
     rng = random.Random(seed)
     depth, confirmations = rng.choice(DEPTHS), CONFIRMATIONS[seed % len(CONFIRMATIONS)]
-    address = await closed_round(chain)
     async with opened(chain, place, chain.rpc_url, confirmations=confirmations) as app:
         run = f"{app.chain_id}:{address}"
         async with mining(chain) as quiet:
@@ -304,11 +311,10 @@ async def _depth(chain: LocalChain, posted_at: int) -> int:
     return depth
 
 
-async def poison_scenario(chain: LocalChain, place: Path, seed: int) -> list[str]:
+async def poison_scenario(chain: LocalChain, address: Address, place: Path, seed: int) -> list[str]:
     """A challenge with a hostile token or hostile metadata beside a round that is due: the round is posted."""
     rng = random.Random(seed)
     poison = await post_poison(chain, rng)
-    address = await closed_round(chain)
     settings = local_settings(chain, place / "scenario.db", place)
     async with open_app(settings, pace=_PACE) as app:
         metrics = Metrics()
