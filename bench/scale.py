@@ -2,8 +2,9 @@
 
 Each part runs in a process of its own, so that its CPU seconds and memory can be read. `round`: 1,000 entries by rules
 with everything on (copies, features, ranking, trace, documents, SQLite), then `verify` of its trace. `tick`: a tick
-beside ten thousand finished challenges over one without them. `service`: due challenges of 25 entries by rules, on
-SQLite with one worker and on Postgres with one, two and three. Prints one JSON document, target beside measured.
+beside ten thousand finished and ten thousand open challenges over one without them. `service`: due challenges of 25
+entries by rules, on SQLite with one worker and on Postgres with one, two and three. Prints one JSON document,
+target beside measured.
 """
 
 from __future__ import annotations
@@ -75,28 +76,40 @@ async def verified(place: Path) -> dict[str, Any]:
 
 
 async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
-    """CPU seconds of ticks beside so many finished challenges, and of the same without them."""
+    """CPU seconds of ticks beside so many finished and as many open challenges, and of the same without them."""
     from clara_eval.app import open_app
     from clara_eval.demo.lifecycle import local_settings
     from clara_eval.demo.round import post_round
     from clara_eval.devnet.local_chain import local_chain
     from clara_eval.engine.test_many import finished, ticked
+    from clara_eval.engine.test_resting import at_rest
+    from clara_eval.testing.faulty_node import FaultyNode
 
-    async with local_chain() as chain:
+    async with local_chain() as chain, FaultyNode(chain.rpc_url) as node:
         await post_round(chain)
-        async with open_app(local_settings(chain, place / "tick.db", place)) as app:
+        settings = local_settings(chain, place / "tick.db", place).model_copy(update={"rpc_url": node.url})
+        async with open_app(settings) as app:
 
-            async def mean() -> tuple[float, int]:
+            async def mean() -> tuple[float, int, int]:
                 await ticked(app)
                 before, count = time.process_time(), 5
                 calls = [sum((await ticked(app))[1].values()) for _ in range(count)]
-                return (time.process_time() - before) / count, calls[-1]
+                cpu = (time.process_time() - before) / count
+                node.calls.clear()
+                await ticked(app)
+                return cpu, calls[-1], node.calls.total()
 
-            alone, calls_alone = await mean()
+            alone, calls_alone, requests_alone = await mean()
             await finished(app, finished_count)
-            beside, calls_beside = await mean()
+            beside, calls_beside, _ = await mean()
+            await at_rest(app, finished_count)
+            beside_open, _, requests_open = await mean()
     return {
         "finished": finished_count,
+        "open": finished_count,
+        "cpuMsWithOpen": round(1000 * beside_open, 1),
+        "requests": requests_open,
+        "requestsWithout": requests_alone,
         "cpuMs": round(1000 * beside, 1),
         "cpuMsWithout": round(1000 * alone, 1),
         "storeCalls": calls_beside,
@@ -197,12 +210,14 @@ def told(walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any]) 
     """Every figure beside its target."""
     more = round(1000 * (tick["cpuMs"] - tick["cpuMsWithout"]) / tick["finished"], 1)
     calls = tick["storeCalls"] - tick["storeCallsWithout"]
+    asked = tick["requests"] - tick["requestsWithout"]
     rows = [
         ("a round by rules, CPU seconds", CPU_SECONDS, walked["cpuSeconds"]),
         ("a round by rules, megabytes of memory", MEGABYTES, walked["megabytes"]),
         ("its trace, megabytes", TRACE_MEGABYTES, walked["traceMegabytes"]),
         ("its verification, CPU seconds", VERIFY_SECONDS, checked["cpuSeconds"]),
         (f"{tick['finished']:,} finished challenges: more calls of the store in a tick", 0, calls),
+        (f"{tick['open']:,} open challenges that said nothing: more requests to the node in a tick", 0, asked),
         ("one finished challenge: more CPU of a tick, microseconds", TICK_MICROSECONDS, more),
     ]
     figures = [{"what": what, "target": most, "measured": got, "pass": got <= most} for what, most, got in rows]

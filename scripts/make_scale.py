@@ -123,7 +123,7 @@ class Simulation:
         result = self.result
         result.ticks += 1
         going = len(self.rounds) - self.finalized
-        result.looks += going
+        result.looks += going - len(self.still_open)
         result.most_concurrent = max(result.most_concurrent, going)
         while self.still_open and self.still_open[0].challenge.deadline < now:
             one = self.still_open.popleft()
@@ -199,6 +199,13 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
     return {"calls": sum(line.calls for line in found.lines), "usd": (found.models_micro_usd or 0) / 1e6}
 
 
+def looks_of(assumed: Assumed) -> float:
+    """Looks at one challenge: when it is new, at every submission, once a day while it is open, and at every tick from
+    its deadline until it is final.
+    """
+    return 1 + assumed.entries + assumed.open_days + FINALIZATION_DELAY / EngineOptions().tick_seconds
+
+
 def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
     """What so many challenges a month take of each thing that has a limit."""
     one, options = calls_of(assumed), EngineOptions()
@@ -215,7 +222,7 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
         "transactions": 3 * challenges,
         "walletShare": 3 * challenges * assumed.transaction_seconds / MONTH,
         "finalizeShare": challenges * assumed.transaction_seconds / assumed.finalize_seconds * 300 / MONTH,
-        "nodeRequestsPerSecond": concurrent * assumed.requests_per_look / options.tick_seconds,
+        "nodeRequestsPerSecond": challenges * looks_of(assumed) * assumed.requests_per_look / MONTH,
         "storeGigabytes": challenges * assumed.store_megabytes / 1000,
     }
 

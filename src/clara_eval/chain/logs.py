@@ -26,6 +26,7 @@ GROWS_AFTER = 3
 @dataclass(frozen=True, slots=True)
 class Filter:
     addresses: tuple[Address, ...]
+    """Empty: whoever says it."""
     topics: tuple[str | tuple[str, ...] | None, ...]
     """A tuple accepts any of its topics in its place, None accepts everything."""
 
@@ -103,7 +104,7 @@ class Logs:
 
 def _query(wanted: Filter, first: int, last: int) -> dict[str, Any]:
     return {
-        "address": list(wanted.addresses),
+        **({"address": list(wanted.addresses)} if wanted.addresses else {}),
         "topics": list(wanted.topics),
         "fromBlock": hex(first),
         "toBlock": hex(last),
@@ -117,7 +118,7 @@ def _checked(entries: Any, wanted: Filter) -> list[Any]:
     for entry in entries:
         is_asked = (
             isinstance(entry, dict)
-            and str(entry.get("address", "")).lower() in wanted.addresses
+            and (not wanted.addresses or str(entry.get("address", "")).lower() in wanted.addresses)
             and len(entry.get("topics", [])) >= len(wanted.topics)
             and all(map(_fits, wanted.topics, entry["topics"]))
         )

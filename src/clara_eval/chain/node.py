@@ -391,6 +391,14 @@ class EthereumChain:
             times = await self._times(found)
             yield tuple(replace(one, claimed_at=times[one.block_number]) for one in found), group.upto.block_number
 
+    async def stirred(self, first: int, last: Block) -> set[Address]:
+        """Contracts that announced a submission or a cancellation, whoever they are: only a hint whom to look at."""
+        topics = tuple(self._version.challenge.event(n).topic for n in ("SubmissionReceived", "ChallengeCancelled"))
+        found: set[Address] = set()
+        async for group in self._logs.groups(Filter((), (topics,)), first, last.number):
+            found.update(Address(str(entry["address"]).lower()) for entry in group.entries)
+        return found
+
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         """Whether the factory announced this address; asks the factory's own list, newest first."""
         block, contract = await self.head(), self.factory(factory)

@@ -16,6 +16,7 @@ from clara_eval.engine.test_engine import settings_of
 from clara_eval.engine.tick import ANNOUNCED, RECORDED, Ticker, TickReport
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.records.documents import Summary, Token
 from clara_eval.trace.store_keys import index_key, status_key
 
 MANY = 300
@@ -38,11 +39,26 @@ async def finished(app: App, count: int) -> None:
     for number in range(count):
         address = f"0x{number + 1:040x}"
         ours = number % 2 == 0
-        summary = {"chainStatus": "finalized", "evaluator": app.evaluator if ours else "0x" + "ee" * 20}
-        rows = [
-            (ANNOUNCED + address, "1"),
-            (index_key(address), json.dumps({**summary, "postedBy": None, "deadline": 1})),
-        ]
+        summary = Summary(
+            address=address,
+            chainId=app.chain_id,
+            title="Over",
+            problemStatement="",
+            poster="0x" + "aa" * 20,
+            evaluator=app.evaluator if ours else "0x" + "ee" * 20,
+            token=Token(address="0x" + "bb" * 20, symbol="USDC", decimals=6, isKnown=True),
+            prizePool="1",
+            winnerCount=1,
+            payoutBps=[10_000],
+            deadline=1,
+            scoringDeadline=2,
+            submissionCount=0,
+            chainStatus="finalized",
+            scorePostedAt=None,
+            postedBy=None,
+            block=1,
+        )
+        rows = [(ANNOUNCED + address, "1"), (index_key(address), summary.model_dump_json())]
         told = [(status_key(address), json.dumps({"status": "complete", "progress": 100}))] if ours else []
         await app.store.put_many(app.chain_id, [*rows, *told, (RECORDED + address, "")])
 

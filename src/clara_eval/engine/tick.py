@@ -13,7 +13,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import structlog
@@ -24,6 +24,7 @@ from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
 from clara_eval.engine.due import Action, Due, Memory, due
 from clara_eval.engine.endings import stalled_alert
+from clara_eval.engine.resting import rest, resting
 from clara_eval.errors import ClaraError, ConfigError, Stalled
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
@@ -96,7 +97,8 @@ class Ticker:
         if unfound is not None:
             self.alerts.raise_alert(Alert("DiscoveryFailing", "critical", unfound))
         await self._apart("balance", self._money(report), report)
-        ours, others = await self._waiting()
+        at_rest = await self._at_rest(head, report)
+        ours, others = await self._waiting(at_rest)
         looked = await self._look_at_all(ours, head, report)
         looked.sort(key=lambda pair: pair[0].scoring_deadline)
         for challenge, found in looked:
@@ -106,9 +108,9 @@ class Ticker:
         await self._finalize(looked, report)
         await self._apart("publication", self._publish(report), report)
         await self._apart("feedback", self._give_feedback(report), report)
-        await self._apart("results", self._record_results(report), report)
+        await self._apart("results", self._record_results(report, at_rest), report)
         await self._apart("claims", self._record_claims(report), report)
-        await self._count(report)
+        await self._count(report, at_rest)
         return report
 
     async def _apart(self, what: str, part: Awaitable[None], report: TickReport) -> str | None:
@@ -142,10 +144,10 @@ class Ticker:
         except TimeoutError:
             report.problems.append("Giving feedback is taking long: it continues at the next tick.")
 
-    async def _record_results(self, report: TickReport) -> None:
+    async def _record_results(self, report: TickReport, at_rest: Mapping[str, str]) -> None:
         """How rounds ended, for the agents' records: a few at each tick, the rest at the next."""
         app, safe = self.app, await self.app.chain.safe_block()
-        noted = await self._under(RECORDED)
+        noted = {**await self._under(RECORDED), **at_rest}
         index = [(a, await self._summary(to_address(a))) for a in await self._under(INDEX) if a not in noted]
         closed = [to_address(a) for a, summary in index if summary and summary.deadline < safe.timestamp]
         missing = await unrecorded(app.store, app.chain_id, closed)
@@ -200,9 +202,20 @@ class Ticker:
             summary = f"The evaluator's balance pays for {report.posts_left} more posts at the present fee."
             self.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
 
-    async def _waiting(self) -> tuple[list[Address], list[Address]]:
-        """What is not over: what may be ours to judge, and what is only shown."""
-        over = await self._under(OVER)
+    async def _at_rest(self, head: Block, report: TickReport) -> dict[str, str]:
+        """Open challenges that said nothing since they were looked at; nobody rests where that cannot be known."""
+        found: dict[str, str] = {}
+
+        async def read() -> None:
+            async with asyncio.timeout(self.look_seconds):
+                found.update(await resting(self.app, head))
+
+        await self._apart("events", read(), report)
+        return found
+
+    async def _waiting(self, at_rest: Mapping[str, str]) -> tuple[list[Address], list[Address]]:
+        """What is not over and not at rest: what may be ours to judge, and what is only shown."""
+        over = {**await self._under(OVER), **at_rest}
         known = {**await self._under(ANNOUNCED), **await self._under(INDEX)}
         ours: list[Address] = []
         others: list[Address] = []
@@ -263,6 +276,7 @@ class Ticker:
         await save_summary(app.store, challenge, status.postedBy if status else None)
         state = status.status if status else None
         attempts = await read_attempts(app.store, app.chain_id, address)
+        await rest(app, challenge, state, head)
         review = await read_review(app.store, app.chain_id, address) if state == "review" else None
         memory = Memory(state, attempts.retry_at, review is not None and review.state == "approved")
         found = due(
@@ -321,10 +335,11 @@ class Ticker:
             gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
             self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
 
-    async def _count(self, report: TickReport) -> None:
+    async def _count(self, report: TickReport, at_rest: Mapping[str, str]) -> None:
         """Numbers for the metrics, from the index of challenges and the ledger."""
         app = self.app
         over = {key.removeprefix(OVER): name for key, name in await app.store.items(app.chain_id, OVER)}
+        over.update(at_rest)
         going = [await self._status(address) for address in await self._under(INDEX) if address not in over]
         report.statuses = dict(Counter([*over.values(), *going]))
         report.reviews = report.statuses.get("review", 0)
