@@ -270,7 +270,7 @@ class Settings(BaseModel):
         if found is None:
             raise ConfigError(
                 f"CLARA_CHALLENGE_FACTORY is not set and the network {self.network_name!r} has no fixed one.",
-                remedy="Set it; `clara-eval devnet` prints it for a local chain.",
+                remedy="Set CLARA_NETWORK to base or base-sepolia; for a local chain `clara-eval devnet` prints it.",
             )
         return found
 

@@ -170,6 +170,8 @@ def timeline(
         return [*steps, Step(phase.label, None, "done", phase.sentence)]
     judged = "done" if posted or found["evaluation"]["progress"] == 100 else "now" if closed else "next"
     started = found["evaluation"].get("startedAt") if closed else None
+    if started and posted and started > posted:  # this machine's clock is ahead of the chain's
+        started = None
     said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
     steps.append(Step("Scoring", started, judged, said))
     return [*steps, *(_after_post(found, scores, posted, claims) if posted else _before_post(found))]

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
 from clara_eval.api.templating import page
+from clara_eval.api.wording import shortened
 from clara_eval.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotYet, Temporary
 
 MEDIA_TYPE = "application/problem+json"
@@ -112,7 +113,7 @@ def response(
 ) -> Response:  # fmt: skip
     if wants_page(request):
         title = TITLES.get(status, "Refused")
-        return page("problem.html", status, headers, code=status, title=title, detail=detail, remedy=remedy)
+        return page("problem.html", status, headers, code=status, title=title, detail=shortened(detail), remedy=remedy)
     body = document(status, detail, request.scope["path"], remedy=remedy, errors=errors)
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
 

@@ -6,7 +6,9 @@ import asyncio
 import io
 import json
 import re
+import shlex
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from PIL import Image
+from typer.testing import CliRunner
 
 from clara_eval.api.board import around_line, board_of
 from clara_eval.api.challenge_view import timeline
@@ -21,6 +24,7 @@ from clara_eval.api.limits import MAX_BODY_BYTES, Rate, Rates
 from clara_eval.api.templating import asset, coded, grouped, share
 from clara_eval.api.wording import money
 from clara_eval.challenge.model import Address
+from clara_eval.cli import app as program
 from clara_eval.money.spend_report import SpendLine
 from clara_eval.pipeline.review import request_review
 from clara_eval.records.documents import Scores, read
@@ -61,9 +65,17 @@ async def test_the_list_narrows_by_status_skill_and_words(service: Service) -> N
 
 
 async def test_an_empty_list_says_how_to_get_the_first_challenge(tmp_path: Path) -> None:
-    """A service without challenges shows the commands that post one."""
+    """A service without challenges says so, and shows commands that post one and that the program takes."""
     async with running_service(tmp_path, filled=False) as service:
-        assert "clara-eval challenge post" in await text_of(service, "/")
+        page = await text_of(service, "/")
+    assert "clara-eval challenge post" in page
+    assert ("No challenge yet" in page, "within five minutes" in page, "/mcp" in page) == (True, True, True)
+    for line in unescape(re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)[0]).splitlines():
+        _, group, command, *words = shlex.split(line)
+        usage = CliRunner().invoke(program, [group, command, "--help"]).stdout
+        assert all(word in usage for word in words if word.startswith("--")), line
+        required = re.findall(r"(--[a-z]+) <[a-z]+>[^-]*?\[required\]", usage)
+        assert set(required) <= set(words)
 
 
 async def test_a_round_shows_why_it_ended_so(service: Service) -> None:

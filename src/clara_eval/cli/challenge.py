@@ -268,7 +268,10 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")  # line ends as they are: the chain commits to these very bytes
     except (OSError, UnicodeDecodeError) as bad:
-        raise BadInput(f"The file {str(path)!r} cannot be read ({type(bad).__name__}).", value=str(path)) from None
+        why = "it is not text in UTF-8" if isinstance(bad, UnicodeDecodeError) else bad.strerror
+        raise BadInput(
+            f"The file {str(path)!r} cannot be read: {why}.", value=str(path), remedy="Name a file with text in UTF-8."
+        ) from None
 
 
 def _show_list(found: BrowseResult, wanted: Filter) -> None:

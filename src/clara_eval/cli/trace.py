@@ -15,7 +15,7 @@ from clara_eval.challenge.model import to_address
 from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.result import print_next
 from clara_eval.cli.screen import print_labelled
-from clara_eval.errors import BadInput
+from clara_eval.errors import BadInput, NotFound
 from clara_eval.settings import Settings
 from clara_eval.store.open import existing_store
 from clara_eval.trace.archive import stream_trace
@@ -34,7 +34,8 @@ def trace(
     target = to_address(address)
     written = asyncio.run(_copy(Settings.from_env(), target, out))
     if not written:
-        fail(f"No trace of {target} is in this store.", code=1, as_json=json)
+        remedy = f"`clara-eval evaluate {target}` makes one; `clara-eval verify {target}` finds one that is elsewhere."
+        fail(NotFound(f"No trace of {target} is in this store.", remedy=remedy), as_json=json)
     if out is not None:
         _tell_written(target, out, written, as_json=json)
 

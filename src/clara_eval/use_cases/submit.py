@@ -263,9 +263,8 @@ def _read_file(caller: Caller, name: str) -> bytes:
         with Path(name).expanduser().open("rb") as file:
             content = file.read(FILE_BYTES + 1)
     except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
-        raise BadInput(
-            f"The file {name[:200]!r} cannot be read ({type(bad).__name__}).", path="file", value=name
-        ) from None
+        told = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."
+        raise BadInput(told, path="file", value=name, remedy="Name a file that you can read.") from None
     if len(content) > FILE_BYTES:
         raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
     if not content:
