@@ -62,6 +62,7 @@ docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_docs.py
 	$(BIN)/python scripts/make_security.py
 	$(BIN)/python scripts/make_scale.py
+	$(BIN)/python scripts/make_ranking.py
 
 security: setup ## run the red team and write its figures into docs/security.md
 	$(BIN)/python scripts/make_security.py --run

@@ -15,6 +15,7 @@ from clara_eval.cli import app
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import compile_schema, parse_eval_config
 from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
+from clara_eval.tournament.schedule import JURY_NOTE
 
 CLAUDE = "anthropic:claude-sonnet-4-5"
 CONFIG = {
@@ -72,6 +73,14 @@ def test_a_budget_chooses_the_schedule(config: Path, monkeypatch: pytest.MonkeyP
     found = json.loads(_run("quote", config, "--judges", CLAUDE, "--submissions", "100", "--json"))
     assert found["schedule"] == "adaptive"
     assert found["looks"] == 750
+
+
+def test_a_jury_is_told_what_a_second_judge_is_worth(config: Path) -> None:
+    """Several judges: the note stands in both forms; one judge: not."""
+    two = f"{CLAUDE},openai:mystery"
+    assert json.loads(_run("quote", config, "--judges", two, "--json"))["notes"] == [JURY_NOTE]
+    assert JURY_NOTE in " ".join(_run("quote", config, "--judges", two).split())
+    assert json.loads(_run("quote", config, "--judges", CLAUDE, "--json"))["notes"] == []
 
 
 def test_no_known_price_is_said(config: Path) -> None:

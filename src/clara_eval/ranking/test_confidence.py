@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
+from clara_eval.ranking import rank
 from clara_eval.testing.judge_confidence import measure_confidence
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.results import Winner
@@ -32,6 +34,15 @@ def test_confidence_that_tells_something_is_seen() -> None:
 def test_confidence_that_is_noise_is_called_noise() -> None:
     """Random confidences separate nothing, in nearly every round."""
     assert sum(measure_confidence(round_of(0.0, seed)).tells_something for seed in range(40)) <= 4
+
+
+def test_confidence_moves_nobody() -> None:
+    """No confidence reaches the ranking: the same verdicts claimed quite differently give the same bytes."""
+    played = round_of(0.15, 2, 30)
+    timid = [replace(each, confidence=0.01) for each in played]
+    items = sorted({each.first for each in played})
+    first, second = (rank(items, [c.result for c in games], seed=b"s", winner_count=3) for games in (played, timid))
+    assert repr(first) == repr(second)
 
 
 def test_without_swaps_nothing_is_said() -> None:

@@ -30,6 +30,10 @@ JURY_NOTE = (
     "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
     "for the same price. How alike they err is measured, and counted."
 )
+FEWER_JUDGES_NOTE = (
+    "The same calls would show every pair in both orders to {judges}, which tells at least as much where judges err "
+    "alike."
+)
 
 
 class Schedule(Protocol):
@@ -131,12 +135,12 @@ def choose_schedule(
     if name == "fours" and "rules" not in judges:
         return Choice(
             Fours(field, winner_count, shares, features=features),
-            "Orders of four first, then pairs where they matter for the paid places, as asked for.",
+            "Orders of four first, then pairs where they matter for the paid places, as asked for." + _jury_note(field),
         )
     if name == "fours":
-        return Choice(adaptive, "Rules compare pairs only, so the schedule fours became adaptive.")
+        return Choice(adaptive, "Rules compare pairs only, so the schedule fours became adaptive." + _jury_note(field))
     if name in fixed:
-        return Choice(fixed[name], f"The schedule {name} was asked for.")
+        return Choice(fixed[name], f"The schedule {name} was asked for." + _jury_note(field))
     if name != "auto":
         raise BadInput(
             f"There is no schedule {name!r}.",
@@ -151,7 +155,7 @@ def _auto(field: Field, fixed: dict[str, Schedule]) -> Choice:
     pairs, size, voices = comb(len(field.items), 2), len(field.items), len(field.judges)
     allowed = "no limit" if field.max_games is None else f"{field.max_games} games"
     jury = f" × {voices} judges" if voices > 1 else ""
-    note = f" {JURY_NOTE}" if voices > 1 else ""
+    note = _jury_note(field)
     if field.looks is None or field.looks >= 2 * pairs:
         return Choice(fixed["both"], f"All {pairs} pairs in both orders{jury} fit ({allowed}).{note}")
     if field.looks >= pairs:
@@ -165,6 +169,18 @@ def _auto(field: Field, fixed: dict[str, Schedule]) -> Choice:
         f"All {pairs} pairs{jury} do not fit ({allowed}), so the calls go where they matter for the "
         f"paid places.{_thin(field.looks, size, pairs)}{note}",
     )
+
+
+def _jury_note(field: Field) -> str:
+    """What a jury should know about its own worth; nothing where one judge decides."""
+    voices, both = len(field.judges), 2 * comb(len(field.items), 2)
+    if voices < 2:
+        return ""
+    enough = 0 if field.max_games is None or not both else field.max_games // both
+    if not 0 < enough < voices:
+        return f" {JURY_NOTE}"
+    judges = "one judge" if enough == 1 else f"{enough} judges"
+    return f" {JURY_NOTE} {FEWER_JUDGES_NOTE.format(judges=judges)}"
 
 
 def _thin(looks: int, size: int, pairs: int) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clara_eval.errors import BadInput
 from clara_eval.tournament.adaptive import Adaptive
 from clara_eval.tournament.results import Game, Result, Winner, canonical_order
-from clara_eval.tournament.schedule import Both, Field, Full, Schedule, choose_schedule
+from clara_eval.tournament.schedule import JURY_NOTE, Both, Field, Full, Schedule, choose_schedule
 from clara_eval.tournament.tally import connected_groups
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
@@ -153,6 +153,18 @@ def test_auto_takes_the_richest_that_fits() -> None:
     chosen, why = choose_schedule(items, ["a"], max_games=20)
     assert "20 games" in why
     assert len(chosen.next_batch([], ())) <= 20
+
+
+@pytest.mark.parametrize("name", ["auto", "full", "both", "adaptive", "fours"])
+def test_a_jury_is_told_what_a_second_judge_is_worth(name: str) -> None:
+    """Every schedule says it to several judges and to none alone; and when fewer could see both orders for the price."""
+    items = [f"i{k}" for k in range(10)]
+    assert JURY_NOTE in choose_schedule(items, ["a", "b"], max_games=60, name=name).reason
+    assert JURY_NOTE not in choose_schedule(items, ["a"], max_games=60, name=name).reason
+    assert "in both orders to one judge" in choose_schedule(items, ["a", "b"], max_games=90, name=name).reason
+    assert "in both orders to 2 judges" in choose_schedule(items, ["a", "b", "c"], max_games=200, name=name).reason
+    for enough in (60, 180, None):
+        assert "in both orders to" not in choose_schedule(items, ["a", "b"], max_games=enough, name=name).reason
 
 
 def test_an_unknown_schedule_and_a_double_item_are_refused() -> None:
