@@ -67,6 +67,11 @@ NETWORKS = {
 }
 
 
+def network_of_chain(chain_id: object) -> Network | None:
+    """The network with this chain id, as a number or as its text; None where none is known."""
+    return next((one for one in NETWORKS.values() if str(one.chain_id) == str(chain_id)), None)
+
+
 def network(name: str) -> Network:
     """The network of that name, or an error that lists the names there are."""
     try:

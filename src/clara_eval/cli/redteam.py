@@ -7,7 +7,6 @@ real model instead, after its cost was told and accepted. Exit code 1 means that
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +14,10 @@ import typer
 from rich.table import Table
 
 from clara_eval.app import open_reader
-from clara_eval.cli.options import JsonFlag
+from clara_eval.cli.options import JsonFlag, YesToCost
 from clara_eval.cli.output import emit_json
-from clara_eval.cli.screen import console
-from clara_eval.errors import BadInput, ConfigError
+from clara_eval.cli.screen import agree_to_cost, console
+from clara_eval.errors import ConfigError
 from clara_eval.llm.registry import models_of, parse_jury, price_cards
 from clara_eval.money.dollars import usd
 from clara_eval.money.prices import FREE, estimated_tokens
@@ -41,7 +40,7 @@ def redteam(  # noqa: PLR0917 - one parameter for each option of the command
     seed: Annotated[int, typer.Option(help="Which files, rounds and disguises.", min=0)] = 1,
     judges: Annotated[str, typer.Option(help="Attack this model, as in CLARA_JUDGES; it costs money.")] = "",
     payloads: Annotated[int, typer.Option(help="With --judges: how many payloads.", min=1)] = 30,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
+    yes: YesToCost = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Attack the evaluation itself: injected words, lies, copies, clones, faults; every figure beside its target."""
@@ -91,11 +90,7 @@ def _tell_cost(settings: Settings, judges: str, chosen: list[Payload], *, yes: b
         f"{len(prompts)} questions to {model.text}, about {tokens:,} tokens, {price}; an answer that cannot be read is "
         "asked for again, twice at most."
     )
-    if yes or card == FREE:
-        return
-    if not sys.stdin.isatty():
-        raise BadInput("Nothing was asked: nobody said yes.", remedy="Add --yes to accept the cost.")
-    typer.confirm("Ask?", abort=True, err=True)
+    agree_to_cost(yes=yes or card == FREE)
 
 
 def _print(report: Report) -> None:

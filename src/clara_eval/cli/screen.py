@@ -9,11 +9,13 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
 from clara_eval.challenge.model import short
+from clara_eval.errors import BadInput
 from clara_eval.use_cases.untrusted import escaped
 
 
@@ -23,6 +25,15 @@ def console(*, stderr: bool = True) -> Console:
     screen = Console(stderr=stderr, highlight=False)
     # A pipe has no width of its own; tables are made for a hundred columns.
     return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=100)
+
+
+def agree_to_cost(*, yes: bool) -> None:
+    """Ask whether to go on, after the cost was told; where nobody can be asked, only --yes goes on."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadInput("Nothing was asked: nobody said yes.", remedy="Add --yes to accept the cost.")
+    typer.confirm("Ask?", abort=True, err=True)
 
 
 def safe(text: str, limit: int = 200) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from clara_eval.camel_json import to_camel_json
-from clara_eval.cli.options import JsonFlag
+from clara_eval.cli.options import JsonFlag, YesToCost
 from clara_eval.cli.output import emit_json, fail
-from clara_eval.cli.screen import console, safe
+from clara_eval.cli.screen import agree_to_cost, console, safe
 from clara_eval.errors import BadInput, BadTrace, NotFound
 from clara_eval.pipeline.replay import COMPARED, Checked
 from clara_eval.settings import Settings
@@ -26,6 +27,7 @@ def verify(
         int, typer.Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
     ] = 0,
     judge: Annotated[str, typer.Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
+    yes: YesToCost = False,
     json: JsonFlag = False,
 ) -> None:
     """Check a trace: recompute everything in it and say whether it holds."""
@@ -46,20 +48,22 @@ def verify(
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     document = _document(checked)
     open_points = checked.not_proven
-    asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=_tell_cost) if again else None
+    if not json:
+        _tell(document, open_points)
+    foreseen = partial(_tell_cost, yes=yes)
+    asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=foreseen) if again else None
     found = asyncio.run(asked) if asked else None
     if json:
         emit_json({**document, "notProven": list(open_points), "rejudged": to_camel_json(found) if found else None})
-        return
-    _tell(document, open_points)
-    if found:
+    elif found:
         _tell_rejudged(found)
 
 
-def _tell_cost(cost: Foreseen) -> None:
-    """Before anything is asked, on standard error."""
+def _tell_cost(cost: Foreseen, *, yes: bool) -> None:
+    """Before anything is asked, on standard error; whoever would pay has to agree, unless it is free."""
     usd = "an unknown price" if cost.micro_usd is None else f"about ${cost.micro_usd / 1e6:.4f}"
     console().print(f"asking {safe(cost.judge, 200)} {cost.calls} times, for {usd}", soft_wrap=True)
+    agree_to_cost(yes=yes or cost.micro_usd == 0)
 
 
 def _tell_rejudged(found: Rejudged) -> None:

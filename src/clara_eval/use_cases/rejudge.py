@@ -2,27 +2,31 @@
 
 In: a trace that held, with its post on chain, and how many to ask. Out: how many verdicts came out otherwise, with an
 interval for all of them. Which are drawn follows from the hash of the block after the post: nobody could know it while
-the round was judged, and anybody draws the same ones. What it will cost is told before anything is asked.
+the round was judged, and anybody draws the same ones. What it will cost is told before anything is asked. The node is
+asked as one of the trace's own network, whatever the settings say, and no comparison is made that was not drawn.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clara_eval.app import open_chain, open_jury
 from clara_eval.calibration.measure import Measured, proportion
 from clara_eval.challenge.model import Address
-from clara_eval.errors import BadInput, Temporary
+from clara_eval.errors import BadInput, BadTrace, Temporary
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.comparison import comparison_prompt
 from clara_eval.llm.registry import parse_jury, price_cards
 from clara_eval.money.prices import Tokens, estimated_tokens
+from clara_eval.networks import network_of_chain
 from clara_eval.pipeline.replay import Checked
 from clara_eval.settings import Settings
 from clara_eval.tournament.play import Comparison, compared
+from clara_eval.tournament.ruled import RuledComparisons
+from clara_eval.use_cases.verify import first_block_of
 
 ANSWER_TOKENS = 150
 
@@ -80,9 +84,8 @@ async def rejudge(
             "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
         )
     number = checked.posted.block_number + 1
-    async with open_chain(settings.network, rpc, first_block=settings.first_block) as chain:
-        seed = await chain.block_hash(number)
-    decided = [number for number, one in enumerate(checked.walk.comparisons) if one.winner is not None]
+    seed = await _block_hash(checked.challenge.chain_id, settings, rpc, number)
+    decided = decided_numbers(checked.walk.comparisons)
     chosen = [checked.walk.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
     cost = _foresee(checked, settings, judge, chosen)
     foreseen(cost)
@@ -97,6 +100,21 @@ async def rejudge(
         judge, seed, number, len(decided), len(chosen), len(chosen) - len(answered), otherwise,
         proportion(len(otherwise), len(answered)), cost,
     )  # fmt: skip
+
+
+async def _block_hash(chain_id: int, settings: Settings, rpc: str, number: int) -> str:
+    network = network_of_chain(chain_id)
+    if network is None:
+        raise BadTrace(f"The trace is of chain {chain_id}, which is not a known network.", entry="header")
+    async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
+        return await chain.block_hash(number)
+
+
+def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
+    """Which of them have a verdict. In a large round by rules all have one, and none is made to find that out."""
+    if isinstance(comparisons, RuledComparisons):
+        return range(len(comparisons))
+    return [number for number, one in enumerate(comparisons) if one.winner is not None]
 
 
 async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:

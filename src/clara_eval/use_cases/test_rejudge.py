@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from clara_eval.app import open_app
+from clara_eval.challenge.model import Address
+from clara_eval.cli import app as command
 from clara_eval.demo.lifecycle import local_settings
 from clara_eval.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.errors import BadInput
+from clara_eval.errors import BadInput, Temporary
 from clara_eval.hashing import sha256_hex
+from clara_eval.judge import RulesJudge
+from clara_eval.pipeline.replay import Checked
+from clara_eval.settings import Settings
 from clara_eval.testing.fake_endpoint import FakeEndpoint
 from clara_eval.testing.scripted_judge import scripted_words
 from clara_eval.testing.step_worker import PACE
+from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.ruled import RuledComparisons
+from clara_eval.tournament.tally import Tally
 from clara_eval.use_cases.evaluate import evaluate
-from clara_eval.use_cases.rejudge import Foreseen, draw, rejudge
+from clara_eval.use_cases.rejudge import Foreseen, decided_numbers, draw, rejudge
 from clara_eval.use_cases.verify import verify_trace
 
 
@@ -41,9 +56,11 @@ async def test_comparisons_are_asked_again_and_the_disagreement_is_told(
     settings = local_settings(local_chain, tmp_path / "store.db", tmp_path)
     async with open_app(settings, pace=PACE) as app:
         await evaluate(app, address)
-    await local_chain.mine()
     rpc, told = local_chain.rpc_url, list[Foreseen]()
     checked = await verify_trace(address, settings, rpc=rpc)
+    with pytest.raises(Temporary, match="No node has block"):
+        await rejudge(checked, settings, judge="rules", wanted=1, rpc=rpc, foreseen=told.append)
+    await local_chain.mine()
     same = await rejudge(checked, settings, judge="rules", wanted=12, rpc=rpc, foreseen=told.append)
     assert (same.drawn, same.otherwise, same.unanswered) == (12, (), 0)
     assert same.disagreement.high is not None
@@ -62,9 +79,55 @@ async def test_comparisons_are_asked_again_and_the_disagreement_is_told(
         assert asked == [0], "the cost is told before anything is asked"
         assert told[-1].calls == 12
         assert (told[-1].micro_usd or 0) > 0
-        assert endpoint.paid > 0
+        paid = endpoint.paid
+        assert paid > 0
+        await _asked_in_a_shell(address, priced, judge, rpc, endpoint)
     assert model.seed == same.seed
     assert model.drawn == 12
+    await _sampled_in_a_large_round(checked, rpc)
     assert model.disagreement.value == pytest.approx(len(model.otherwise) / (12 - model.unanswered), abs=1e-6)
     with pytest.raises(BadInput, match="block after the post"):
         await rejudge(checked, settings, judge="rules", wanted=1, rpc=None, foreseen=told.append)
+
+
+async def _asked_in_a_shell(address: Address, settings: Settings, judge: str, rpc: str, endpoint: FakeEndpoint) -> None:
+    """Nobody to ask and no --yes: the trace is checked, the cost is told, nothing is asked; with --yes it is."""
+    environment = {
+        "CLARA_DATABASE_URL": settings.database_url, "CLARA_NETWORK": "local", "CLARA_PRICES": settings.prices,
+    }  # fmt: skip
+    words, paid = ["verify", address, "--rpc", rpc, "--rejudge", "30", "--judge", judge], endpoint.paid
+    refused = await asyncio.to_thread(CliRunner().invoke, command, words, env=environment)
+    assert (str(refused.exception), endpoint.paid) == (
+        "Nothing was asked: nobody said yes. Add --yes to accept the cost.",
+        paid,
+    )
+    assert all(said in refused.output for said in ("hold; digest", "30 times, for about $")), refused.output
+    agreed = await asyncio.to_thread(CliRunner().invoke, command, [*words, "--yes", "--json"], env=environment)
+    assert agreed.exit_code == 0, agreed.output
+    assert endpoint.paid > paid
+    assert json.loads(agreed.stdout)["rejudged"]["drawn"] == 30
+
+
+class Counted(RuledComparisons):
+    """Counts which comparisons are made."""
+
+    made: Sequence[int] = ()
+
+    def __getitem__(self, number: int | slice) -> Comparison | list[Comparison]:  # type: ignore[override]
+        self.made = [*self.made, *(range(len(self))[number] if isinstance(number, slice) else [number])]
+        return super().__getitem__(number)
+
+
+async def _sampled_in_a_large_round(checked: Checked, rpc: str) -> None:
+    """Only what is drawn is made; the node is one of the trace's network, whatever that of the settings is."""
+    vectors = {str(account): facts.vector for account, facts in checked.walk.features.items()}
+    pairs = np.array(list(permutations(range(len(vectors)), 2)))
+    nothing = np.zeros(len(pairs), dtype=np.int64)
+    table = Tally(tuple(vectors), ("rules",), pairs[:, 0], pairs[:, 1], nothing, nothing)
+    counted = Counted(RulesJudge(checked.walk.schema), vectors, table)
+    assert list(decided_numbers(counted)) == list(range(len(pairs)))
+    large = replace(checked, walk=replace(checked.walk, comparisons=counted))
+    elsewhere = Settings.from_env({"CLARA_NETWORK": "base", "CLARA_DATABASE_URL": "sqlite://"})
+    found = await rejudge(large, elsewhere, judge="rules", wanted=7, rpc=rpc, foreseen=lambda _cost: None)
+    assert (found.decided, found.drawn, found.otherwise) == (len(pairs), 7, ())
+    assert list(counted.made) == draw(found.seed, len(pairs), 7)

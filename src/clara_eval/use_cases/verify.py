@@ -15,7 +15,7 @@ from clara_eval.challenge.model import Address, Challenge, to_address
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.errors import BadInput, BadTrace, NotFound
 from clara_eval.execution.machine import open_machine
-from clara_eval.networks import NETWORKS, Network
+from clara_eval.networks import Network, network_of_chain
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted
@@ -38,7 +38,7 @@ async def verify_trace(source: str, settings: Settings, *, rpc: str | None = Non
         if rpc is None:
             return await check_trace(lines, machine=machine)
         network = _network_of(lines)
-        async with open_chain(network, rpc, first_block=_first_block(network, settings)) as chain:
+        async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
             return await check_trace(lines, chain, machine)
     finally:
         machine.close()
@@ -48,7 +48,7 @@ def _is_address(source: str) -> bool:
     return source.lower().startswith("0x") and not Path(source).exists()
 
 
-def _first_block(network: Network, settings: Settings) -> int | None:
+def first_block_of(network: Network, settings: Settings) -> int | None:
     """CLARA_FROM_BLOCK, where it is said about this network."""
     return settings.from_block if network.chain_id == settings.network.chain_id else None
 
@@ -93,7 +93,7 @@ def _network_of(lines: list[str]) -> Network:
     """The network that the trace speaks of."""
     header = next((entry.body for entry in read_entries(lines)), None)
     chain_id = header.get("chainId") if isinstance(header, dict) else None
-    for network in NETWORKS.values():
-        if str(network.chain_id) == str(chain_id):
-            return network
-    raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
+    network = network_of_chain(chain_id)
+    if network is None:
+        raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
+    return network
