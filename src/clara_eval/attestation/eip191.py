@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
+from clara_eval.chain.signatures import ORDER
+
+_SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
+
+
+def normal_signature(signature: str) -> str | None:
+    """The one form of a signature: `0x`, r, the lower s, and 27 or 28, in lower case; None where it is not one.
+
+    Half of all signatures could be turned into another one of the same text by anybody (the higher s).
+    """
+    found = _SIGNATURE.fullmatch(signature.lower())
+    if found is None or not 0 < int(found[2], 16) <= ORDER // 2:
+        return None
+    return f"0x{found[1]}{found[2]}{int(found[3], 16) % 27 + 27:02x}"
+
 
 def signer_of(message: str, signature: str) -> str | None:
     """The lower-case address of whoever signed this text; None where that is not a signature."""

@@ -7,20 +7,14 @@ from typing import Annotated
 
 import typer
 
-from clara_eval.app import open_app
-from clara_eval.challenge.model import Address, to_address
+from clara_eval.app import open_caller
+from clara_eval.challenge.model import to_address
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console
 from clara_eval.errors import ConfigError
 from clara_eval.settings import Settings
-from clara_eval.use_cases.objections import (
-    fetch_draft,
-    object_to_draft,
-    read_draft,
-    send_objection,
-    sign_objection,
-)
+from clara_eval.use_cases.announced import ObjectionResult, Wanted, object_or_show
 
 
 def object_(
@@ -36,24 +30,13 @@ def object_(
         raise ConfigError(
             "An objection is signed by the submitter.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
         )
-    digest = asyncio.run(_object(settings, target, about.lower(), reason))
+    digest = asyncio.run(_object(settings, Wanted(target, about, reason)))["traceDigest"]
     if json:
         emit_json({"challengeAddress": target, "traceDigest": digest, "about": about.lower(), "reason": reason})
     else:
         console(stderr=False).print(f"Objected to {digest} of {target}.", markup=False, soft_wrap=True)
 
 
-async def _object(settings: Settings, address: Address, about: str, reason: str) -> str:
-    key, chain_id = settings.wallet_key, settings.network.chain_id
-    assert key is not None
-    if settings.api_url:
-        digest = (await fetch_draft(settings.api_url, address)).digest
-        signature = sign_objection(key, chain_id, address, digest, about, reason)
-        await send_objection(settings.api_url, address, about, reason, signature)
-        return digest
-    async with open_app(settings) as app:
-        digest = (await read_draft(app.store, chain_id, address)).digest
-        await object_to_draft(
-            app, address, about, reason, sign_objection(key, chain_id, address, digest, about, reason)
-        )
-    return digest
+async def _object(settings: Settings, wanted: Wanted) -> ObjectionResult:
+    async with open_caller(settings) as caller:
+        return await object_or_show(caller, wanted, confirmed="yes")

@@ -20,6 +20,7 @@ COMMANDS = {
     "challenge_eval_status": "clara-eval challenge watch ADDRESS",
     "challenge_leaderboard": "clara-eval leaderboard ADDRESS",
     "challenge_score": "clara-eval score ADDRESS",
+    "challenge_object": "clara-eval challenge object ADDRESS",
     "challenge_claim": "clara-eval challenge claim ADDRESS",
     "config_check": "clara-eval config validate FILE",
 }

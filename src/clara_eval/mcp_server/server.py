@@ -1,4 +1,4 @@
-"""The MCP server: nine tools, one more for callers at this machine, two resources, two prompts, one caller behind them.
+"""The MCP server: ten tools, one more for callers at this machine, two resources, two prompts, one caller behind them.
 
 Comes in: a `Caller`. Goes out: an `MCPServer` that any transport can run. On standard output there is nothing but the
 protocol; logs go to standard error. It starts without a node, a key or any setting, and says what is missing when it

@@ -18,12 +18,15 @@ import pytest
 import uvicorn
 from eth_utils.address import to_checksum_address
 
+from clara_eval.challenge.model import Address
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.mcp_server.asgi import create_asgi
+from clara_eval.pipeline.objections import DRAFT_FORM, Draft, DraftPlace
 from clara_eval.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.agents import RULES_CONFIG, agent_environment, agent_settings
 from clara_eval.trace.store import Store
+from clara_eval.trace.store_keys import draft_key
 
 ROOT = Path(__file__).parents[3]
 INSPECTOR = ROOT / "node_modules" / ".bin" / "mcp-inspector"
@@ -118,8 +121,17 @@ def calls(rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
             "evalConfigJSON": RULES_CONFIG, "payout": "top3", "expectedEntries": 2, **mine,
         },
         "challenge_submit": {"address": rounds.open, "content": "x = 1", **mine},
+        "challenge_object": {"address": rounds.done},
         "challenge_claim": {"address": rounds.done, **mine},
     }  # fmt: skip
+
+
+async def announce(database: Path, rounds: Rounds) -> None:
+    """A result as it is announced, in the store that the server reads."""
+    store = await SqliteStore.open(str(database))
+    draft = Draft("0x" + "12" * 32, 1, 2_000_000_000, (DraftPlace(Address(rounds.done), 1, 9000, "ranked"),), "")
+    await store.put(31337, draft_key(rounds.done), DRAFT_FORM.text(draft))
+    await store.close()
 
 
 async def call_all(inspector: Inspector, rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
@@ -150,6 +162,7 @@ def check_reading(found: dict[str, dict[str, Any]], rounds: Rounds, chain: Local
     assert found["challenge_detail"]["challenge"]["acceptsSubmissions"] is True
     assert found["challenge_eval_status"]["status"] == "complete"
     assert [row["prize"] for row in found["challenge_leaderboard"]["standings"]] == ["700 USDC", "300 USDC"]
+    assert found["challenge_object"]["outcome"] == "announced"
     assert found["challenge_score"]["standing"]["address"] == chain.agents[0].address
     assert any("no result could be posted" in text for text in found["challenge_post"]["warnings"])
 
@@ -159,6 +172,7 @@ async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain
     chain, agent = local_chain, local_chain.agents[0]
     rounds = await prepare(chain)
     environment = agent_environment(chain, agent, tmp_path / "none.db")
+    await announce(tmp_path / "none.db", rounds)
     program = (sys.executable, "-m", "clara_eval", "mcp")
     before = await chain.balance(agent.address)
     found = await call_all(Inspector(program, environment, tmp_path), rounds, agent.address)
@@ -198,6 +212,7 @@ async def test_the_inspector_calls_every_tool_over_http(local_chain: LocalChain,
     """Over HTTP all tools answer, and the writing ones hand back unsigned transactions."""
     chain, agent = local_chain, local_chain.agents[0]
     rounds = await prepare(chain)
+    await announce(tmp_path / "store.db", rounds)
     async with served(agent_settings(chain, agent, tmp_path / "store.db"), tmp_path / "store.db") as url:
         inspector = Inspector((url, "--transport", "http"), {}, tmp_path)
         found = await call_all(inspector, rounds, agent.address)

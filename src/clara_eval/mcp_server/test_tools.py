@@ -38,7 +38,7 @@ from clara_eval.use_cases.submit import MUTABLE
 ROOT = Path(__file__).parents[3]
 TOOLS = {
     "challenge_browse", "challenge_claim", "challenge_detail", "challenge_eval_status", "challenge_leaderboard",
-    "challenge_post", "challenge_score", "challenge_submit", "challenge_try", "config_check",
+    "challenge_object", "challenge_post", "challenge_score", "challenge_submit", "challenge_try", "config_check",
 }  # fmt: skip
 POSTING: dict[str, Any] = {
     "title": "Sort", "problemStatement": "Sort numbers.", "prize": "100", "deadline": "1 day",
@@ -51,7 +51,7 @@ async def nonce(chain: LocalChain) -> int:
 
 
 async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
-    """Ten tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
+    """Eleven tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
     async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
         tools = {tool.name: tool for tool in (await caller.list_tools()).tools}
         wrong = await caller.call_tool("challenge_browse", {"stauts": "open"})
@@ -63,7 +63,7 @@ async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
         jsonschema.Draft202012Validator.check_schema(tool.output_schema or {})
         assert tool.description
         assert isinstance(tool.annotations, ToolAnnotations)
-        assert tool.annotations.read_only_hint is (tool.name.split("_")[1] not in {"post", "submit", "claim"})
+        assert tool.annotations.read_only_hint is (tool.name.split("_")[1] not in {"post", "submit", "object", "claim"})
     assert tools["challenge_post"].annotations is not None
     assert tools["challenge_post"].annotations.destructive_hint is True
     assert tools["challenge_post"].annotations.idempotent_hint is False

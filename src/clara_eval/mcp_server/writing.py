@@ -1,4 +1,4 @@
-"""The tools that write: post, submit, claim.
+"""The tools that write: post, submit, object, claim.
 
 Without a local wallet they return unsigned transactions. With one, a person is asked through the client where the
 client can ask (`Elicit`), whatever the arguments say; where it cannot, `confirm: true` is needed. Nothing is sent else.
@@ -21,6 +21,8 @@ from clara_eval.mcp_server.reading import ChallengeAddress, SenderAddress, confi
 from clara_eval.mcp_server.schema import CLAIMS, SPENDS, ToolEntry
 from clara_eval.use_cases import wording
 from clara_eval.use_cases.act import act, prepare
+from clara_eval.use_cases.announced import ObjectionResult, Wanted, object_or_show, question
+from clara_eval.use_cases.announced import in_words as objected_in_words
 from clara_eval.use_cases.claim import claim
 from clara_eval.use_cases.documents import ClaimResult, PostResult, SubmitResult
 from clara_eval.use_cases.plan import Action
@@ -222,8 +224,38 @@ async def challenge_claim(
     return await _done(ctx, agreed, claim(address, sender or None))
 
 
+def objection_of(address: str, about: str, reason: str, signature: str) -> Wanted:
+    """The tool's arguments as one value."""
+    return Wanted(address, about, reason, signature)
+
+
+async def ask_object(
+    ctx: ToolContext, wanted: Annotated[Wanted, Resolve(objection_of)], confirm: bool
+) -> Elicit[Agreement] | Agreement:
+    with in_words():
+        asked = await question(caller_of(ctx), wanted) if can_ask(ctx) else None
+    return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
+
+
+async def challenge_object(
+    ctx: ToolContext,
+    wanted: Annotated[Wanted, Resolve(objection_of)],
+    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_object)],
+    address: ChallengeAddress,
+    about: Annotated[str, Field(description="rejected, copy, feature:NAME or game:ADDRESS.", max_length=60)] = "",
+    reason: Annotated[str, Field(description="Why, in one line; public.", max_length=1000)] = "",
+    signature: Annotated[str, Field(description="Of `message`, by the submitting address.", max_length=200)] = "",
+    confirm: Confirm = False,
+) -> Annotated[CallToolResult, ObjectionResult]:
+    """Show a result that is announced but not posted yet; with `about`, object to it, once per submitter."""
+    with in_words():
+        found = await object_or_show(caller_of(ctx), wanted, confirmed=_decision(ctx, agreed))
+    return answer(objected_in_words(found), found)
+
+
 TOOLS: tuple[ToolEntry, ...] = (
     (challenge_post, "Post a challenge and escrow its prize", SPENDS),
     (challenge_submit, "Submit a solution", SPENDS),
+    (challenge_object, "Object to an announced result", CLAIMS),
     (challenge_claim, "Claim a prize or refund", CLAIMS),
 )

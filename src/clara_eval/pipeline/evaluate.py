@@ -167,7 +167,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     plan = await journal.once(
         "plan", PLAN, _affordable(options.plan, ports.models.most_games(challenge, config, options.plan))
     )
-    disputed = await read_disputed(ports.store, journal.run)
+    disputed = await _disputed(challenge, journal, ports)
     rulings = (*await read_rulings(ports.store, journal.run), *rulings_of(disputed))
     async with ports.models.open_run(challenge, config, ruled_plan(plan, rulings), options.seconds) as models:
         status.meter = models.meter
@@ -275,16 +275,16 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
         reasons.insert(0, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it.")
     if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
         reasons.append(uncalibrated)
-    if walked.disputed is not None and walked.disputed.needs_person:
-        now = (await ports.chain.head()).timestamp
-        if not must_post(challenge, now):
-            reasons += [f"{one.submitter} objects ({one.about}): {one.reason}" for one in walked.disputed.raised]
+    disputed = walked.disputed
+    is_due = disputed is not None and must_post(challenge, (await ports.chain.head()).timestamp)
+    if disputed is not None and disputed.needs_person and not is_due:
+        reasons += [f"{one.submitter} objects ({one.about}): {one.reason}" for one in disputed.raised]
     existing = await read_review(ports.store, challenge.chain_id, challenge.address)
     said = existing if existing is not None and existing.digest == digest else None
     if said is not None and said.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
-    if not reasons:
-        return None
+    if not reasons or (is_due and disputed is not None and disputed.places == _places(walked)):
+        return None  # a draft is announced only when whoever has to approve it did: an objection does not undo that
     if said is not None:
         return said
     return await request_review(ports.store, challenge.chain_id, challenge.address, digest, reasons, int(options.now()))
@@ -298,28 +298,51 @@ async def _announced(
     text = await ports.store.get(challenge.chain_id, key)
     if text is not None and (known_draft := DRAFT_FORM.read_text(text)).digest == digest:
         return known_draft, now
-    ranked = {row.item: row for row in walked.ranking.standings} if walked.ranking else {}
-    places = tuple(
-        DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
-        for rank, one in enumerate(walked.placed, start=1)
-    )
     margin = walked.ranking.margin.sentence if walked.ranking else ""
-    draft = Draft(digest, now, window_end(challenge, now, options.objection_window), places, margin)
+    draft = Draft(digest, now, window_end(challenge, now, options.objection_window), _places(walked), margin)
     await ports.store.put(challenge.chain_id, key, DRAFT_FORM.text(draft))
     return draft, now
 
 
+def _places(walked: Walk) -> tuple[DraftPlace, ...]:
+    ranked = {row.item for row in walked.ranking.standings} if walked.ranking else set()
+    return tuple(
+        DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
+        for rank, one in enumerate(walked.placed, start=1)
+    )
+
+
 async def _dispute(draft: Draft, journal: Journal, ports: Ports, options: Options) -> bool:
     """Write down, in one step, what was objected to; whether anything was."""
-    found = await raised(ports.store, journal.run)
+    found = await raised(ports.store, journal.run, draft.digest)
     if not found:
         return False
     said = Disputed(draft.digest, draft.until, draft.places, found, options.objection_judge or None)
-    # What a finished walk closed is open again; the dispute itself is written last, and then it is walked anew.
-    for key in ("digest", "unanswered"):
+    await _reopen(said, journal, ports)
+    return True
+
+
+async def _reopen(said: Disputed, journal: Journal, ports: Ports) -> None:
+    """What a finished walk closed is open again; the dispute itself is written last, and then it is walked anew."""
+    for key in ("digest", "unanswered", DISPUTED):
         await ports.store.forget_entry(journal.run, key)
     await ports.store.add_entry(journal.run, DISPUTED, DISPUTED_FORM.text(said))
-    return True
+
+
+async def _disputed(challenge: Challenge, journal: Journal, ports: Ports) -> Disputed | None:
+    """What was objected to; where the other judge is not done in time, the draft stands and the objections with it.
+
+    Else a submitter could keep a result from being posted by objecting while that judge is away. A result that is
+    signed already goes its way.
+    """
+    found = await read_disputed(ports.store, journal.run)
+    if found is None or found.judge is None or not must_post(challenge, (await ports.chain.head()).timestamp):
+        return found
+    if await ports.store.transactions(journal.run, Intention.POST_SCORES):
+        return found
+    stands = replace(found, judge=None)
+    await _reopen(stands, journal, ports)
+    return stands
 
 
 async def _seconds_until(moment: int, ports: Ports) -> float:

@@ -4,7 +4,8 @@ In: a result that is ready to be posted. Out: nothing where it may be posted, or
 until a moment of the chain's clock. Must hold: one window for a round, which ends while a quarter of the scoring window
 is left; one objection of each submitter, the first; all of them, with the draft that they are about, are written down
 in one step and are part of the trace; what is disputed is done again by another judge, else a person looks; and no
-objection keeps a result from being posted in time, because whoever loses would gain by that.
+objection keeps a result from being posted in time, because whoever loses would gain by that: when nobody has looked and
+the other judge has not answered until a tenth of the scoring window is left, the draft stands.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.attestation.eip191 import signer_of
+from clara_eval.attestation.eip191 import normal_signature, signer_of
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.errors import BadTrace
 from clara_eval.pipeline.rulings import RuledStage, Ruling
@@ -24,8 +25,6 @@ from clara_eval.trace.store import RunEntries
 ABOUT = re.compile(r"rejected|copy|feature:[a-z][a-z0-9_]{0,39}|game:0x[0-9a-f]{40}")
 ABOUT_WORDS = "rejected, copy, feature:NAME or game:ADDRESS"
 MAX_REASON = 1_000
-RAISED = "objection/"
-"""Before the submitter, in the journal: the first write counts."""
 DISPUTED = "disputed"
 _STAGES: dict[str, RuledStage] = {"feature": "reading", "game": "comparing"}
 
@@ -72,6 +71,7 @@ class Disputed:
     places: tuple[DraftPlace, ...]
     raised: tuple[Objection, ...]
     judge: str | None = None
+    """None: a person looks, or the draft stands because nobody did in time."""
 
     @property
     def needs_person(self) -> bool:
@@ -105,9 +105,14 @@ def must_post(challenge: Challenge, chain_now: int) -> bool:
     return chain_now >= last_for(challenge, LAST_SHARE)
 
 
-async def raised(entries: RunEntries, run: str) -> tuple[Objection, ...]:
-    """Every objection of this round, in order of submitter."""
-    return tuple(OBJECTION_FORM.read_text(text) for _, text in await entries.entries(run, RAISED))
+def raised_key(digest: str, submitter: str = "") -> str:
+    """Of an objection to this draft, in the journal: the first write counts."""
+    return f"objection/{digest}/{submitter}"
+
+
+async def raised(entries: RunEntries, run: str, digest: str) -> tuple[Objection, ...]:
+    """Every objection to this draft, in order of submitter; those to a draft that was replaced are void."""
+    return tuple(OBJECTION_FORM.read_text(text) for _, text in await entries.entries(run, raised_key(digest)))
 
 
 async def read_disputed(entries: RunEntries, run: str) -> Disputed | None:
@@ -134,7 +139,8 @@ def checked(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Di
     submitters = {one.submitter for one in challenge.submissions}
     for one in disputed.raised:
         said = objection_message(challenge.chain_id, challenge.address, disputed.of, one.about, one.reason)
-        if one.submitter not in submitters or signer_of(said, one.signature) != one.submitter:
+        is_signed = one.signature == normal_signature(one.signature) and signer_of(said, one.signature) == one.submitter
+        if one.submitter not in submitters or not is_signed:
             raise BadTrace(f"The objection of {one.submitter} is not signed by that submitter.", entry="objections")
     if not set(rulings_of(disputed)) <= set(rulings):
         raise BadTrace("What was objected to was not done again as the entry says.", entry="objections")

@@ -208,7 +208,7 @@ class EvalStatusResult(TypedDict):
     updatedAt: int | None
     retryAt: int | None
     objectionsUntil: int | None
-    """The result is announced: its submitters may object until then (`clara-eval challenge object`)."""
+    """The result is announced: its submitters may object until then (challenge_object)."""
     scoringDeadline: int
     scorePostedAt: int | None
     explanation: str

@@ -9,17 +9,19 @@ in the journal before anybody is told so, and the evaluation that closes the win
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Protocol
 
 import aiohttp
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
-from clara_eval.app import App
-from clara_eval.attestation.eip191 import signer_of
-from clara_eval.challenge.model import Address, Challenge
-from clara_eval.challenge.read import look_at_challenge
+from clara_eval.attestation.eip191 import normal_signature, signer_of
+from clara_eval.challenge.model import Address
+from clara_eval.challenge.read import Chain, look_at_challenge
 from clara_eval.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.pipeline.leases import evaluation_lease, held
 from clara_eval.pipeline.objections import (
@@ -28,17 +30,31 @@ from clara_eval.pipeline.objections import (
     DRAFT_FORM,
     MAX_REASON,
     OBJECTION_FORM,
-    RAISED,
     Draft,
     DraftPlace,
     Objection,
     objection_message,
+    raised_key,
 )
 from clara_eval.processes import this_process
-from clara_eval.trace.store import KeyedDocuments
+from clara_eval.trace.store import KeyedDocuments, Store
 from clara_eval.trace.store_keys import draft_key
+from clara_eval.use_cases.untrusted import escaped
 
 MAX_ANSWER_BYTES = 65_536
+
+
+class Desk(Protocol):
+    """Where objections are kept, and the chain whose clock counts."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def chain(self) -> Chain: ...
+
+    @property
+    def chain_id(self) -> int: ...
 
 
 async def read_draft(store: KeyedDocuments, chain_id: int, address: Address) -> Draft:
@@ -54,47 +70,81 @@ def sign_objection(key: SecretStr, chain_id: int, address: str, digest: str, abo
     return "0x" + bytes(Account.sign_message(message, key.get_secret_value()).signature).hex()
 
 
-async def object_to_draft(app: App, address: Address, about: str, reason: str, signature: str) -> Objection:
+async def object_to_draft(desk: Desk, address: Address, about: str, reason: str, signature: str) -> Objection:
     """Keep the first objection of whoever signed; BadInput, NotFound or NotYet with the reason."""
     about = about.lower()
+    ours = await _checked(desk, address, about, reason, signature)
+    run, key = f"{desk.chain_id}:{address}", raised_key(ours.of, ours.objection.submitter)
+    if (earlier := await desk.store.entry(run, key)) is not None:
+        return _same(OBJECTION_FORM.read_text(earlier), ours.objection)
+    # Whoever closes the window holds the lease: nothing is accepted that it does not see. It is taken only for what
+    # would be kept: else strangers could hold it all the time, and the result would never be posted.
+    holder = f"{this_process()}:{uuid.uuid4().hex}"
+    async with held(desk.store, evaluation_lease(desk.chain_id, address), holder, 30):
+        ours = await _checked(desk, address, about, reason, signature)
+        kept = await desk.store.add_entry(run, key, OBJECTION_FORM.text(ours.objection))
+    return _same(OBJECTION_FORM.read_text(kept), ours.objection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    of: str
+    """The digest of the draft."""
+    objection: Objection
+
+
+async def _checked(desk: Desk, address: Address, about: str, reason: str, signature: str) -> _Signed:
+    """The objection, if it is about the draft as announced now, in time, and by one of its submitters."""
+    check_words(about, reason)
+    draft = await read_draft(desk.store, desk.chain_id, address)
+    challenge = await look_at_challenge(desk.chain, address)
+    if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
+        raise NotYet(
+            f"Objections to the result of {address} were taken until {draft.until}.",
+            remedy="Nothing is to be done: the window is over.",
+        )
+    signed = normal_signature(signature)
+    message = objection_message(desk.chain_id, address, draft.digest, about, reason)
+    signer = signer_of(message, signed) if signed is not None else None
+    places: dict[str, DraftPlace] = {place.address: place for place in draft.places}
+    if signed is None or signer is None or signer not in places:
+        raise BadInput(
+            "The objection is not signed by an address that submitted to this challenge.",
+            path="signature",
+            remedy="Sign its six lines with the submitting key (EIP-191, 65 bytes), about the draft as announced now.",
+        )
+    _check_about(about, signer, places)
+    return _Signed(draft.digest, Objection(Address(signer), about, reason, signed))
+
+
+def check_words(about: str, reason: str) -> None:
     if not ABOUT.fullmatch(about):
         raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about", value=about)
     if not reason.strip() or len(reason) > MAX_REASON:
         raise BadInput(f"The reason has to have 1 to {MAX_REASON} characters.", path="reason")
-    # Whoever closes the window holds the lease: nothing is accepted that it does not see.
-    async with held(app.store, evaluation_lease(app.chain_id, address), f"{this_process()}:{uuid.uuid4().hex}", 30):
-        challenge = await look_at_challenge(app.chain, address)
-        draft = await read_draft(app.store, app.chain_id, address)
-        if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
-            raise NotYet(
-                f"Objections to the result of {address} were taken until {draft.until}.",
-                remedy="Nothing is to be done: the window is over.",
-            )
-        return await _keep(app, challenge, draft, about, reason, signature)
-
-
-async def _keep(app: App, challenge: Challenge, draft: Draft, about: str, reason: str, signature: str) -> Objection:
-    message = objection_message(app.chain_id, challenge.address, draft.digest, about, reason)
-    signer = signer_of(message, signature)
-    places: dict[str, DraftPlace] = {place.address: place for place in draft.places}
-    if signer is None or signer not in places:
+    if escaped(reason) != reason:
         raise BadInput(
-            "The objection is not signed by an address that submitted to this challenge.",
-            path="signature",
-            remedy="Sign with the submitting key: `clara-eval challenge object`.",
+            "The reason holds characters that cannot be seen, or that turn the direction of text.",
+            path="reason",
+            remedy="Write it in one line, without control and formatting characters.",
         )
+
+
+def _check_about(about: str, signer: str, places: Mapping[str, DraftPlace]) -> None:
     kind, _, what = about.partition(":")
     if kind == "game" and (what not in places or what == signer):
         raise BadInput(f"{what} is not another submitter of this challenge.", path="about", value=about)
     if kind in {"rejected", "copy"} and places[signer].status != "rejected":
         raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about", value=about)
-    ours = Objection(Address(signer), about, reason, signature)
-    kept = OBJECTION_FORM.read_text(
-        await app.store.add_entry(challenge.run, RAISED + signer, OBJECTION_FORM.text(ours))
-    )
-    if (kept.about, kept.reason) != (about, reason):
+
+
+def _same(kept: Objection, ours: Objection) -> Objection:
+    """Said twice is said once; a second one is refused."""
+    if (kept.about, kept.reason) != (ours.about, ours.reason):
         raise BadInput(
-            f"{signer} has objected already, about {kept.about}.", path="signature", remedy="One objection each counts."
+            f"{ours.submitter} has objected already, about {kept.about}.",
+            path="signature",
+            remedy="One objection each counts.",
         )
     return kept
 

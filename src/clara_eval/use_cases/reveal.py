@@ -12,10 +12,10 @@ from http import HTTPStatus
 import aiohttp
 from eth_account import Account
 from eth_account.messages import encode_defunct
-from eth_utils.exceptions import ValidationError
 from pydantic import SecretStr
 
-from clara_eval.challenge.model import Address, Challenge, to_address
+from clara_eval.attestation.eip191 import signer_of
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.errors import BadInput, NotYet, Temporary
 from clara_eval.eval_config import read_metadata
@@ -62,11 +62,7 @@ async def reveal_harness(ports: Ports, address: Address, document: str, signatur
 
 def _check_signer(challenge: Challenge, signature: str) -> None:
     text = reveal_message(challenge.chain_id, challenge.address, challenge.private_set_hash.lower())
-    try:
-        signer = to_address(Account.recover_message(encode_defunct(text=text), signature=signature))
-    except (ValueError, TypeError, ValidationError):
-        signer = None
-    if signer != challenge.poster:
+    if signer_of(text, signature) != challenge.poster:
         raise BadInput(
             "The reveal is not signed by the poster of the challenge.",
             path="signature",

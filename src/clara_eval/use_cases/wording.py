@@ -75,6 +75,9 @@ def status(found: EvalStatusResult) -> str:
     if stage["total"]:
         left = f", about {show_wait(round(stage['secondsLeft']))} left" if stage["secondsLeft"] is not None else ""
         lines.append(f"{stage['stage'] or 'Stage'}: {stage['done']} of {stage['total']}{left}.")
+    if found["objectionsUntil"]:
+        until = show_moment(found["objectionsUntil"])
+        lines.append(f"The result is announced: challenge_object shows it, and takes objections until {until}.")
     if found["retryAt"]:
         lines.append(f"Looked at again at {show_moment(found['retryAt'])}.")
     if found["reason"]:
