@@ -16,6 +16,7 @@ from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.errors import BadTrace
 from clara_eval.execution import Machine
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.test_attestation import FORGERIES as FORGED_ANSWERS
 from clara_eval.pipeline.test_attestation import signed_round
 from clara_eval.pipeline.test_execution import public_round
 from clara_eval.testing.forged_trace import Change, Entries, forged
@@ -130,6 +131,15 @@ def raised(value: Any) -> Any:
     return value + 1
 
 
+def _rule_out_the_best(bodies: Entries) -> None:
+    told = {"kind": "exclude", "of": "0x" + "11" * 32, "at": 1, "judge": None, "stage": None, "note": ""}
+    bodies["rulings"].append({**told, "account": best(bodies)})
+
+
+def _forget_the_execution(bodies: Entries) -> None:
+    del bodies["execution"]
+
+
 FORGERIES: dict[str, Change] = {
     "header names another challenge": setting("header|challenge", lambda _: "0x" + "11" * 20),
     "header names another chain": setting("header|chainId", raised),
@@ -179,6 +189,14 @@ FORGERIES: dict[str, Change] = {
     "another agent paid": setting("winners|0|agentId", lambda agent: str(int(agent) + 1)),
     "prizes moved": _repay_the_pool,
     "another score posted": setting("winners|1|score", raised),
+    "a ruling that nothing follows": _rule_out_the_best,
+    "a reveal": setting("execution|reveal", lambda _: base64.b64encode(b"{}").decode()),
+    "a hidden harness": setting("execution|hidden", lambda hidden: not hidden),
+    "no harness": setting("execution|harness", lambda _: "none"),
+    "a harness in another language": setting("execution|language", lambda _: "python"),
+    "a run without the harness": setting("executed/|withHarness", lambda _: False),
+    "no execution": _forget_the_execution,
+    "more answers": setting("answers|count", raised),
     "other calldata": setting("calldata", lambda data: data[:-2] + ("00" if data[-2:] != "00" else "01")),
 }
 
@@ -317,25 +335,57 @@ async def test_both_know_approvals(demo_trace: list[str], machine: Machine, tmp_
     assert by_node(path)[0] == 1
 
 
+def _another_agent_for_the_last(bodies: Entries) -> None:
+    last = bodies["ranking"]["standings"][-1]["item"]
+    next(row for row in bodies["challenge"]["submissions"] if row["submitter"] == last)["agentId"] = "999"
+
+
+def _rule_about_nothing(bodies: Entries) -> None:
+    told = {"kind": "original", "of": "0x" + "11" * 32, "at": 1, "judge": None, "stage": None, "note": ""}
+    bodies["rulings"].append({**told, "account": best(bodies)})
+
+
+def _another_compiler(bodies: Entries) -> None:
+    bodies["execution"]["machine"]["compiler"] = "another"
+
+
+UNPROVABLE: dict[str, tuple[Change, str, str]] = {
+    "the agent of somebody unpaid": (
+        _another_agent_for_the_last,
+        "that the chain holds this challenge",
+        "that the chain holds",
+    ),
+    "a ruling without effect": (_rule_about_nothing, "a person made the recorded rulings", "a person made the"),
+    "the machine": (_another_compiler, "", "running the submissions"),
+    "the software": (setting("header|software", lambda _: "another program"), "", "not checked here"),
+}
+"""Changed without a trace in the rest: what our verifier says about it, and what the other one says."""
+
+
 @pytest.mark.xdist_group("verifier")
+@pytest.mark.parametrize("lie", UNPROVABLE)
 async def test_what_neither_can_prove_is_accepted_by_both(
-    demo_trace: list[str], machine: Machine, tmp_path: Path
+    lie: str, demo_trace: list[str], machine: Machine, tmp_path: Path
 ) -> None:
-    """The name of the software is the one thing in a trace that nothing else follows from."""
-    lines = forged(demo_trace, setting("header|software", lambda _: "another program"))
+    """What nothing else in a trace follows from is accepted by both, and both say that it is not proven."""
+    change, ours, theirs = UNPROVABLE[lie]
+    lines = forged(demo_trace, change)
     path = tmp_path / "other.json"
     path.write_text("".join(lines), encoding="utf-8")
-    assert (await check_trace(lines, machine=machine)).unchecked == ()
-    assert by_node(path)[0] == 0
+    checked = await check_trace(lines, machine=machine)
+    assert ours in " ".join(checked.not_proven)
+    assert bool(checked.unchecked) is (lie == "the machine")
+    code, words = by_node(path)
+    assert (code, theirs in words) == (0, True), words
 
 
 @pytest.mark.xdist_group("verifier")
 async def test_rounds_of_models_signed_and_executed_hold_in_both(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Answers of a model that an enclave signed, by both interfaces, and submissions that were run."""
+    """Answers of a model, unsigned or signed by an enclave through both interfaces, and submissions that were run."""
     rounds: dict[str, list[str]] = {}
     async with SigningEndpoint().running() as endpoint:
-        for how in ("near", "aci"):
-            _, rounds[how] = await signed_round(local_chain, tmp_path / how, endpoint, how)
+        for how in ("", "near", "aci"):
+            _, rounds[how or "model"] = await signed_round(local_chain, tmp_path / (how or "model"), endpoint, how)
     _, rounds["executed"] = await public_round(local_chain, tmp_path / "executed")
     path = tmp_path / "trace.json"
     for name, lines in rounds.items():
@@ -348,3 +398,8 @@ async def test_rounds_of_models_signed_and_executed_hold_in_both(local_chain: Lo
         assert (code, words.startswith("wrong")) == (1, True), (name, words)
         with pytest.raises(BadTrace):
             await check_trace(another_winner)
+    for name in ("near", "aci"):
+        for lie, change in FORGED_ANSWERS.items():  # which our own verifier names, too: pipeline/test_attestation.py
+            path.write_text("".join(forged(rounds[name], change)), encoding="utf-8")
+            code, words = by_node(path)
+            assert (code, "quotes of enclaves" in words) == ((0, True) if lie == "quote" else (1, False)), (lie, words)

@@ -1,12 +1,11 @@
 // Checks a trace without any of Clara Eval's code: written from docs/trace-format.md alone.
 //   node verify.mjs TRACE.json [--rpc URL]      exit 0: all of it holds; 1: what does not is named by its entry; 2: usage
-import { createHash } from "node:crypto";
+import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
 const ZERO = "0x" + "0".repeat(64), RULES = 6;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
-const problems = [], fail = (entry, reason) => problems.push({ entry, reason });
-const hold = (condition, entry, reason) => condition || fail(entry, reason);
+const problems = [], fail = (entry, reason) => problems.push({ entry, reason }), hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
 class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } } class Unreadable extends Error {}
 function parse(text) { // every number goes through JSON.parse as an object that holds its text
@@ -16,27 +15,39 @@ function parse(text) { // every number goes through JSON.parse as an object that
 const byPoint = (a, b) => { const x = [...a], y = [...b]; for (let i = 0; i < Math.min(x.length, y.length); i++) if (x[i] !== y[i]) return x[i].codePointAt(0) - y[i].codePointAt(0); return x.length - y.length; };
 const quoted = (text) => JSON.stringify(text).replace(/[\x7f-\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 function written(value, number, string, order) {
-  const again = (item) => written(item, number, string, order);
-  if (value instanceof Num) return number(value); if (typeof value === "string") return string(value);
-  if (Array.isArray(value)) return `[${value.map(again).join(",")}]`;
-  if (value === null || typeof value !== "object") return String(value);
+  const again = (item) => written(item, number, string, order); if (value instanceof Num) return number(value); if (typeof value === "string") return string(value);
+  if (Array.isArray(value)) return `[${value.map(again).join(",")}]`; if (value === null || typeof value !== "object") return String(value);
   return `{${Object.keys(value).sort(order).map((key) => `${string(key)}:${again(value[key])}`).join(",")}}`;
 }
-const plain = (value) => written(value, (number) => number.text, quoted, byPoint);
-const jcs = (value) => written(value, (number) => JSON.stringify(Number(number.text)), JSON.stringify); // RFC 8785
+const plain = (value) => written(value, (number) => number.text, quoted, byPoint); const jcs = (value) => written(value, (number) => JSON.stringify(Number(number.text)), JSON.stringify); // RFC 8785
 const isNumber = (value) => value instanceof Num;
 // ---- exact numbers ----
 function rounded(value, digits) { // to so many decimals, a half to the even neighbour, of the exact binary value
-  const scaled = BigInt(Math.abs(value).toFixed(60).replace(".", "")), unit = 10n ** BigInt(60 - digits);
-  let whole = scaled / unit; const rest = 2n * (scaled % unit); if (rest > unit || (rest === unit && whole % 2n)) whole++;
+  const scaled = BigInt(Math.abs(value).toFixed(60).replace(".", "")), unit = 10n ** BigInt(60 - digits); let whole = scaled / unit; const rest = 2n * (scaled % unit); if (rest > unit || (rest === unit && whole % 2n)) whole++;
   return Math.sign(value) * Number(`${whole}e${-digits}`) || 0;
 }
 const significant = (value, digits) => value === 0 ? 0 : rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
 function exactSum(numbers) { // Shewchuk's partial sums: rounded once
   const partials = []; for (let x of numbers) { let i = 0;
     for (let y of partials) { if (Math.abs(x) < Math.abs(y)) [x, y] = [y, x]; const high = x + y, low = y - (high - x); if (low) partials[i++] = low; x = high; }
-    partials.length = i; partials.push(x); }
-  return partials.reduceRight((sum, part) => sum + part, 0);
+    partials.length = i; partials.push(x); } return partials.reduceRight((sum, part) => sum + part, 0);
+}
+// ---- who signed a text: EIP-191, secp256k1 ----
+const P = 2n ** 256n - 2n ** 32n - 977n, N = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n, mod = (a, m) => ((a % m) + m) % m;
+const G = [0x79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798n, 0x483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8n];
+function inverse(a, m) { let [x, y, u, v] = [mod(a, m), m, 1n, 0n]; while (x > 1n) { const q = y / x; [x, y, u, v] = [y - q * x, x, v - q * u, u]; } return mod(u, m); }
+function add(p, q) { // points of the curve; null is the neutral one
+  if (!p || !q) return p ?? q; const [x, y] = p, [u, v] = q; if (x === u && (y + v) % P === 0n) return null;
+  const slope = mod(x === u ? 3n * x * x * inverse(2n * y, P) : (v - y) * inverse(u - x, P), P), w = mod(slope * slope - x - u, P); return [w, mod(slope * (x - w) - y, P)];
+}
+const times = (p, k) => { let sum = null; for (; k; k >>= 1n, p = add(p, p)) if (k & 1n) sum = add(sum, p); return sum; };
+function signer(text, signature) { // the address; null where that is not a signature
+  const found = /^0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)$/.exec(signature), message = utf8(text); if (!found) return null;
+  const [r, s] = [BigInt("0x" + found[1]), BigInt("0x" + found[2])], square = mod(r ** 3n + 7n, P); let y = 1n;
+  for (let e = (P + 1n) / 4n, b = square; e; e >>= 1n, b = (b * b) % P) if (e & 1n) y = (y * b) % P;
+  if (!r || !s || r >= N || s >= N || (y * y) % P !== square) return null; if (Number(y & 1n) !== parseInt(found[3], 16) % 27) y = P - y;
+  const hash = BigInt(keccak(Buffer.concat([utf8(`\x19Ethereum Signed Message:\n${message.length}`), message]))), back = inverse(r, N), key = add(times([r, y], mod(s * back, N)), times(G, mod(-hash * back, N)));
+  return key && "0x" + keccak(Buffer.from(key.map((c) => c.toString(16).padStart(64, "0")).join(""), "hex")).slice(-40);
 }
 // ---- 1. the file ----
 const approvals = (line) => { try { return (parse(`{${line.slice(2)}`).approvals ?? []).map(({ approval: { of, at, by, note } }) => ({ of, at, by, note })); } catch { return []; } };
@@ -45,46 +56,48 @@ function lastLine(digest, approved) { // chained from the digest on, which each 
   return `],"digest":"${digest}"${links.length ? `,"approvals":[${links.join(",")}]` : ""}}`;
 }
 function readFile(path) {
-  const bytes = readFileSync(path), text = bytes.toString("utf8"), lines = text.split("\n");
-  if (Buffer.compare(utf8(text), bytes)) throw new Unreadable("the file is not UTF-8");
-  if (lines.pop() !== "") throw new Unreadable("the file does not end with a line feed");
+  const bytes = readFileSync(path), text = bytes.toString("utf8"), lines = text.split("\n"); if (Buffer.compare(utf8(text), bytes) || lines.pop() !== "") throw new Unreadable("the file is not UTF-8, or does not end with a line feed");
   if (lines.shift() !== '{"format":"clara-eval-trace/2","entries":[') throw new Unreadable("the first line is not that of clara-eval-trace/2");
   const ending = lines.pop(), bodies = new Map(); let previous = ZERO;
   lines.forEach((line, seq) => {
-      const found = /^\{"hash":"(0x[0-9a-f]{64})","entry":(.*)\}(,?)$/s.exec(line);
+    const found = /^\{"hash":"(0x[0-9a-f]{64})","entry":(.*)\}(,?)$/s.exec(line);
     if (!found || found[3] !== (seq < lines.length - 1 ? "," : "")) throw new Unreadable(`line ${seq + 2} is not an entry`);
-    const entry = parse(found[2]), name = `#${seq} ${entry.key}`;
-    if (sha256(utf8(found[2])) !== found[1]) throw new Unreadable(`${name} was changed: its bytes have another hash`);
+    const entry = parse(found[2]), name = `#${seq} ${entry.key}`; if (sha256(utf8(found[2])) !== found[1]) throw new Unreadable(`${name} was changed: its bytes have another hash`);
     if (plain(entry) !== found[2]) throw new Unreadable(`${name} is not in the plain JSON form`);
     if (Object.keys(entry).sort().join() !== "body,key,prev,seq" || entry.prev !== previous || Number(entry.seq) !== seq) throw new Unreadable(`${name} does not follow the entry before`);
-    if (bodies.has(entry.key)) throw new Unreadable(`${name} occurs twice`);
-    previous = found[1]; bodies.set(entry.key, entry.body);
+    if (bodies.has(entry.key)) throw new Unreadable(`${name} occurs twice`); previous = found[1]; bodies.set(entry.key, entry.body);
   });
   if (ending !== lastLine(previous, approvals(ending))) throw new Unreadable("the digest is not the hash of the last entry, or an approval is not of this result");
   return { bodies, digest: previous };
 }
+// ---- 2. objections ----
+function checkObjections({ of, at, raised, judge }, rulings, challenge) {
+  const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order");
+  for (const { submitter, about, reason, signature } of raised) {
+    const text = `Clara Eval: object to a draft result\nchain: ${+challenge.chainId}\nchallenge: ${challenge.address}\ntraceDigest: ${of}\nabout: ${about}\nreason: ${reason}`, isLow = /^0x[0-9a-f]{128}1[bc]$/.test(signature) && BigInt("0x" + signature.slice(66, 130)) <= N / 2n;
+    hold(who.has(submitter) && isLow && signer(text, signature) === submitter, "objections", `the objection of ${submitter} is not signed by that submitter`);
+    const stage = { feature: "reading", game: "comparing" }[about.split(":")[0]]; if (!stage || judge === null) continue;
+    hold(rulings.some((r) => r.kind === "judge" && r.of === of && +r.at === +at && r.stage === stage && r.judge === judge && r.account === null && r.note === "A submitter objected to the draft."), "objections", "what was objected to was not done again as it says");
+  }
+}
 // ---- 3. the config ----
 const STRANGE = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\ufe00-\ufe0f\u{e0100}-\u{e01ef}\u180b-\u180f\u034f]/gu;
 function shown(text) {
-  let now = text.replace(/^\ufeff/, "").replace(/\r\n|\r|\u2028|\u2029/g, "\n"), before;
-  const without = (t) => t.replace(STRANGE, (c) => (c === "\n" || c === "\t" ? c : ""));
-  do { before = now; now = without(without(now).normalize("NFKC")); } while (now !== before);
-  return now.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  let now = text.replace(/^\ufeff/, "").replace(/\r\n|\r|\u2028|\u2029/g, "\n"), before; const without = (t) => t.replace(STRANGE, (c) => (c === "\n" || c === "\t" ? c : ""));
+  do { before = now; now = without(without(now).normalize("NFKC")); } while (now !== before); return now.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 function checkConfig(body, challenge) {
   const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
   const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
   if (uri) hold(uri.bytes && !Buffer.compare(uri.bytes, content), "metadata", "the content is not what challengeUri holds");
-  const told = parse(content.toString("utf8")), config = told.evalConfig;
-  hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
+  const told = parse(content.toString("utf8")), config = told.evalConfig; hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
   hold(body.title === (typeof told.title === "string" ? told.title : ""), "metadata", "the title is not the metadata's");
   return parse(body.evalConfig);
 }
 // ---- 4. submissions ----
 function dataUri(uri) {
   const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null };
-  const parts = rest.slice(0, comma).split(";").map((part) => part.trim());
-  let payload = rest.slice(comma + 1), bytes;
+  const parts = rest.slice(0, comma).split(";").map((part) => part.trim()); let payload = rest.slice(comma + 1), bytes;
   const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
   if (parts.length > 1 && parts.at(-1).toLowerCase() === "base64") {
     if (payload.includes("%")) { const decoded = percent(payload); if (!decoded) return { bytes: null, mediaType }; payload = decoded.toString("latin1"); }
@@ -100,8 +113,7 @@ const estimate = (text) => { let ascii = 0, other = 0; for (const c of text) c <
 function judged(content, submission) { // the first check that fails, or null
   if (content.length > 262144) return "too_large"; if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
   const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
-  if (Buffer.compare(utf8(text), content)) return "not_utf8";
-  if ((text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100) return "binary";
+  if (Buffer.compare(utf8(text), content)) return "not_utf8"; if ((text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100) return "binary";
   if ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < 8 || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < 4) return "empty";
   return Math.max(estimate(text), estimate(text.normalize("NFKC"))) > 100000 ? "too_large" : null;
 }
@@ -109,12 +121,10 @@ function checkSolution(submission, body) {
   const key = `solution/${submission.submitter}`, { received } = body; const content = received.content === null ? null : Buffer.from(received.content, "base64");
   hold(body.solutionHash === submission.solutionHash, key, "solutionHash is not the chain's");
   if (/^data:/i.test(submission.solutionUri)) {
-    const uri = dataUri(submission.solutionUri);
-    if (content) hold(uri.bytes && !Buffer.compare(uri.bytes, content) && received.mediaType === uri.mediaType && received.immutable === true && received.note === "", key, "what was received is not what the data: URI holds");
+    const uri = dataUri(submission.solutionUri); if (content) hold(uri.bytes && !Buffer.compare(uri.bytes, content) && received.mediaType === uri.mediaType && received.immutable === true && received.note === "", key, "what was received is not what the data: URI holds");
     else hold(uri.bytes === null ? ["bad_data_uri", "too_large"].includes(received.code) : uri.bytes.length > 262144 && received.code === "too_large", key, "the data: URI holds content that was not received");
   }
-  const code = content ? judged(content, submission) : received.code;
-  hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
+  const code = content ? judged(content, submission) : received.code; hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
   if (!body.accepted) return hold(body.code === code && (content || body.reason === received.reason), key, `the checks give the code ${code}`);
   const kind = submission.solutionHash === keccak(content) ? "content" : "uri";
   hold(body.keccak === keccak(content) && body.sha256 === sha256(content), key, "the hashes are not those of the content");
@@ -124,8 +134,7 @@ function checkRejected(bodies, submissions) {
   const rejected = bodies.get("rejected"), at = new Map(submissions.map((s) => [s.submitter, Number(s.submittedAt)]));
   const order = [...rejected].sort((a, b) => at.get(a.account) - at.get(b.account) || (a.account < b.account ? -1 : 1));
   hold(rejected.every((row, i) => row === order[i]) && new Set(rejected.map((r) => r.account)).size === rejected.length, "rejected", "they are not in order, or twice");
-  const named = new Map(rejected.map((row) => [row.account, row]));
-  for (const { submitter } of submissions) {
+  const named = new Map(rejected.map((row) => [row.account, row])); for (const { submitter } of submissions) {
     const body = bodies.get(`solution/${submitter}`), row = named.get(submitter);
     if (!body.accepted && row?.code !== "excluded") hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
     else if (row) hold(["copy", "unevaluable", "excluded"].includes(row.code), "rejected", `${submitter} was accepted: only a copy, an unevaluable or an excluded one may stand here`);
@@ -133,20 +142,16 @@ function checkRejected(bodies, submissions) {
     const facts = bodies.get(`features/${submitter}`); hold(!facts === (!!row && row.code !== "unevaluable"), "rejected", `${submitter} is either ranked or rejected`);
     if (facts) hold(Object.values(facts.features).every((value) => value === null) === (row?.code === "unevaluable"), "rejected", `${submitter} is unevaluable exactly where nothing is known about it`);
   }
-  hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit");
-}
+  hold(rejected.every((row) => at.has(row.account)), "rejected", "somebody did not submit"); }
 // ---- 5. facts ----
 const WORD = /[\p{L}\p{N}_]+(?:['’][\p{L}\p{N}_]+)?/gu;
 function textFeatures(content, isProse) {
-  const text = content.toString("utf8"), lines = text.replaceAll("\r\n", "\n").split("\n");
-  if (lines.at(-1) === "") lines.pop(); const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
-  const found = {
-    bytes: content.length, lines: lines.length, words: words.length,
+  const text = content.toString("utf8"), lines = text.replaceAll("\r\n", "\n").split("\n"); if (lines.at(-1) === "") lines.pop(); const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
+  const found = { bytes: content.length, lines: lines.length, words: words.length,
     blank_share: share(lines.filter((line) => !line.trim()).length), long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
     todo_count: (text.match(/(?<![\p{L}\p{N}_])(?:TODO|FIXME|XXX|HACK)(?![\p{L}\p{N}_])/gu) ?? []).length,
   };
-  if (isProse) found.sentences = text.split(/[.!?…。！？]+(?=\s|$)|\n\s*\n/u).filter((part) => part.match(WORD)).length;
-  return found;
+  if (isProse) found.sentences = text.split(/[.!?…。！？]+(?=\s|$)|\n\s*\n/u).filter((part) => part.match(WORD)).length; return found;
 }
 function quantised(feature, value) {
   if (!isNumber(value)) return value;
@@ -171,8 +176,7 @@ function checkFeatures(key, body, schema, solution, run) {
     if (name in body.measured) hold(value === null ? body.measured[name] === null : +body.measured[name] === value, key, `measured ${name} is ${value}`);
   hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema");
   for (const feature of schema) {
-    const { name } = feature, measured = body.measured[name], claimed = body.claimed[name];
-    const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
+    const { name } = feature, measured = body.measured[name], claimed = body.claimed[name]; const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
     const got = body.features[name], wanted = quantised(feature, value);
     hold(isNumber(got) ? +got === wanted && /^-?\d+$/.test(got.text) === (feature.type === "integer") : got === wanted, key, `${name} is ${plain(got ?? null)}, its evidence gives ${wanted}`);
   }
@@ -190,8 +194,7 @@ const ANSWER = plain(parse('{"type":"object","properties":{"winner":{"type":"str
 const filled = (text, places) => text.replace(/\{\{(\w+)\}\}/g, (whole, name) => places[name] ?? whole);
 function comparisonRequest(bodies, config, schema, comparison, attempt) {
   const prompts = bodies.get("prompts"), vector = (who) => plain(bodies.get(`features/${who}`).features);
-  const system = filled(prompts["compare.system"].text, { criteria: shown(config.criteria), features: schema.map(featureLine).join("\n") });
-  const again = attempt ? `\nAsked again (${attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n` : "";
+  const system = filled(prompts["compare.system"].text, { criteria: shown(config.criteria), features: schema.map(featureLine).join("\n") }), again = attempt ? `\nAsked again (${attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n` : "";
   const user = filled(prompts["compare.user"].text, { first: vector(comparison.first), second: vector(comparison.second) }) + again;
   return sha256(utf8(plain({ llm: comparison.judge, purpose: "comparison", system, user, schema: ANSWER, maxTokens: new Num("400"), attempt: new Num(String(attempt)) })));
 }
@@ -216,8 +219,7 @@ function checkModelVerdict(key, bodies, config, schema, comparison) {
 }
 // ---- 7. rules ----
 function goodness(feature, value) {
-  if (value === null) return 0; let s;
-  if (feature.type === "boolean") s = value ? 1 : 0;
+  if (value === null) return 0; let s; if (feature.type === "boolean") s = value ? 1 : 0;
   else if (feature.type === "enum") s = feature.values.indexOf(value) / Math.max(1, feature.values.length - 1);
   else if (feature.min === null) s = 0.5 + Math.sign(+value) * (Math.log1p(Math.abs(+value)) / Math.log1p(1e12) / 2);
   else { const low = +feature.min, high = feature.max === null ? 1e12 : +feature.max; s = high - low <= 100 ? (value - low) / (high - low) : Math.log1p(Math.max(0, value - low)) / Math.log1p(high - low); }
@@ -226,8 +228,7 @@ function goodness(feature, value) {
 const merit = (schema, vector) => exactSum(schema.map((f) => +f.weight * goodness(f, vector[f.name]))) / exactSum(schema.map((f) => +f.weight));
 function checkRulesVerdict(key, bodies, schema, c) {
   const [a, b] = [c.first, c.second].map((who) => bodies.get(`features/${who}`).features), gap = merit(schema, a) - merit(schema, b);
-  const winner = Math.abs(gap) <= 0.0001 ? "tie" : gap > 0 ? "first" : "second";
-  const confidence = winner === "tie" ? 0.5 : rounded(0.5 + 0.5 * Math.min(1, Math.abs(gap) / 0.5), 3);
+  const winner = Math.abs(gap) <= 0.0001 ? "tie" : gap > 0 ? "first" : "second", confidence = winner === "tie" ? 0.5 : rounded(0.5 + 0.5 * Math.min(1, Math.abs(gap) / 0.5), 3);
   hold(c.winner === winner && Math.abs(+c.confidence - confidence) < 1e-9 && c.requests.length === 0, key, `rules say ${winner} with confidence ${confidence}`);
   if (winner === "tie") return; const [won, lost] = winner === "first" ? [a, b] : [b, a];
   const gains = schema.map((f) => [+f.weight * (goodness(f, won[f.name]) - goodness(f, lost[f.name])), f.name]).filter(([gain]) => gain > 1e-12).sort((x, y) => y[0] - x[0] || byPoint(x[1], y[1])).slice(0, 3);
@@ -252,8 +253,7 @@ function checkComparisons(bodies, items, judges, config, schema) {
   if (isLarge) return checkVerdicts(bodies, items, schema, name, games);
   for (let i = 0; i < games; i++) all.push([`comparison/${String(i).padStart(7, "0")}`, bodies.get(`comparison/${String(i).padStart(7, "0")}`)]);
   hold(all.every(([, c]) => c) && !bodies.has(`comparison/${String(+games).padStart(7, "0")}`), "schedule", "the number of games is wrong");
-  const id = (c) => [c.first, c.second, c.judge].join("|");
-  for (const [key, c] of all) {
+  const id = (c) => [c.first, c.second, c.judge].join("|"); for (const [key, c] of all) {
     if (!hold(place.has(c.first) && place.has(c.second) && c.first !== c.second && judges.includes(c.judge), key, "its items or its judge do not belong here")) continue;
     hold(!seen.has(id(c)), key, "it occurs twice"); seen.add(id(c));
     if (c.judge === "rules") checkRulesVerdict(key, bodies, schema, c); else checkModelVerdict(key, bodies, config, schema, c);
@@ -269,52 +269,40 @@ function checkComparisons(bodies, items, judges, config, schema) {
 // ---- 9. ranking ----
 function shuffle(count, seed, label) {
   const bytes = createHash("shake256", { outputLength: 8 * count || 1 }).update(Buffer.concat([seed, Buffer.from([0]), utf8(label)])).digest();
-  const words = Array.from({ length: count }, (_, i) => bytes.readBigUInt64LE(8 * i));
-  return words.map((_, i) => i).sort((a, b) => (words[a] < words[b] ? -1 : words[a] > words[b] ? 1 : a - b));
+  const words = Array.from({ length: count }, (_, i) => bytes.readBigUInt64LE(8 * i)); return words.map((_, i) => i).sort((a, b) => (words[a] < words[b] ? -1 : words[a] > words[b] ? 1 : a - b));
 }
 function dealt(results, seed) {
-  const order = shuffle(results.length, seed, "results"), rounds = [];
-  for (let start = 0; start < order.length; start += 262144) {
-    const block = [], busy = [];
-    for (const position of order.slice(start, start + 262144)) {
-      const [a, b] = results[position];
-      let round = 0;
+  const order = shuffle(results.length, seed, "results"), rounds = []; for (let start = 0; start < order.length; start += 262144) {
+    const block = [], busy = []; for (const position of order.slice(start, start + 262144)) {
+      const [a, b] = results[position]; let round = 0;
       while (round < block.length && (busy[round].has(a) || busy[round].has(b))) round++;
-      if (round === block.length) { block.push([]); busy.push(new Set()); }
-      block[round].push(position); busy[round].add(a).add(b);
+      if (round === block.length) { block.push([]); busy.push(new Set()); } block[round].push(position); busy[round].add(a).add(b);
     }
     rounds.push(...block);
   }
   const width = Math.min(Math.max(...rounds.map((r) => r.length)), Math.ceil((2 * results.length) / rounds.length)), rows = [];
-  for (const round of rounds) for (let i = 0; i < round.length; i += width) rows.push(round.slice(i, i + width));
-  return rows;
+  for (const round of rounds) for (let i = 0; i < round.length; i += width) rows.push(round.slice(i, i + width)); return rows;
 }
 const POWERS = Array.from({ length: 8193 }, (_, i) => 2 ** ((i % 64) / 64) * 2 ** (Math.floor(i / 64) - 64));
 function expected(difference) {
-  let x = Math.min(64, Math.max(-64, difference * -0.008304820237218406)), k = Math.floor(x * 64);
-  const rest = x * 64 - k; if (rest > 0.5 || (rest === 0.5 && k % 2)) k++; // a half to the even neighbour
-  x = (x - k / 64) * 0.6931471805599453;
-  return 1 / ((((((x * (1 / 24)) + 1 / 6) * x + 1 / 2) * x + 1) * x + 1) * POWERS[k + 4096] + 1);
+  let x = Math.min(64, Math.max(-64, difference * -0.008304820237218406)), k = Math.floor(x * 64); const rest = x * 64 - k; if (rest > 0.5 || (rest === 0.5 && k % 2)) k++; // a half to the even neighbour
+  x = (x - k / 64) * 0.6931471805599453; return 1 / ((((((x * (1 / 24)) + 1 / 6) * x + 1 / 2) * x + 1) * x + 1) * POWERS[k + 4096] + 1);
 }
 function classes(results, count) { // equal records: refined until nothing splits
-  let now = Array(count).fill(0);
-  for (const [a, b, , half] of results) { now[a] += half; now[b] += 2 - half; }
+  let now = Array(count).fill(0); for (const [a, b, , half] of results) { now[a] += half; now[b] += 2 - half; }
   for (let size = -1; ; ) {
     const rows = now.map((own) => [own, new Map()]);
     for (const [a, b, , half] of results) for (const [x, y, h] of [[a, b, half], [b, a, 2 - half]]) { const id = `${now[y]}:${h}`; rows[x][1].set(id, (rows[x][1].get(id) ?? 0) + 1); }
     const names = rows.map(([own, seen]) => `${own}|${[...seen].sort().join(";")}`), known = [...new Set(names)];
-    if (known.length === size) return now;
-    size = known.length; now = names.map((name) => known.indexOf(name));
+    if (known.length === size) return now; size = known.length; now = names.map((name) => known.indexOf(name));
   }
 }
 function elo(results, count, seed) {
   const rows = results.length ? dealt(results, seed) : [], sums = Array.from({ length: count }, () => []);
   for (let p = 0; p < 100; p++) {
-    const order = shuffle(rows.length, seed, `permutation ${p >> 1}`), ratings = Array(count).fill(1500);
-    if (p % 2) order.reverse();
+    const order = shuffle(rows.length, seed, `permutation ${p >> 1}`), ratings = Array(count).fill(1500); if (p % 2) order.reverse();
     for (const row of order) for (const position of rows[row]) {
-      const [a, b, , half] = results[position], change = 32 * (half / 2 - expected(ratings[a] - ratings[b]));
-      ratings[a] += change; ratings[b] -= change;
+      const [a, b, , half] = results[position], change = 32 * (half / 2 - expected(ratings[a] - ratings[b])); ratings[a] += change; ratings[b] -= change;
     }
     ratings.forEach((rating, i) => sums[i].push(rating));
   }
@@ -332,12 +320,10 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
   if (items.length >= 10 && met < (items.length * (items.length - 1)) / 2) order = [...order.slice(0, paid), ...order.slice(paid).sort((s, o) => o.theta - s.theta)];
   hold(standings.length === items.length && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once");
   standings.forEach((s, i) => {
-    const tally = (h) => record[3 * place.get(s.item) + h];
-    hold(Math.abs(+s.elo - ratings[place.get(s.item)]) <= 2.1e-6, "ranking", `the rating of ${s.item} is ${ratings[place.get(s.item)]}`);
+    const tally = (h) => record[3 * place.get(s.item) + h]; hold(Math.abs(+s.elo - ratings[place.get(s.item)]) <= 2.1e-6, "ranking", `the rating of ${s.item} is ${ratings[place.get(s.item)]}`);
     hold(+s.score === rounded(10000 / (1 + 10 ** ((1500 - s.elo) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
     hold(+s.rank === i + 1 && +s.wins === tally(2) && +s.ties === tally(1) && +s.losses === tally(0), "ranking", `the record of ${s.item} is not that of its comparisons`);
-    hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`);
-  });
+    hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`); });
   hold(+ranking.results === results.length && +ranking.winnerCount === +challenge.winnerCount && plain(ranking.payoutBps) === plain(challenge.payoutBps), "ranking", "its number of results, places or shares is wrong");
 }
 // ---- 10. winners, prizes, the call ----
@@ -345,38 +331,49 @@ function checkWinners(bodies, challenge) {
   const ranking = bodies.get("ranking"), placed = bodies.get("placed"), winners = bodies.get("winners"), agents = new Map(challenge.submissions.map((s) => [s.submitter, s.agentId]));
   const wanted = [...(ranking?.standings ?? []).map((s) => [s.item, +s.score]), ...bodies.get("rejected").map((r) => [r.account, 0])];
   hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
-  const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount;
-  const prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
+  const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount, prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
   hold(winners.length === count && winners.every((w, i) => w.account === placed[i].account && w.agentId === agents.get(w.account) && +w.score === +placed[i].score && w.prizeAmount === String(prizes[i])), "winners", "they are not the first of placed with the contract's prizes");
-  const word = (value) => BigInt(value).toString(16).padStart(64, "0");
-  const call = keccak("postScores((address,uint256,uint256,uint256)[])").slice(0, 10) + word(32) + word(winners.length) + winners.map((w) => word(w.account) + word(w.agentId) + word(w.score.text) + word(w.prizeAmount)).join("");
+  const word = (value) => BigInt(value).toString(16).padStart(64, "0"); const call = keccak("postScores((address,uint256,uint256,uint256)[])").slice(0, 10) + word(32) + word(winners.length) + winners.map((w) => word(w.account) + word(w.agentId) + word(w.score.text) + word(w.prizeAmount)).join("");
   hold(challenge.contractVersion === "1" && bodies.get("calldata") === call, "calldata", "it is not the call of contracts of version 1 that posts these winners");
 }
+// ---- 11. signed answers ----
+const bareHash = (hash) => String(hash).replace(/^0x|^sha256:/, "").toLowerCase();
+function receiptHolds(proof, { key, report }) {
+  const { workload_keyset_b64: coded, workload_keyset: keyset } = parse(report).attestation, content = coded ? Buffer.from(coded, "base64") : utf8(jcs(keyset)), cut = key.lastIndexOf("@");
+  const one = parse(content.toString("utf8")).receipt_signing_keys.find((entry) => entry.key_id === key.slice(0, cut)), { signature, ...bare } = proof, { value, ...rest } = typeof signature === "string" ? { value: signature } : signature;
+  const signer = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: Buffer.from(bareHash(one.public_key), "hex").toString("base64url") }, format: "jwk" });
+  return `sha256:${sha256(content).slice(2)}` === key.slice(cut + 1) && [bare, { ...bare, signature: rest }].some((form) => verify(null, utf8(jcs(form)), signer, Buffer.from(bareHash(value), "hex")));
+}
+function checkSigned(key, { llm, purpose, signed, answer }, keys, run) {
+  const how = /#(near|aci)$/.exec(llm)?.[1]; if (!how || !signed) return hold(how ? answer.stop === "refusal" : signed === undefined, key, "it is signed exactly where its judge's endpoint signs");
+  const bytes = [signed.request, signed.response].map((part) => Buffer.from(part, "base64")), hashes = bytes.map((part) => bareHash(sha256(part))).join(), [asked, said] = bytes.map((part) => parse(part.toString("utf8"))), proof = parse(signed.proof);
+  const attested = keys.find((one) => one.judge === llm && one.key === signed.key); if (!hold(attested?.run === run, key, "its key is not attested for this round")) return;
+  const ofEvent = (type) => { const event = proof.event_log.find((one) => one.type === type); return bareHash(event.body_hash ?? event.wire_hash); };
+  if (how === "near") hold(proof.text.split(":").slice(-2).map(bareHash).join() === hashes && signer(proof.text, proof.signature.toLowerCase()) === signed.key, key, "its key did not sign these bytes");
+  else hold(["request.received", "response.returned"].map(ofEvent).join() === hashes && receiptHolds(proof, attested), key, "its receipt is not of these bytes");
+  const [system, user] = asked.messages.map((message) => message.content), [bare, told] = system.split("\n\nAnswer with one JSON object that fits this JSON Schema:\n"), schema = told ?? plain(asked.response_format.json_schema.schema), maxTokens = asked.max_tokens ?? asked.max_completion_tokens;
+  hold([0, 1, 2].some((n) => key === `answer/${sha256(utf8(plain({ llm, purpose, system: bare, user, schema, maxTokens, attempt: new Num(String(n)) })))}`), key, "another question was signed");
+  hold((said.choices[0].message.content ?? "") === answer.text, key, "the signed response says something else");
+}
 async function checkChain(url, bodies, challenge, digest) {
-  let id = 0;
-  const ask = async (method, ...params) => {
+  let id = 0; const ask = async (method, ...params) => {
     const reply = await (await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ jsonrpc: "2.0", id: ++id, method, params }) })).json();
-    if (reply.error) throw new Unreadable(`the node says ${JSON.stringify(reply.error).slice(0, 200)}`);
-    return reply.result;
+    if (reply.error) throw new Unreadable(`the node says ${JSON.stringify(reply.error).slice(0, 200)}`); return reply.result;
   };
-  const hex = (n) => "0x" + n.toString(16), topic = keccak("ScoresPosted(address,uint256)");
-  hold(BigInt(await ask("eth_chainId")) === BigInt(challenge.chainId.text), "challenge", "the node is on another chain");
+  const hex = (n) => "0x" + n.toString(16), topic = keccak("ScoresPosted(address,uint256)"); hold(BigInt(await ask("eth_chainId")) === BigInt(challenge.chainId.text), "challenge", "the node is on another chain");
   hold((await ask("eth_getBlockByNumber", hex(+challenge.block.number), false))?.hash === challenge.block.hash, "challenge", "the pinned block is not on this chain");
   const head = Number(await ask("eth_blockNumber"));
   for (let from = +challenge.block.number; from <= head; from += 10000) {
     const logs = await ask("eth_getLogs", { address: challenge.address, topics: [topic], fromBlock: hex(from), toBlock: hex(Math.min(head, from + 9999)) });
-    if (!logs.length) continue;
-    const sent = await ask("eth_getTransactionByHash", logs[0].transactionHash);
+    if (!logs.length) continue; const sent = await ask("eth_getTransactionByHash", logs[0].transactionHash);
     return hold(sent.input === bodies.get("calldata") + "434c5231" + digest.slice(2), "digest", `transaction ${sent.hash} does not commit to this trace`);
   }
-  fail("digest", "no scores are posted");
-}
+  fail("digest", "no scores are posted"); }
 async function main(path, url) {
   const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
   for (const key of ["header", "challenge", "plan", "rulings", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
-  if (+header.rules !== RULES) throw new Unreadable(`rules ${header.rules?.text}: this program knows rules ${RULES}`);
-  hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
+  if (+header.rules !== RULES) throw new Unreadable(`rules ${header.rules?.text}: this program knows rules ${RULES}`); hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
   const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text");
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
@@ -386,8 +383,11 @@ async function main(path, url) {
   const raw = (hex) => Buffer.from(hex.slice(2), "hex"), rank = new Map(ranked.map((who) => [who, keccak(Buffer.concat([raw(challenge.address), raw(bodies.get(`solution/${who}`).keccak)]))]));
   const items = [...ranked].sort((a, b) => (rank.get(a) < rank.get(b) ? -1 : rank.get(a) > rank.get(b) ? 1 : a < b ? -1 : 1));
   const judges = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge") ? ["rules"] : bodies.get("rulings").filter((ruling) => ruling.kind === "judge" && ruling.stage === "comparing").map((ruling) => [ruling.judge]).at(-1) ?? bodies.get("plan").judges;
-  const comparisons = checkComparisons(bodies, items, judges, config, schema);
-  checkRanking(bodies, items, judges, comparisons, challenge); checkWinners(bodies, challenge);
+  const comparisons = checkComparisons(bodies, items, judges, config, schema); checkRanking(bodies, items, judges, comparisons, challenge); checkWinners(bodies, challenge);
+  const answers = [...bodies].filter(([key]) => key.startsWith("answer/")), ran = bodies.get("execution"), spec = config.harness, runs = [...bodies].filter(([key]) => key.startsWith("executed/")).map(([, run]) => run); hold(+bodies.get("answers").count === answers.length, "answers", "there are more or fewer");
+  if (!ran) hold(!spec && !runs.length, "execution", "submissions were run, or should have been, and it is missing"); else hold(ran.hidden === (spec?.hidden === true) && (ran.harness === "revealed" ? ran.hidden && keccak(Buffer.from(ran.reveal, "base64")) === challenge.privateSetHash : ran.reveal === null && (ran.hidden || ran.harness === (spec ? "public" : "none"))) && ran.language === (ran.harness === "none" ? null : spec.language) && runs.every((run) => run.withHarness === (ran.harness !== "none")), "execution", "the harness is not that of the config, or what was revealed is not what privateSetHash commits to");
+  for (const [key, body] of answers) checkSigned(key, body, bodies.get("attestation") ?? [], `${+challenge.chainId}:${challenge.address}`);
+  if (bodies.has("objections")) checkObjections(bodies.get("objections"), bodies.get("rulings"), challenge);
   if (url) await checkChain(url, bodies, challenge, digest);
   return { digest, entries: bodies.size, comparisons: comparisons.length, compared: url ? "with the chain" : "offline" };
 }
@@ -397,4 +397,4 @@ let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad 
 for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
 if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
 console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
-console.log("not checked here: that the models said it; what was fetched from mutable addresses; code features measured by parsers;\nwhat running the submissions gave (`clara-eval verify` runs them again); the agents of those who are not paid; which looks full+ and adaptive choose; copies,\nfamilies, flags and the estimates (intervals, chances, margins, consistency).");
+console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+ and adaptive choose; copies, families, flags and the estimates (intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from clara_eval.attestation.eip191 import normal_signature, signer_of
 from clara_eval.challenge.model import Address, Challenge
@@ -137,6 +138,10 @@ def checked(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Di
         return None
     disputed = DISPUTED_FORM.read(body)
     submitters = {one.submitter for one in challenge.submissions}
+    if not disputed.raised or any(a.submitter >= b.submitter for a, b in pairwise(disputed.raised)):
+        raise BadTrace(
+            "Nobody objected, or the objections are not in order of submitter, each once.", entry="objections"
+        )
     for one in disputed.raised:
         said = objection_message(challenge.chain_id, challenge.address, disputed.of, one.about, one.reason)
         is_signed = one.signature == normal_signature(one.signature) and signer_of(said, one.signature) == one.submitter

@@ -113,6 +113,12 @@ class Checked:
             found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
         if silent := len(self.walk.unanswered):
             found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
+        if self.walk.rulings:
+            found.append(
+                "that a person made the recorded rulings, where no objection asks for them: they are not signed"
+            )
+        if self.walk.disputed is not None:
+            found.append("that the draft had the recorded places: who objected signed its digest, not the places")
         if self.approvals:
             found.append("that the person who is named approved this result: approvals are not signed")
         elif any(flag.severity == "review" for flag in self.walk.flags):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +26,17 @@ from clara_eval.errors import BadInput, BadTrace, NotFound, NotYet, Temporary
 from clara_eval.mcp_server import build_server
 from clara_eval.pipeline.leases import Busy, evaluation_lease, held
 from clara_eval.pipeline.objections import Draft, raised
+from clara_eval.pipeline.objections import checked as checked_objections
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.rulings import RULINGS
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_models import CONFIG, model_round
 from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
-from clara_eval.testing.forged_trace import forged
+from clara_eval.testing.forged_trace import Change, Entries, forged
 from clara_eval.testing.scripted_judge import scripted_words
 from clara_eval.testing.step_worker import KILLED, PACE, StepWorkers
 from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import trace_lines
+from clara_eval.trace.document import read_entries, trace_lines
 from clara_eval.use_cases.evaluate import evaluate
 from clara_eval.use_cases.objections import object_to_draft, read_draft, sign_objection
 from clara_eval.use_cases.review import approve
@@ -68,6 +72,22 @@ async def signed(
 
 async def lines_of(app: App, address: Address) -> list[str]:
     return trace_lines("".join([part async for part in stream_trace(app.store, app.chain_id, address)]).encode())
+
+
+HIDDEN = "It is mine.\u202e<script>"
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+
+def turned_s(signature: str) -> str:
+    """The same signature with the higher s: anybody can make it, and it recovers to the same address."""
+    s, v = int(signature[66:130], 16), int(signature[130:], 16)
+    return f"{signature[:66]}{ORDER - s:064x}{55 - v:02x}"
+
+
+def compact(signature: str) -> str:
+    """The 64 bytes of EIP-2098."""
+    parity = int(signature[130:], 16) - 27
+    return f"{signature[:66]}{int(signature[66:130], 16) | parity << 255:064x}"
 
 
 async def by_node(place: Path, lines: list[str]) -> int:
@@ -168,9 +188,68 @@ async def test_another_judge_does_a_disputed_game_again(local_chain: LocalChain,
         lines = await lines_of(app, address)
         checked = await check_trace(lines, app.chain)
     assert await by_node(tmp_path, lines) == 0, "the independent verifier takes it, too"
+    bodies = {entry.key: entry.body for entry in read_entries(lines)}
+    for lie in OBJECTION_LIES:
+        assert await by_node(tmp_path, forged(lines, lie)) == 1, lie
+        told = deepcopy(bodies)
+        lie(told)
+        with pytest.raises(BadTrace):
+            checked_objections(told["objections"], checked.challenge, RULINGS.read(tuple(told["rulings"])))
     assert [(one.kind, one.stage, one.judge, one.of) for one in checked.walk.rulings] == [
         ("judge", "comparing", "rules", draft.digest)
     ]
+
+
+def _objected(field: str, value: Callable[[Any], Any]) -> Change:
+    def lie(bodies: Entries) -> None:
+        bodies["objections"]["raised"][0][field] = value(bodies["objections"]["raised"][0][field])
+
+    return lie
+
+
+def _of_another_draft(bodies: Entries) -> None:
+    bodies["objections"]["of"] = bodies["rulings"][0]["of"] = "0x" + "22" * 32
+
+
+def _twice(bodies: Entries) -> None:
+    bodies["objections"]["raised"] *= 2
+
+
+def _by_nobody(bodies: Entries) -> None:
+    bodies["objections"]["raised"] = []
+
+
+def _not_done_again(bodies: Entries) -> None:
+    bodies["rulings"] = []
+
+
+def _ruled(field: str, value: Any) -> Change:
+    def lie(bodies: Entries) -> None:
+        bodies["rulings"][0][field] = value
+
+    return lie
+
+
+def _window_ended_later(bodies: Entries) -> None:
+    bodies["objections"]["at"] += 1
+
+
+OBJECTION_LIES = (
+    _objected("submitter", lambda _: "0x" + "11" * 20),
+    _objected("reason", lambda reason: reason + "!"),
+    _objected("about", lambda _: "copy"),
+    _objected("signature", turned_s),
+    _objected("signature", lambda signature: signature[:130] + ("1b" if signature[130:] == "1c" else "1c")),
+    _of_another_draft,
+    _twice,
+    _by_nobody,
+    _not_done_again,
+    _ruled("judge", "openai:other"),
+    _ruled("note", "Because."),
+    _ruled("at", 1),
+    _window_ended_later,
+)
+"""Named by both verifiers; the places of the draft are what neither can prove."""
 
 
 async def test_no_objection_keeps_a_result_from_being_posted(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -198,22 +277,6 @@ async def test_no_objection_keeps_a_result_from_being_posted(local_chain: LocalC
         await local_chain.move_time(int(0.15 * size) + 10)
         posted = await evaluate(app, address)
     assert posted.receipt is not None
-
-
-HIDDEN = "It is mine.\u202e<script>"
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-
-
-def turned_s(signature: str) -> str:
-    """The same signature with the higher s: anybody can make it, and it recovers to the same address."""
-    s, v = int(signature[66:130], 16), int(signature[130:], 16)
-    return f"{signature[:66]}{ORDER - s:064x}{55 - v:02x}"
-
-
-def compact(signature: str) -> str:
-    """The 64 bytes of EIP-2098."""
-    parity = int(signature[130:], 16) - 27
-    return f"{signature[:66]}{int(signature[66:130], 16) | parity << 255:064x}"
 
 
 async def refuse_attacks(app: App, chain: LocalChain, address: Address, draft: Draft) -> None:
