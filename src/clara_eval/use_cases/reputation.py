@@ -3,19 +3,21 @@
 Comes in: an open app whose settings name a registry. Goes out: a receipt for each feedback. Must hold: only results
 that we posted and that are final are told; what is said about each agent is written down before the first transaction,
 so that every attempt says the same; agents that the evaluator owns or acts for are skipped; a tick spends no more gas
-than its budget, and the rest follows at the next.
+than its budget, and the rest follows at the next. What was given counts for good once the safe block has it: what a
+reorg took away is given again. A registry that refuses one agent a few times is left in peace about that one, and
+keeps nobody else waiting.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import structlog
 
 from clara_eval.app import App, reputation_registry
-from clara_eval.chain.sending import estimate_gas
+from clara_eval.chain.sending import ContractRefused, estimate_gas
 from clara_eval.challenge.model import Address, Block, ChallengeStatus, to_address
 from clara_eval.errors import BadInput
 from clara_eval.hashing import keccak_hex, plain_json
@@ -30,6 +32,8 @@ from clara_eval.trace.store_keys import scores_key
 _log = structlog.get_logger(__name__)
 FEEDBACK = "feedback:"
 """Before the address of every challenge whose feedback is planned; the document says what is given already."""
+MOST_REFUSALS = 3
+"""A registry that takes a call in rehearsal and reverts it when it is mined costs gas each time."""
 
 
 @dataclass(slots=True)
@@ -41,14 +45,31 @@ class FeedbackPlan:
     """Agents that the evaluator owns or acts for, or that are gone."""
     given: dict[str, str | None]
     """By agent, the transaction."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """By agent, how often the registry refused."""
+    last_block: int = 0
+    """The latest one in which something was given."""
+    is_settled: bool = False
+    """The safe block has all of it: no reorg takes it away."""
 
     @property
     def left(self) -> list[EarnedFeedback]:
-        return [one for one in self.planned if str(one.agent_id) not in self.given]
+        return [one for one in self.wanted if str(one.agent_id) not in self.given]
+
+    @property
+    def wanted(self) -> list[EarnedFeedback]:
+        """All but those whom the registry refuses for good."""
+        return [one for one in self.planned if self.refused.get(str(one.agent_id), 0) < MOST_REFUSALS]
+
+    def refuse(self, agent: str, problem: str) -> None:
+        """The registry did not take it."""
+        _log.warning("feedback_refused", agent=agent, problem=problem)
+        self.refused[agent] = self.refused.get(agent, 0) + 1
 
     @property
     def text(self) -> str:
-        return plain_json({**asdict(self), "planned": [_row(one) for one in self.planned], "isDone": not self.left})
+        rows = [_row(one) for one in self.planned]
+        return plain_json({**asdict(self), "planned": rows, "isDone": self.is_settled and not self.left})
 
 
 def _row(one: EarnedFeedback) -> dict[str, object]:
@@ -61,7 +82,10 @@ def _read(text: str) -> FeedbackPlan:
         EarnedFeedback(**{**row, "agent_id": int(row["agent_id"]), "registry": to_address(row["registry"])})
         for row in told["planned"]
     ]
-    return FeedbackPlan(planned, told["skipped"], told["given"])
+    return FeedbackPlan(
+        planned, told["skipped"], told["given"], told.get("refused", {}), told.get("last_block", 0),
+        told.get("is_settled", False),
+    )  # fmt: skip
 
 
 async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
@@ -69,20 +93,70 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
     registry = reputation_registry(app.settings)
     if registry is None or not app.sender.can_sign:
         return
-    gas = app.settings.reputation_gas
+    budget = Budget(app.settings.reputation_gas)
     for address in await _final_and_ours(app):
         plan = await _plan(app, registry, address)
-        for earned in plan.left if plan else []:
-            used = await estimate_gas(app.chain, earned.call(), app.sender.address)
-            if used > gas:
-                _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left) if plan else 0)
+        if plan is None:
+            continue
+        await _settle(app, address, plan)
+        for earned in plan.left:
+            if budget.is_used_up:
+                _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left))
                 return
-            gas -= used
-            receipt = await give_feedback(earned, sender=app.sender, chain=app.chain)
-            yield receipt
-            if plan and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE):
-                plan.given[str(earned.agent_id)] = receipt.tx_hash
+            receipt = await _give(app, earned, plan, budget)
+            if receipt is not None:
+                yield receipt
+            if not budget.is_used_up:
                 await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+
+
+@dataclass(slots=True)
+class Budget:
+    """The gas of one tick."""
+
+    gas: int
+    is_used_up: bool = False
+    whole: int = 0
+
+    def __post_init__(self) -> None:
+        self.whole = self.gas
+
+
+async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Budget) -> Receipt | None:
+    """One feedback, and what became of it in the plan; None where nothing was sent."""
+    agent = str(earned.agent_id)
+    try:
+        used = await estimate_gas(app.chain, earned.call(), app.sender.address)
+        if used > budget.whole:
+            plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
+            return None
+        if used > budget.gas:
+            budget.is_used_up = True
+            return None
+        budget.gas -= used
+        receipt = await give_feedback(earned, sender=app.sender, chain=app.chain)
+    except ContractRefused as bad:
+        plan.refuse(agent, str(bad))
+        return None
+    if receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE):
+        plan.given[agent] = receipt.tx_hash
+        plan.last_block, plan.is_settled = max(plan.last_block, receipt.block_number or 0), False
+    elif receipt.outcome is Outcome.REVERTED:
+        plan.refuse(agent, "It was mined and reverted.")
+    return receipt
+
+
+async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
+    """Once the safe block is past everything that was given: what stands there stays, what does not is given again."""
+    if plan.is_settled or plan.left or (await app.chain.safe_block()).number < plan.last_block:
+        return
+    for earned in plan.wanted:
+        found = await app.chain.feedback_since(earned.registry, earned.agent_id, app.sender.address, earned.posted_at)
+        if not any(one.endpoint == earned.endpoint for one in found):
+            _log.warning("feedback_gone", agent=earned.agent_id, challenge=address)
+            del plan.given[str(earned.agent_id)]
+    plan.is_settled = not plan.left
+    await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
 
 
 async def _final_and_ours(app: App) -> list[Address]:

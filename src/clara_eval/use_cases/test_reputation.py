@@ -128,6 +128,63 @@ async def test_a_tick_stays_within_its_gas_and_the_chain_is_believed(world: Worl
     assert len(await world.given()) == 3, "what stands on chain is not given again"
 
 
+async def test_what_a_reorg_takes_away_is_given_again_once(world: World) -> None:
+    """Feedback is mined and written down, then its blocks are replaced: what is gone is given again, the rest is not."""
+    environ = {**world.environ, "CLARA_REPUTATION": "winners"}
+    async with StepWorkers(environ) as workers:
+        assert await workers.run("evaluate", world.address) == 0, workers.told
+        await world.chain.move_time(12 * HOUR + 1)
+        while len(first := await world.given()) < 3:
+            assert await workers.run("tick") == 0, workers.told
+        await world.chain.reorg(2)
+        assert len(await world.given()) == 1, "two of three are gone"
+        for _ in range(3):
+            assert await workers.run("tick") == 0, workers.told
+        again = await world.given()
+        async with open_app(Settings.from_env(environ), pace=PACE) as app:
+            plan = json.loads(await app.store.get(app.chain_id, f"feedback:{world.address}") or "{}")
+    assert sorted(one["agentId"] for one in again) == sorted(one["agentId"] for one in first)
+    assert len({one["agentId"] for one in again}) == len(again) == 3
+    assert {one["feedbackIndex"] for one in again} == {1}
+    assert plan["isDone"]
+
+
+def hostile_code(identity: str, is_sly: bool) -> str:
+    """A registry's code that knows no feedback and reverts `giveFeedback`: always, or only where gas has a price."""
+    takes = "3a15" if is_sly else "6000"  # GASPRICE ISZERO, or PUSH1 0
+    return (
+        "0x36606410603157"  # more than 100 bytes of input: giveFeedback
+        "3660041460135760206000f3"  # anything else but 4 bytes: 0
+        f"5b73{identity[2:].lower()}60005260206000f3"  # 4 bytes: getIdentityRegistry()
+        f"5b{takes}603b57600080fd5b00"
+    )
+
+
+@pytest.mark.parametrize("is_sly", [False, True])
+async def test_a_registry_that_reverts_is_left_in_peace(world: World, is_sly: bool) -> None:
+    """Refused in rehearsal, or taken there and reverted when mined: a few attempts for each agent, then none."""
+    registry = "0x" + "77" * 20
+    await world.chain.node.rpc(
+        "anvil_setCode", registry, hostile_code(world.chain.deployment.identity_registry, is_sly)
+    )
+    environ = {**world.environ, "CLARA_REPUTATION": "winners", "CLARA_REPUTATION_REGISTRY": registry}
+    evaluator = to_checksum_address(world.chain.evaluator.address)
+    async with StepWorkers(environ) as workers:
+        assert await workers.run("evaluate", world.address) == 0, workers.told
+        await world.chain.move_time(12 * HOUR + 1)
+        assert await workers.run("tick") == 0, workers.told
+        counts = []
+        for _ in range(5):
+            await workers.run("tick")
+            counts.append(await world.chain.web3.eth.get_transaction_count(evaluator))
+    assert counts[-1] == counts[-2], "no more gas is spent"
+    assert (counts[-1] > counts[0]) is is_sly
+    assert counts[-1] - counts[0] <= 9
+    async with open_app(Settings.from_env(environ), pace=PACE) as app:
+        plan = json.loads(await app.store.get(app.chain_id, f"feedback:{world.address}") or "{}")
+    assert (plan["given"], sorted(plan["refused"].values()), plan["isDone"]) == ({}, [3, 3, 3], True)
+
+
 async def _forget_transactions(path: Path) -> None:
     import sqlite3
 
