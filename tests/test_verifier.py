@@ -379,14 +379,17 @@ async def test_what_neither_can_prove_is_accepted_by_both(
     assert (code, theirs in words) == (0, True), words
 
 
+def node_on(path: Path, lines: list[str]) -> tuple[int, str]:
+    path.write_text("".join(lines), encoding="utf-8")
+    return by_node(path)
+
+
 async def _held_by_both(name: str, lines: list[str], path: Path) -> None:
     """The round as it is holds in the other program; with a verdict turned around in neither."""
-    path.write_text("".join(lines), encoding="utf-8")
-    code, words = by_node(path)
+    code, words = node_on(path, lines)
     assert (code, words.startswith("holds")) == (0, True), (name, words)
     another_winner = forged(lines, setting("comparison/0000000|winner", turned))
-    path.write_text("".join(another_winner), encoding="utf-8")
-    code, words = by_node(path)
+    code, words = node_on(path, another_winner)
     assert (code, words.startswith("wrong")) == (1, True), (name, words)
     with pytest.raises(BadTrace):
         await check_trace(another_winner)
@@ -413,6 +416,5 @@ async def test_signed_rounds_hold_in_both_and_forged_answers_are_named(
     path = tmp_path / "trace.json"
     await _held_by_both(how, lines, path)
     for lie, change in FORGED_ANSWERS.items():
-        path.write_text("".join(forged(lines, change)), encoding="utf-8")
-        code, words = by_node(path)
+        code, words = node_on(path, forged(lines, change))
         assert (code, "quotes of enclaves" in words) == ((0, True) if lie == "quote" else (1, False)), (lie, words)
