@@ -188,7 +188,7 @@ async def test_another_judge_does_a_disputed_game_again(local_chain: LocalChain,
         lines = await lines_of(app, address)
         checked = await check_trace(lines, app.chain)
     assert await by_node(tmp_path, lines) == 0, "the independent verifier takes it, too"
-    bodies = {entry.key: entry.body for entry in read_entries(lines)}
+    bodies: Entries = {entry.key: entry.body for entry in read_entries(lines)}
     for lie in OBJECTION_LIES:
         assert await by_node(tmp_path, forged(lines, lie)) == 1, lie
         told = deepcopy(bodies)
