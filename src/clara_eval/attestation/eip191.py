@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from clara_eval.chain.signatures import ORDER
-
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""Of the group secp256k1."""
 _SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
 
 

@@ -7,13 +7,11 @@ the expected address.
 
 from __future__ import annotations
 
+from clara_eval.attestation.eip191 import ORDER
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish
 from clara_eval.hashing import keccak_hex
 from clara_eval.publish.transaction import SignedBytes, Unsigned, signed_bytes, signing_payload
-
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-"""Of the group secp256k1."""
 
 
 def address_of(public_key: str) -> Address | None:

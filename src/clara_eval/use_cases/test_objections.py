@@ -16,6 +16,7 @@ from mcp_types import CallToolResult
 from pydantic import SecretStr
 
 from clara_eval.app import App, open_app, open_caller
+from clara_eval.attestation.eip191 import ORDER
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings
 from clara_eval.demo.round import post_round, submit_round
@@ -75,7 +76,6 @@ async def lines_of(app: App, address: Address) -> list[str]:
 
 
 HIDDEN = "It is mine.\u202e<script>"
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 def turned_s(signature: str) -> str:
