@@ -281,7 +281,7 @@ class ChallengeFactoryContract(_Contract):
             challenge_uri=found["challengeURI"],
             skill_tags=found["skillTags"],
             block_number=int(entry["blockNumber"], 16),
-            tx_hash=entry["transactionHash"],
+            tx_hash=str(entry.get("transactionHash") or ""),
         )
 
 
