@@ -1,24 +1,34 @@
-"""What running submissions costs: 25 Solidity submissions under ten tests each, compiled once, then run again.
+"""What running submissions costs, and that it always measures the same.
 
-Prints one JSON document: seconds to compile, to run and in all, per submission and for the round, with the target that
-a round whose compilations are cached adds less than 10 s.
+Prints one JSON document. Its first row: 25 Solidity submissions under ten tests each, seconds to compile, to run and in
+all, with the target that a round whose compilations are cached adds less than 10 s. Then a row for each engine: a
+hundred runs in each of two processes while every core is busy, with the target that all gave the same numbers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from clara_eval.execution import Executed, Harness, Machine, Submission
+from clara_eval.execution import Executed, Harness, Language, Machine, Submission
+from clara_eval.execution.model import LANGUAGES
+from clara_eval.hashing import plain_json, sha256_hex
 
 SUBMISSIONS = 25
 TESTS = 10
 AT_ONCE = 2
 TARGET_SECONDS = 10.0
+REPEATS = 100
+PROCESSES = 2
+SPIN = "while True: sum(range(100_000))"
 HEAD = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"
 
 
@@ -46,6 +56,68 @@ def submission(number: int) -> Submission:
     return Submission("solidity", f"{HEAD}contract Submission {{ {function} }}")
 
 
+SCRIPTS: dict[Language, tuple[str, str]] = {
+    "javascript": (
+        """export const test_sum = (s) => { if (s.sum([1, 2]) !== 3) throw new Error("sum"); };
+export const metric_chance = (s) => s.sum([Math.random(), s.chance()]);""",
+        """export const sum = (list) => list.reduce((a, b) => a + b, 0);
+export const chance = () => Math.random();""",
+    ),
+    "python": (
+        """def test_sum(s):
+    assert s.add([1, 2]) == 3
+
+def metric_chance(s):
+    return s.chance()
+""",
+        """import random
+
+def add(numbers):
+    return sum({str(n): n for n in numbers}.values())
+
+def chance():
+    return random.random()
+""",
+    ),
+}
+
+
+def repeated(language: Language, runs: int) -> None:
+    """In a process of its own: the hashes of all that these runs gave."""
+    program, work = harness(), submission(0)
+    if language != "solidity":
+        source, text = SCRIPTS[language]
+        program, work = Harness(language, source), Submission(language, text)
+    machine = Machine(workers=1)
+    found = [machine.run(program, work) for _ in range(runs)]
+    machine.close()
+    assert {one.outcome for one in found} == {"passed"}, {one.detail for one in found}
+    print(json.dumps(sorted({sha256_hex(plain_json(one.to_json()).encode()) for one in found})))
+
+
+def same_under_load(language: Language, runs: int) -> dict[str, Any]:
+    """A row: how many different results the same submission had."""
+    started = time.perf_counter()
+    load = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
+    command = [sys.executable, __file__, "--repeat", language, "--runs", str(runs)]
+    try:
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+        seen = {one for process in running for one in json.loads(process.communicate()[0])}
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+    return {
+        "engine": language,
+        "runs": runs,
+        "processes": PROCESSES,
+        "differentResults": len(seen),
+        "seconds": round(time.perf_counter() - started, 1),
+        "target": "the same numbers in every run, in every process, while every core is busy",
+        "pass": len(seen) == 1,
+    }
+
+
 def round_of(machine: Machine, count: int) -> tuple[float, list[Executed]]:
     started, program = time.perf_counter(), harness()
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -53,10 +125,7 @@ def round_of(machine: Machine, count: int) -> tuple[float, list[Executed]]:
     return time.perf_counter() - started, found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="five submissions instead of 25")
-    count = 5 if parser.parse_args().quick else SUBMISSIONS
+def cost_of_a_round(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         machine = Machine(cache=Path(place), workers=AT_ONCE)
         cold, first = round_of(machine, count)
@@ -64,7 +133,7 @@ def main() -> None:
         machine.close()
     assert first == second, "the same submissions measured differently"
     assert all(one.outcome == "passed" for one in first)
-    row = {
+    return {
         "submissions": count,
         "tests": TESTS,
         "seconds": {"compileAndRun": round(cold, 3), "run": round(warm, 3), "compile": round(cold - warm, 3)},
@@ -72,7 +141,23 @@ def main() -> None:
         "target": f"a round adds less than {TARGET_SECONDS:g} s once compiled",
         "pass": warm < TARGET_SECONDS,
     }
-    print(json.dumps({"rows": [row]}, indent=2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="five submissions instead of 25, five runs instead of 100")
+    parser.add_argument("--repeat", choices=LANGUAGES, help=argparse.SUPPRESS)
+    parser.add_argument("--runs", type=int, default=REPEATS, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.repeat:
+        repeated(asked.repeat, asked.runs)
+        return
+    machine = Machine()
+    engines = [language for language in LANGUAGES if machine.has(language)]
+    machine.close()
+    rows = [cost_of_a_round(5 if asked.quick else SUBMISSIONS)]
+    rows += [same_under_load(language, 5 if asked.quick else asked.runs) for language in engines]
+    print(json.dumps({"rows": rows}, indent=2))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ WORLD: dict[str, Any] = {
 """Everything a contract can ask about the world around it. It is part of the trace."""
 
 MAX_LOG_CHARS = 300
+CODE_BYTE_GAS = 200
 BURNT_SHARE = 15 / 16
 """Who reverts after using this much of the gas has run out of it, four calls deep at most."""
 _ACCOUNT = re.compile(
@@ -62,10 +63,19 @@ def engine_version() -> str:
     return f"pyrevm {version('pyrevm')}"
 
 
-def deploy_cost(code: str, limits: Limits) -> int | None:
-    """Gas to deploy this code without arguments; None where its constructor refuses."""
-    ended, _ = _deploy(_State().machine(), code, limits)
-    return ended.gas if ended.outcome == Outcome.PASSED else None
+def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
+    """Gas to deploy this code without arguments; None where its constructor refuses.
+
+    A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid for.
+    """
+    state = _State()
+    evm = state.machine()
+    ended, address = _deploy(evm, code, limits)
+    if ended.outcome != Outcome.PASSED:
+        return None
+    state.absorb(evm)
+    missing = max(0, runtime_bytes - len(state.accounts[address].code))
+    return ended.gas + CODE_BYTE_GAS * missing
 
 
 def run_harness(harness: Mapping[str, Any], limits: Limits) -> tuple[list[Call], list[str]]:

@@ -136,7 +136,8 @@ class Machine:
         code = compiled["submission"]
         facts: dict[str, Fact] = {"compiles": code is not None or compiled["outcome"] in {None, Outcome.DOES_NOT_FIT}}
         facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
-        job = {"kind": "evm", "submission": code, "harness": compiled["harness"], "limits": asdict(limits)}
+        parts = {key: compiled[key] for key in ("submission", "runtimeBytes", "harness")}
+        job = {"kind": "evm", **parts, "limits": asdict(limits)}
         found = self._ask(job, limits) if code or compiled["harness"] else {"deployGas": None, "calls": [], "logs": []}
         if "lost" in found:
             return _ended(harness, submission, Outcome.INFRASTRUCTURE, found["lost"])

@@ -34,7 +34,7 @@ HARNESS_FILE = "Harness.sol"
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 MEMORY_BYTES = 3 * 1024**3
 NODE_HEAP_MEGABYTES = 1024
-_OUTPUTS = ["abi", "evm.bytecode.object", "evm.methodIdentifiers"]
+OUTPUTS = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object", "evm.methodIdentifiers"]
 _IMPORT_NOT_FOUND = "6275"
 _RUNNER = Path(__file__).with_name("solc_runner.cjs")
 
@@ -66,12 +66,13 @@ def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -
     if harness is not None:
         inputs.append(_standard_input({SUBMISSION_FILE: submission, HARNESS_FILE: harness}))
     version, outputs = _compile(compiler, inputs)
-    found: dict[str, Any] = {"outcome": None, "detail": "", "compiler": version, "submission": None, "harness": None}
+    found: dict[str, Any] = {"outcome": None, "detail": "", "compiler": version, "harness": None}
+    found |= {"submission": None, "runtimeBytes": 0}
     if problem := _first_error(outputs[0]):
         missing = problem.get("errorCode") == _IMPORT_NOT_FOUND
         outcome = Outcome.FORBIDDEN_IMPORT if missing else Outcome.DOES_NOT_COMPILE
         return found | {"outcome": outcome.value, "detail": _line(problem)}
-    found["submission"] = _deployable(outputs[0])
+    found |= _deployable(outputs[0])
     if harness is None:
         return found
     if problem := _first_error(outputs[1]):
@@ -80,7 +81,7 @@ def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -
 
 
 def _standard_input(sources: Mapping[str, str]) -> dict[str, Any]:
-    selection = {"*": {"*": _OUTPUTS}, HARNESS_FILE: {"": ["ast"], "*": _OUTPUTS}}
+    selection = {"*": {"*": OUTPUTS}, HARNESS_FILE: {"": ["ast"], "*": OUTPUTS}}
     return {
         "language": "Solidity",
         "sources": {name: {"content": text} for name, text in sources.items()},
@@ -157,14 +158,16 @@ def _line(problem: Mapping[str, Any]) -> str:
     return f"{problem.get('type', 'Error')} in {place.get('file', '?')}: {problem.get('message', '')}"
 
 
-def _deployable(output: Mapping[str, Any]) -> str | None:
-    """The code of `Submission`, or of the only contract there is; None where it is not clear which one is meant."""
+def _deployable(output: Mapping[str, Any]) -> dict[str, Any]:
+    """`Submission`, or the only contract there is, and how long it is on chain; nothing where it is not clear which."""
     contracts = output.get("contracts", {}).get(SUBMISSION_FILE, {})
     codes: dict[str, str] = {name: one["evm"]["bytecode"]["object"] for name, one in contracts.items()}
-    whole = {name: code for name, code in codes.items() if code and _is_hex(code)}
-    if "Submission" in whole:
-        return whole["Submission"]
-    return next(iter(whole.values())) if len(whole) == 1 else None
+    whole = [name for name, code in codes.items() if code and _is_hex(code)]
+    chosen = "Submission" if "Submission" in whole else whole[0] if len(whole) == 1 else None
+    if chosen is None:
+        return {}
+    runtime = contracts[chosen]["evm"]["deployedBytecode"]["object"]
+    return {"submission": codes[chosen], "runtimeBytes": len(runtime) // 2}
 
 
 def _harness_part(output: Mapping[str, Any]) -> dict[str, Any]:

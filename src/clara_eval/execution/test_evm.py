@@ -232,6 +232,17 @@ def test_tests_that_a_submission_brings_along_do_not_count(machine: Machine) -> 
     assert not any("mine" in name for name in found.features)
 
 
+def test_a_constructor_that_gives_the_scales_less_code_pays_for_all_of_it(machine: Machine) -> None:
+    """Empty code for whoever deploys alone, the whole one for the harness: deploying costs no less than the whole."""
+    body = "for (uint256 i = 0; i < xs.length; i++) { s += xs[i]; }"
+    trick = "constructor() { if (msg.sender == tx.origin) assembly { return(0, 0) } }"
+    cheat, honest = (machine.run(None, Submission("solidity", submission(body, inside=one))) for one in (trick, ""))
+    asked, due = cheat.features["deploy_gas"], honest.features["deploy_gas"]
+    assert asked is not None
+    assert due is not None
+    assert asked > due
+
+
 def test_control_characters_are_spelled_out(machine: Machine) -> None:
     """What a submission reverts with is shown in plain ASCII, capped."""
     found = run(machine, submission('revert(unicode"\\u001b[2J\\u202e\\n<script>");'), loose(HARNESS))

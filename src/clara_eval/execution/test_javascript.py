@@ -104,6 +104,23 @@ HOSTILE = {
     "never settles": ("export const add = () => new Promise(() => {});", "failed"),
     "answers NaN": ("export const add = () => NaN;", "failed"),
     "answers a trap": ("export const add = () => new Proxy({}, { ownKeys() { throw 1; } });", "failed"),
+    "empty lines": ("export function add() { for (;;) console.log(''); }", "too_much_output"),
+    "huge number": ("export const add = () => String(7n ** 3000000n).length;", "out_of_fuel"),
+    "wide string": ("export const add = () => 'x'.padEnd(2 ** 29).length;", "out_of_memory"),
+    "sparse array": ("export const add = () => { const a = []; a[3e9] = 1; return a.sort().length; };", "out_of_fuel"),
+    "endless promises": (
+        "export const add = () => { const f = () => Promise.resolve().then(f); return f(); };",
+        "out_of_fuel",
+    ),
+    "deep text": ("export const add = () => JSON.parse('['.repeat(1e6));", "stack_overflow"),
+    "deep source": ("export const add = () => " + "(" * 30_000 + "3" + ")" * 30_000 + ";", "stack_overflow"),
+    "waits": ("export const add = () => Atomics.wait(new Int32Array(9), 0, 0, 60000);", "failed"),
+    "answers what looks like it": ("export const add = () => ({ valueOf: () => 3, toJSON: () => 3 });", "failed"),
+    "endless name of an error": (
+        "export const add = () => { throw { name: { toString() { for (;;) {} } } }; };",
+        "out_of_fuel",
+    ),
+    "a name that only looks the same": ("export const \u0430dd = (a, b) => a + b;", "failed"),
     "is large": ("// " + "x" * 200_000, "too_large"),
     "is not text": ("\x00\x1b[2J\u202e", "does_not_load"),
 }

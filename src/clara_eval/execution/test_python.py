@@ -150,6 +150,17 @@ HOSTILE = {
     "answers a deep list": ("def add(a, b):\n    x = []\n    for _ in range(99): x = [x]\n    return x", "failed"),
     "starts a process": ("import subprocess\ndef add(a, b): return subprocess.run(['id'])", "failed"),
     "sleeps": ("import time\ndef add(a, b):\n    time.sleep(9)\n    return 3", "failed"),
+    "huge number": ("def add(a, b): return 10 ** (10 ** 8)", "out_of_fuel"),
+    "slow expression": ("import re\ndef add(a, b): return re.match('(a+)+$', 'a' * 40 + 'b')", "out_of_fuel"),
+    "never goes": (
+        "class D:\n    def __del__(self):\n        while True: pass\ndef add(a, b):\n    D()\n    return 3",
+        "out_of_fuel",
+    ),
+    "rewrites what carries its answers": (
+        "import __main__\n__main__.encode = lambda value, depth=0: '3'\ndef add(a, b): return 4",
+        "failed",
+    ),
+    "empty lines": ("import os\ndef add(a, b):\n    while True: os.write(2, b'')", "out_of_fuel"),
     "is large": ("# " + "x" * 200_000, "too_large"),
     "is not text": ("\x00\x1b[2J\u202e", "does_not_load"),
     "prints control characters": ("print('\\x1b[2J\\u202e')\ndef add(a, b): raise ValueError('\\x1b]0;x')", "failed"),

@@ -24,6 +24,8 @@ HOST_CALL_FUEL = 40_000
 """What a call to the world outside costs, because it takes time that the guest's own fuel does not count."""
 HOST_BYTE_FUEL = 20
 MAX_MESSAGE_BYTES = 1_048_576
+LEAST_WRITE_BYTES = 16
+"""What a write counts as at least: a flood of empty lines takes time too."""
 BADF, NOSYS = 8, 52
 """What WASI answers: no such descriptor, and: that is not there."""
 Ask = Callable[[str], str]
@@ -45,12 +47,13 @@ class Printed:
     """What an instance wrote, up to a limit."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.left = limit
         self.text = bytearray()
 
     def write(self, part: bytes) -> None:
         self.text += part
-        if len(self.text) > self.limit:
+        self.left -= max(len(part), LEAST_WRITE_BYTES)
+        if self.left < 0:
             raise Stopped(Outcome.TOO_MUCH_OUTPUT)
 
     def lines(self) -> list[str]:

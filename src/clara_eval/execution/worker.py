@@ -42,7 +42,7 @@ def _evm(job: Mapping[str, Any]) -> dict[str, Any]:
 
     limits = Limits(**job["limits"])
     code = job["submission"]
-    deploy_gas = evm.deploy_cost(code, limits) if code else None
+    deploy_gas = evm.deploy_cost(code, job["runtimeBytes"], limits) if code else None
     calls, logs = evm.run_harness(job["harness"], limits) if job["harness"] else ([], [])
     return {"deployGas": deploy_gas, "calls": [call.to_json() for call in calls], "logs": logs}
 

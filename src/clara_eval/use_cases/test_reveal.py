@@ -7,15 +7,16 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
 from pydantic import SecretStr
 
-from clara_eval.demo.lifecycle import local_settings
+from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
-from clara_eval.execution import Harness, hide
+from clara_eval.engine.engine import Engine
+from clara_eval.execution import Harness, Language, Machine, hide
 from clara_eval.pipeline.test_execution import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
 from clara_eval.records.challenge_index import read_document
 from clara_eval.service import serving
@@ -23,6 +24,17 @@ from clara_eval.test_service import FAST, free_socket
 from clara_eval.testing.agents import agent_environment
 from clara_eval.trace.store_keys import scores_key, status_key
 from clara_eval.use_cases.reveal import sign_reveal
+
+
+async def settled(engine: Engine, address: str) -> dict[str, Any]:
+    """The status in which the service leaves this challenge."""
+    await engine.request(address)
+    for _ in range(1200):
+        found = await read_document(engine.app.store, 31337, status_key(address)) or {}
+        if found.get("status") in {"complete", "failed", "review"}:
+            break
+        await asyncio.sleep(0.1)
+    return found
 
 
 async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -52,12 +64,7 @@ async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: P
             assert await read_document(engine.app.store, 31337, scores_key(address)) is None
             status, said = await reveal(document.content.decode(), by_poster)
             assert (status, said["privateSetHash"]) == (200, document.private_set_hash)
-            await engine.request(address)
-            for _ in range(1200):
-                found = await read_document(engine.app.store, 31337, status_key(address)) or {}
-                if found.get("status") in {"complete", "failed", "review"}:
-                    break
-                await asyncio.sleep(0.1)
+            found = await settled(engine, address)
             scores = await read_document(engine.app.store, 31337, scores_key(address)) or {}
     assert found["status"] == "complete", found
     assert scores["rankings"][0]["address"] == local_chain.agents[0].address
@@ -74,12 +81,7 @@ async def test_a_harness_that_is_not_revealed_in_time_through_the_service(
     settings = local_settings(local_chain, tmp_path / "store.db", tmp_path)
     with free_socket() as listening:
         async with serving(settings, listening, mode="all", options=FAST) as engine:
-            await engine.request(address)
-            for _ in range(1200):
-                found = await read_document(engine.app.store, 31337, status_key(address)) or {}
-                if found.get("status") in {"complete", "failed", "review"}:
-                    break
-                await asyncio.sleep(0.1)
+            found = await settled(engine, address)
             scores = await read_document(engine.app.store, 31337, scores_key(address))
     assert found["status"] == ends, found
     if ends == "failed":
@@ -88,6 +90,51 @@ async def test_a_harness_that_is_not_revealed_in_time_through_the_service(
     else:
         assert scores is not None
         assert scores["rankings"][0]["executed"]["tests"] == 1
+
+
+ROUNDS: dict[str, tuple[str, str, str]] = {
+    "python": (
+        "def test_two(s):\n    assert s.double(2) == 4\n\ndef metric_work(s):\n    assert s.double(3) == 6\n    return 1\n",
+        "def double(n):\n    return n + n\n",
+        "def double(n):\n    return n * n + 1  # neither doubled nor squared\n",
+    ),
+    "javascript": (PUBLIC, GOOD, "export const double = (n) => n * n + 1; // neither doubled nor squared"),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("language", ROUNDS)
+async def test_a_round_of_scripts_through_the_service_holds_in_a_clean_process(
+    local_chain: LocalChain, tmp_path: Path, language: str
+) -> None:
+    """What the service ran and posted is run again from the trace alone, by a program that knows nothing else."""
+    machine = Machine()
+    if not machine.has(cast("Language", language)):
+        pytest.skip(f"The engine of {language} is not installed.")
+    harness, good, wrong = ROUNDS[language]
+    spec = {"language": language, "source": harness}
+    address = await post(local_chain, spec, ("tests_passed", "fuel_two", "loads"), (wrong, good))
+    settings = local_settings(local_chain, tmp_path / "store.db", tmp_path)
+    with free_socket() as listening:
+        async with serving(settings, listening, mode="all", options=FAST) as engine:
+            found = await settled(engine, address)
+            scores = await read_document(engine.app.store, 31337, scores_key(address)) or {}
+            trace = await write_trace(engine.app, address)
+    assert found["status"] == "complete", found
+    assert [row["executed"]["testsPassed"] for row in scores["rankings"]] == [1, 0]
+    assert scores["rankings"][0]["address"] == local_chain.agents[1].address
+    clean = tmp_path / "clean"
+    clean.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "clara_eval", "verify", str(trace), "--json"),
+        cwd=clean,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert "measures what is recorded" not in out.decode()
 
 
 async def test_a_harness_is_not_taken_before_the_deadline(local_chain: LocalChain, tmp_path: Path) -> None:
