@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
+from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.engine.engine import Engine
@@ -26,7 +27,7 @@ from clara_eval.trace.store_keys import scores_key, status_key
 from clara_eval.use_cases.reveal import sign_reveal
 
 
-async def settled(engine: Engine, address: str) -> dict[str, Any]:
+async def settled(engine: Engine, address: Address) -> dict[str, Any]:
     """The status in which the service leaves this challenge."""
     await engine.request(address)
     for _ in range(1200):
