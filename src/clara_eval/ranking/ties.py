@@ -29,6 +29,8 @@ def equal_records(table: Tally) -> Ints:
     met = np.bincount(table.first * size + table.second, minlength=size * size).reshape(size, size)
     met = (met + met.T).astype(np.float64)  # counts far below 2^53: every sum is exact
     classes: Ints = np.unique(gained, return_inverse=True)[1].astype(np.int64)
+    if np.all(met + met[:1, 1:2] * np.eye(size) == met[:1, 1:2]):
+        return classes  # everybody met everybody equally often: the split is as fine as it gets
     found = 0
     while found < (found := int(classes.max(initial=-1)) + 1) < size:
         with one_thread():

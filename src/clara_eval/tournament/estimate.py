@@ -116,13 +116,16 @@ def _tie(cells: Cells, at: Floats, tie: float) -> float:
 
 def shared_variance(cells: Cells, at: Floats, covariance: Floats, tie: float) -> tuple[float, float]:
     """Variance shared by all looks at a pair, and by several judges of one look."""
-    mean, variance, _ = spread_of(cells.looks(at), tie)
-    a, b = cells.first, cells.second
-    unsure = np.sqrt(np.maximum(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b], 0.0))
+    mean, variance = spread_of(cells.looks(at), tie)[:2]
+    own = covariance[: cells.size, : cells.size]
+    apart = np.add.outer(np.diag(own), np.diag(own)) - 2 * own
+    unsure = np.sqrt(np.maximum(cells.met(apart), 0.0))
+    del apart
     wins = cells.points - cells.ties / 2
     squares = wins * (1 - mean) ** 2 + cells.ties * (0.5 - mean) ** 2 + (cells.games - wins - cells.ties) * mean**2
     rest = cells.points - cells.games * mean
     seen = _couples(cells, rest, squares, signed=True)
+    del mean, wins, squares, rest
     taken = _couples(cells, cells.games * variance * unsure, cells.games * (variance * unsure) ** 2)
     most = _couples(cells, cells.games * variance, cells.games * variance**2)
     pair, look = ((seen + taken + COUPLES_WEIGHT * np.array([PAIR, LOOK])) / (most + COUPLES_WEIGHT)).tolist()
@@ -131,15 +134,24 @@ def shared_variance(cells: Cells, at: Floats, covariance: Floats, tie: float) ->
 
 def _couples(cells: Cells, sums: Floats, squares: Floats, *, signed: bool = False) -> Floats:
     """Sum of the products of two games of one pair: those that share only the pair, and those of one look."""
-    low, high = np.minimum(cells.first, cells.second), np.maximum(cells.first, cells.second)
-    count = cells.size * cells.size
-    turned = np.where(cells.first == low, sums, -sums) if signed else sums
-    every = float(np.sum(np.bincount(low * cells.size + high, turned, count) ** 2)) - float(squares.sum())
+    every = float(np.sum(_pair_sums(cells, sums, signed=signed) ** 2)) - float(squares.sum())
     one_look = 0.0
     if cells.voices > 1:
-        look = np.bincount(cells.first * cells.size + cells.second, sums, count)
+        look = np.bincount(cells.first * cells.size + cells.second, sums, cells.size * cells.size)
         one_look = float(np.sum(look**2)) - float(np.sum(sums**2))
     return np.array([every - one_look, one_look]) / 2
+
+
+def _pair_sums(cells: Cells, sums: Floats, *, signed: bool) -> Floats:
+    """The sums of the cells of each pair, at (lower, higher); signed: those in the other order count against."""
+    if cells.is_complete:
+        table = cells.table(sums)
+        both: Floats = np.triu(table - table.T if signed else table + table.T, 1)
+        return both.ravel()
+    low, high = np.minimum(cells.first, cells.second), np.maximum(cells.first, cells.second)
+    turned = np.where(cells.first == low, sums, -sums) if signed else sums
+    summed: Floats = np.bincount(low * cells.size + high, turned, cells.size * cells.size).astype(np.float64)
+    return summed
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ def judge_by_rules(
     first, second = first[order], second[order]
     merits = np.array([judge.merit(vectors[item]) for item in items])
     points = verdicts(merits, first, second)
-    return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, 0 * first, points))
+    alone = np.broadcast_to(np.int64(0), first.shape)
+    return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, alone, points))
 
 
 def verdicts(merits: Floats, first: Ints, second: Ints) -> Ints:

@@ -137,8 +137,36 @@ class Cells:
 
     def looks(self, at: Floats) -> Floats:
         """Z of every cell."""
-        z: Floats = at[self.first] - at[self.second] + at[self.size + self.judge]
+        if self.is_complete:
+            theta = at[: self.size]
+            every: Floats = np.subtract.outer(theta, theta)
+            z = self.met(every)
+            z += at[self.size]
+        else:
+            z = at[self.first] - at[self.second] + at[self.size + self.judge]
         return z
+
+    @property
+    def is_complete(self) -> bool:
+        """One judge saw every pair in both orders: the cells are a matrix without its diagonal, row after row."""
+        return self.voices == 1 and self.size > 1 and len(self.first) == self.size * (self.size - 1)
+
+    def met(self, table: Floats) -> Floats:
+        """Of a value for every ordered pair, those of the cells."""
+        if not self.is_complete:
+            found: Floats = table[self.first, self.second]
+            return found
+        beside: Floats = _beside_diagonal(np.ascontiguousarray(table)).ravel()
+        return beside
+
+    def table(self, values: Floats) -> Floats:
+        """The reverse for one judge's cells: a matrix, zero where nobody met."""
+        made = np.zeros((self.size, self.size))
+        if self.is_complete:
+            _beside_diagonal(made)[:] = values.reshape(self.size - 1, self.size)
+        else:
+            made[self.first, self.second] = values
+        return made
 
     def weights(self, variance: Floats, scale: Scale) -> Floats:
         """What a game of each cell adds, given the others of its pair."""
@@ -193,6 +221,20 @@ def gradient(at: Floats, results: Tally) -> Floats:
     return shape(at, cells, PLAIN.precision(cells.size, cells.voices), PLAIN, cells.worth)[0]
 
 
+def _beside_diagonal(table: Floats) -> Floats:
+    """A view of a square matrix without its diagonal, in the order of its memory."""
+    size = len(table)
+    view: Floats = table.reshape(-1)[1:].reshape(size - 1, size + 1)[:, :-1]
+    return view
+
+
+def _constant(values: Floats) -> Floats:
+    """The same values; in no memory where they are all one number."""
+    if len(values) and bool(np.all(values == values[0])):
+        return np.broadcast_to(values[0], values.shape)
+    return values
+
+
 def merge(results: Tally) -> Cells:
     """Results of one cell together; cells in the order of (first, second, judge)."""
     size, voices = results.size, max(1, len(results.judges))
@@ -201,9 +243,13 @@ def merge(results: Tally) -> Cells:
     found = np.flatnonzero(games)
     points = np.bincount(key, results.half_points, len(games))[found] / 2
     ties: Floats = np.bincount(key, results.half_points == 1, len(games))[found].astype(np.float64)
-    pair, judge = np.divmod(found, voices)
+    pair, judge = (found, found) if voices == 1 else np.divmod(found, voices)
     first, second = np.divmod(pair, size)
-    count = games[found].astype(np.float64)
+    if np.array_equal(first, results.first) and np.array_equal(second, results.second):
+        first, second = results.first, results.second  # every cell has one game: no second copy of them
+    del key, pair
+    count = _constant(games[found].astype(np.float64))
+    judge = np.broadcast_to(np.int64(0), judge.shape) if voices == 1 else judge
     worth = _worth(results.read_off, judge)
     mates, peers = _company(games, found, size, voices)
     return Cells(size, voices, first, second, judge, count, points, ties, mates, peers, worth)
@@ -221,7 +267,7 @@ def _company(games: Ints, found: Ints, size: int, voices: int) -> tuple[Floats, 
     table = games.reshape(size, size, voices)
     here, there = table, table.transpose(1, 0, 2)
     if voices == 1:
-        return there.ravel()[found].astype(np.float64), np.broadcast_to(0.0, found.shape)
+        return _constant(there.ravel()[found].astype(np.float64)), np.broadcast_to(0.0, found.shape)
     peers = here.sum(axis=2, keepdims=True) - here
     mates = np.broadcast_to(there.sum(axis=2, keepdims=True), there.shape)
     return mates.ravel()[found].astype(np.float64), peers.ravel()[found].astype(np.float64)
@@ -249,10 +295,18 @@ def shape(at: Floats, cells: Cells, precision: Floats, scale: Scale, weights: Fl
     z = cells.looks(at)
     mean, variance, log_total = spread_of(z, scale.tie)
     pull = precision @ at
-    height = float(weights @ ((cells.points - cells.games / 2) * z - cells.games * log_total) - at @ pull / 2)
-    rest = weights * (cells.points - cells.games * mean)
+    z *= cells.points - cells.games / 2
+    log_total *= cells.games
+    z -= log_total
+    height = float(weights @ z - at @ pull / 2)
+    mean *= cells.games
+    rest = np.subtract(cells.points, mean, out=mean)
+    rest *= weights
     slope = np.bincount(a, rest, total) - np.bincount(b, rest, total) + np.bincount(g, rest, total) - pull
-    return slope, _curvature(cells, weights * cells.games * variance) + precision, height
+    del z, log_total, mean, rest
+    curvature = _curvature(cells, weights * cells.games * variance)
+    curvature += precision
+    return slope, curvature, height
 
 
 def _curvature(cells: Cells, weight: Floats) -> Floats:
@@ -279,9 +333,12 @@ def _put(cells: Cells, weight: Floats) -> Floats:
     size, total = cells.size, cells.size + cells.voices
     curvature = np.zeros((total, total))
     for voice in range(cells.voices):
-        mine = slice(None) if cells.voices == 1 else cells.judge == voice
-        met = np.zeros((size, size))
-        met[cells.first[mine], cells.second[mine]] = weight[mine]
+        if cells.voices == 1:
+            met = cells.table(weight)
+        else:
+            mine = cells.judge == voice
+            met = np.zeros((size, size))
+            met[cells.first[mine], cells.second[mine]] = weight[mine]
         as_first, as_second = met.sum(axis=1), met.sum(axis=0)
         curvature[:size, :size] -= met + met.T
         curvature[range(size), range(size)] += as_first + as_second

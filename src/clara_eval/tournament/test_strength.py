@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from itertools import permutations
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clara_eval.tournament.estimate import shared_variance
 from clara_eval.tournament.results import Result, Winner
-from clara_eval.tournament.strength import fit, gradient, normals
+from clara_eval.tournament.strength import Cells, Scale, fit, gradient, merge, newton, normals
 from clara_eval.tournament.tally import tally
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
@@ -70,3 +75,28 @@ def test_draws_are_fixed_mirrored_and_have_the_fitted_spread() -> None:
     assert np.allclose(draws.mean(axis=0), found.theta)
     assert np.allclose(np.cov(draws.T), found.covariance[:3, :3], atol=0.2)
     assert abs(float(normals(500, 500, "check").std()) - 1) < 0.01
+
+
+class _Listed(Cells):
+    """The same cells, taken one by one."""
+
+    @property
+    def is_complete(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("size", [2, 3, 30])
+def test_a_complete_table_gives_the_same_bits_as_its_cells(size: int) -> None:
+    """Where everybody met everybody in both orders the sums are taken by rows, and no digit changes."""
+    verdicts_of = np.random.default_rng(size).choice(VERDICTS, size * size)
+    looks = permutations(range(size), 2)
+    rows = [Result(f"{a:02}", f"{b:02}", verdicts_of[a * size + b], "j") for a, b in looks]
+    cells = merge(tally([f"{item:02}" for item in range(size)], rows))
+    listed = _Listed(*(getattr(cells, field.name) for field in fields(cells)))
+    assert cells.is_complete
+    scale = Scale(tie=0.3, pair=0.3, look=0.6)
+    mine, theirs = newton(cells, scale), newton(listed, scale)
+    at = np.append(mine.theta, mine.bias)
+    assert mine.theta.tolist() == theirs.theta.tolist()
+    assert np.array_equal(mine.covariance, theirs.covariance)
+    assert shared_variance(cells, at, mine.covariance, 0.3) == shared_variance(listed, at, mine.covariance, 0.3)
