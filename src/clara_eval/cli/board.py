@@ -93,7 +93,7 @@ def table_lines(board: Board, shown: Sequence[Ranked], width: int) -> list[Text]
     """The heading and one line a place, with the pay line between those who are paid and the others."""
     columns, bar = _fitted(_columns(board, shown), width)
     scale = _scale(shown)
-    lines = [_line([_aligned(column.heading, column) for column in columns], bar, "95 % interval", "dim")]
+    lines = [_line([_aligned(column.heading, column) for column in columns], bar, _bar_heading(shown), "dim")]
     for number, row in enumerate(shown):
         if number and _is_cut(shown[number - 1], row):
             lines.append(_pay_line(board.margin, _width(columns) + (bar + len(GAP) if bar else 0)))
@@ -102,6 +102,11 @@ def table_lines(board: Board, shown: Sequence[Ranked], width: int) -> list[Text]
         drawn = "" if row.elo is None else _bar(row, scale, bar)
         lines.append(_line(cells, bar, drawn, f"{style} reverse".strip() if row.address == board.marked else style))
     return lines
+
+
+def _bar_heading(shown: Sequence[Ranked]) -> str:
+    """Arithmetic on measured facts leaves no interval: another round would give the same ratings."""
+    return "exact" if shown and all(row.low is not None and row.low == row.high for row in shown) else "95 % interval"
 
 
 def is_paid(row: Ranked) -> bool:

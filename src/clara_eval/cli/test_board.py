@@ -137,3 +137,10 @@ def test_a_bar_stays_in_its_place() -> None:
     assert bar_of(0, 5, 10, (0, 10), 11) == "├────●────┤"
     assert bar_of(5, 5, 5, (5, 5), 11).strip() == "●"
     assert len(bar_of(-100, 0, 900, (0, 10), 11)) == 11
+
+
+def test_ratings_without_doubt_are_called_exact() -> None:
+    """Where no row has an interval the column says exact; one row with an interval and it is named as such."""
+    exact = [row(n, low=1700.0 - 50 * n, high=1700.0 - 50 * n) for n in range(1, 8)]
+    assert shown(Board(exact, USDC, MARGIN), 140)[1].split()[-2:] == ["exact", "prize"]
+    assert "95 % interval" in shown(Board([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]

@@ -27,12 +27,14 @@ from clara_eval.errors import (
     Temporary,
     Unscorable,
 )
+from clara_eval.eval_config import FeatureSchema
 from clara_eval.hashing import keccak_hex
+from clara_eval.judge import RulesJudge
 from clara_eval.pipeline.evaluate import Evaluation, read_scores
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.review import decide
 from clara_eval.pipeline.status import MEANINGS, read_status
-from clara_eval.pipeline.walk import rank_round
+from clara_eval.pipeline.walk import is_exact, rank_round
 from clara_eval.publish.send import Outcome, Pace
 from clara_eval.solutions import Fetch, Fetched
 from clara_eval.store.sql_store import SqlStore
@@ -130,6 +132,19 @@ async def test_a_family_that_decides_who_is_paid_waits_for_a_person(local_chain:
     assert ranking is not None
     assert ranking.winners == (one,)
     assert ("pivotal_cluster", "review") in {(flag.code, flag.severity) for flag in ranking.flags}
+
+
+async def test_rules_over_measured_facts_leave_no_doubt(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A round by arithmetic is certain of its paid places; one claimed feature, or a model, and it is not exact."""
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        found = (await run(app, address, dry_run=True)).walk
+    assert found.ranking is not None
+    assert [s.p_top for s in found.ranking.standings] == [1, 1, 1, 0, 0, 0, 0]
+    claimed = replace(found.schema.features[0], name="claimed", source="llm")
+    rules = RulesJudge(found.schema)
+    assert is_exact(found.schema, {"rules": rules})
+    assert not is_exact(FeatureSchema((*found.schema.features, claimed)), {"rules": rules})
 
 
 async def test_without_a_key_nothing_is_sent(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -211,7 +211,8 @@ async def _tournament(
             on_game=lambda done, total: listener("comparing", done, total),
         )
     known = facts if choice.schedule.name == "fours" else None
-    return choice, comparisons, rank_round(challenge, items, comparisons, likeness.families, known)
+    exact = is_exact(jury.schema, judges)
+    return choice, comparisons, rank_round(challenge, items, comparisons, likeness.families, known, exact=exact)
 
 
 async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSchema, tuple[str, ...]]:
@@ -333,6 +334,8 @@ def rank_round(
     comparisons: Sequence[Comparison],
     families: Mapping[Address, Address],
     facts: Floats | None = None,
+    *,
+    exact: bool = False,
 ) -> Ranking | None:
     """Who stands where; a family is judged once more as if it had stayed away."""
     if not items:
@@ -346,7 +349,14 @@ def rank_round(
         by_name=True,
         clusters={str(member): str(head) for member, head in families.items()},
         features=facts,
+        exact=exact,
     )
+
+
+def is_exact(schema: FeatureSchema, judges: Mapping[str, Judge]) -> bool:
+    """Rules over facts that tools measured: nothing that a model said stands behind the verdicts."""
+    measured = all(feature.source == "measured" for feature in schema.judged)
+    return measured and all(isinstance(judge, RulesJudge) for judge in judges.values())
 
 
 def judges_of(comparisons: Sequence[Comparison]) -> list[str]:

@@ -25,7 +25,7 @@ from clara_eval.ranking.elo import score as chain_score
 from clara_eval.ranking.flags import raise_flags
 from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
-from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation
+from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation, without_noise
 from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.results import Result
 from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths
@@ -144,8 +144,12 @@ def rank_table(
     clusters: Mapping[str, str] | None = None,
     features: Floats | None = None,
     in_given_order: Tally | None = None,
+    exact: bool = False,
 ) -> Ranking:
-    """The same from columns in canonical order; `in_given_order` holds them as given, for the literal pass."""
+    """The same from columns in canonical order; `in_given_order` holds them as given, for the literal pass. `exact`
+    says that the verdicts are arithmetic: where everybody met and no verdicts contradict each other, nothing is
+    uncertain but ties.
+    """
     payout = checked_payout(winner_count, payout_bps)
     items, literal = table.items, in_given_order is not None
     if not items:
@@ -161,9 +165,11 @@ def rank_table(
     if ordered_by == "elo, then strength":
         order[winner_count:] = in_order(items, theta, arrival, by_name=by_name, among=order[winner_count:])
     other = in_order(items, ratings if ordered_by == "strength" else theta, arrival, by_name=by_name)
+    report = examine(table, strengths, winner_count, clusters or {})
+    if exact and not report.cycles and _all_met(table):
+        strengths = without_noise(strengths)
     odds = chances(strengths, winner_count)
     paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
-    report = examine(table, strengths, winner_count, clusters or {})
     if ordered_by == "elo" and not literal and not report.pivotal_items:
         rated = _Rated(table, content_hash(table) if seed is None else seed, arrival, by_name)
         report = replace(report, pivotal_items=_pivotal_by_elo(rated, set(order[:winner_count])))
@@ -252,10 +258,14 @@ def _ordered_by(table: Tally) -> OrderedBy:
         return "strength"
     if table.size < FITTED_FROM:
         return "elo"
+    return "elo" if _all_met(table) else "elo, then strength"
+
+
+def _all_met(table: Tally) -> bool:
+    """Whether every pair has a verdict."""
     low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
     met = np.bincount(low * table.size + high, minlength=table.size**2)
-    complete = int(np.count_nonzero(met)) == table.size * (table.size - 1) // 2
-    return "elo" if complete else "elo, then strength"
+    return int(np.count_nonzero(met)) == table.size * (table.size - 1) // 2
 
 
 def _standings(

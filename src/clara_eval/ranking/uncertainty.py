@@ -3,7 +3,8 @@
 In come estimated strengths and an order of the items; out go rounded chances and intervals. Chances of places come from
 2000 fixed posterior draws. Intervals are widened by 1.2, because the scale on which strengths are measured is itself
 estimated: how far a judge's quirks about single pairs blur them cannot be seen where no pair was looked at twice. Every
-number is rounded well above the last digits in which two machines might differ.
+number is rounded well above the last digits in which two machines might differ. Where verdicts are arithmetic on
+measured facts there is no judge whose noise could have decided: only entries that are exactly level are uncertain.
 
 The word of a paid place says whether the money above it is in the right hands: `clear` if the entries down to this
 place are the true best with a chance of at least .90, `toss-up` if the entry at the place is hardly more likely than
@@ -13,7 +14,7 @@ not to be better than the next one, `uncertain` between. At the last paid place 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ CLEAR = 0.90
 TOSS_UP = 0.60
 Z95 = 1.959964
 CHANCE_DECIMALS = 4
+_LEVEL = 1e-9  # logits: below every difference that counts; lots decide between those who are level
 
 Word = Literal["toss-up", "uncertain", "clear"]
 
@@ -73,6 +75,11 @@ def word_for(probability: float, set_chance: float) -> Word:
     if probability < TOSS_UP:
         return "toss-up"
     return "clear" if set_chance >= CLEAR else "uncertain"
+
+
+def without_noise(strengths: Strengths) -> Strengths:
+    """The same strengths, known for certain: another round would give the same verdicts."""
+    return replace(strengths, covariance=_LEVEL**2 * np.eye(len(strengths.covariance)))
 
 
 def chances(strengths: Strengths, winner_count: int) -> Chances:
