@@ -53,6 +53,11 @@ class Board:
     """Where the pay line stands on the scale of the bars."""
     fact_names: tuple[str, ...] = ()
 
+    @property
+    def is_exact(self) -> bool:
+        """Arithmetic on measured facts leaves no interval."""
+        return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
