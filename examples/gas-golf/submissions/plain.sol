@@ -6,7 +6,7 @@ interface IToken {
 }
 
 contract Submission {
-    function send(address token, address[] calldata to, uint256[] calldata amounts) external {
+    function send(address token, address[] memory to, uint256[] memory amounts) external {
         require(to.length == amounts.length, "lengths");
         for (uint256 i = 0; i < to.length; i++) {
             require(IToken(token).transfer(to[i], amounts[i]), "transfer");

@@ -79,7 +79,8 @@ def word_for(probability: float, set_chance: float) -> Word:
 
 def without_noise(strengths: Strengths) -> Strengths:
     """The same strengths, known for certain: another round would give the same verdicts."""
-    return replace(strengths, covariance=_LEVEL**2 * np.eye(len(strengths.covariance)))
+    sharp = (strengths.scale.blur / _LEVEL) ** 2
+    return replace(strengths, curvature=sharp * np.eye(len(strengths.curvature)))
 
 
 def chances(strengths: Strengths, winner_count: int) -> Chances:
