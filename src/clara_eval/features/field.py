@@ -3,14 +3,16 @@
 In: the facts of every ranked submission, each read alone. Out: the same facts with further flags, and with claims
 capped at the middle of their range where others show evidence for theirs and this one does not. Robust figures only
 (median and median deviation), so that a few liars do not move what they are held against; in a small field more is
-forgiven, and below five entries nobody stands out. Must hold: the order of entries does not matter, and measured values
-never change.
+forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room where
+honest entries are; so nearly the best of everything is looked at by a person wherever that would be paid for alone.
+Must hold: the order of entries does not matter, and measured values never change.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,23 +29,27 @@ FEWEST = 5
 OUTLIER = 4.5
 SMALL_FIELD = 1.3
 """A field of n forgives outliers by a factor of 1 + 1.3/n."""
-STANDS_OUT, STANDS_OUT_COARSE = 1.7, 1.3
-"""Spreads above the middle; on scales of a few levels a whole level is one spread already."""
-FEW_VALUES = 10
+STANDS_OUT = 2.5
+"""Spreads above the middle, from where on a claim far from the best is looked at too."""
 NEARLY_ALL = 3
-"""From this many claims on, all of them within one step of the best are worth a look where that is rare."""
-RARE = 0.25
+"""From this many claims on, the flag says that all of them are nearly the best."""
+COMMON = 0.25
+"""What this share of a field claims alike is nothing rare."""
+MOST_LOOKED_AT = 3
+"""However many are paid: at most one entry in three is looked at for what it claims."""
 SPREAD = 0.15
 """Claims of honest entries differ at least this much, on a scale from worst to best."""
 _TO_SIGMA = 1.4826
 _ALIKE = 1e-9
 
 
-def compare_field(schema: FeatureSchema, features: Mapping[Address, Features]) -> dict[Address, Features]:
-    """Every submission's facts, with what the others tell about them."""
+def compare_field(
+    schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None = None
+) -> dict[Address, Features]:
+    """Every submission's facts, with what the others tell about them; `paid` places there are, else one in four."""
     support = {feature.name: _Support.of(feature, features) for feature in schema.judged}
     capped = {account: _capped(schema, features[account], support) for account in sorted(features)}
-    field = _Field.of(schema, capped)
+    field = _Field.of(schema, capped, paid)
     return {
         account: replace(
             facts,
@@ -52,7 +58,6 @@ def compare_field(schema: FeatureSchema, features: Mapping[Address, Features]) -
                 *_missing_view(facts, field),
                 *_outliers(facts, field),
                 *_claims_stand_out(schema, account, field),
-                *_nearly_all_best(schema, account, field),
             ),
         )
         for account, facts in capped.items()
@@ -112,9 +117,14 @@ class _Field:
     claims: Mapping[Address, float | None]
     merits: _Values
     nearly_best: frozenset[Address]
+    alike: Mapping[tuple[Value, ...], int]
+    """How many claim exactly the same."""
+    looked_at: int
+    """Entries with the best claims that a person looks at, if they are nearly the best that can be claimed."""
 
     @classmethod
-    def of(cls, schema: FeatureSchema, features: Mapping[Address, Features]) -> _Field:
+    def of(cls, schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None) -> _Field:
+        size = len(features)
         claims = {account: _claimed_merit(schema, facts) for account, facts in features.items()}
         return cls(
             features,
@@ -127,6 +137,8 @@ class _Field:
             claims,
             _Values(claims.values()),
             frozenset(account for account, facts in features.items() if _is_nearly_best(schema, facts)),
+            Counter(_claimed_values(schema, facts) for facts in features.values()),
+            max(1, min(size // 4 if paid is None else paid, size // MOST_LOOKED_AT)),
         )
 
 
@@ -230,61 +242,60 @@ def _least_spread(feature: Feature) -> float:
 
 
 def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
-    """What only a model says is better for one entry than for nearly all others, and by much."""
-    mine, size = field.claims[account], len(field.merits)
-    if mine is None or size < FEWEST:
+    """What only a model says is far better for one entry than for the others, or good enough to be paid for alone."""
+    mine, facts = field.claims[account], field.features[account]
+    if mine is None:
         return
-    as_good = field.merits.at_least(mine - _ALIKE)
-    middle, spread = field.merits.others(mine, SPREAD)
-    score = (mine - middle) / spread
-    claimed = _claimed(schema, field.features[account])
-    coarse = len(claimed) < NEARLY_ALL and all(_is_coarse(feature) for feature in claimed)
-    bound = max(STANDS_OUT_COARSE if coarse else STANDS_OUT, 1.2 + 8 / size if size < 10 or not coarse else 0)
-    if as_good <= max(1, size // 8) and score >= bound:
+    size, as_good = len(field.merits), field.merits.at_least(mine - _ALIKE)
+    count, score = len(_claimed(schema, facts)), _spreads(mine, field)
+    far = size >= FEWEST and as_good <= max(1, size // 8) and score >= STANDS_OUT * (1 + SMALL_FIELD / size)
+    best = account in field.nearly_best and as_good <= field.looked_at and _is_rare(schema, facts, field)
+    decides = count * 2 >= sum(feature.better is not None for feature in schema.judged)
+    told = any(flag.code == "all_best" for flag in facts.flags)
+    if best and count >= NEARLY_ALL and not told:
+        yield Flag(
+            "nearly_all_best",
+            "review",
+            f"All {count} claimed features are at their best value or one step below it.",
+            evidence={"features": count, "asGood": as_good - 1},
+        )
+    if far or (best and decides and count < NEARLY_ALL and size >= FEWEST):
         yield Flag(
             "claims_stand_out",
             "review",
-            f"What only a model can tell is better here than for the other {size - 1} entries, by "
-            f"{score:.1f} spreads; no tool bears it out.",
+            f"What only a model can tell is better here than for {size - as_good} of the other {size - 1} entries "
+            f"({score:.1f} spreads above the middle); no tool bears it out.",
             evidence={"spreads": round(score, 1), "asGood": as_good},
         )
 
 
-def _nearly_all_best(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
-    """Every claim at its best or a step below: what a liar asks for who does not want to stand out."""
-    claimed = _claimed(schema, field.features[account])
-    if len(claimed) < NEARLY_ALL or any(flag.code == "all_best" for flag in field.features[account].flags):
-        return
-    others, as_good = len(field.features) - 1, len(field.nearly_best - {account})
-    if account in field.nearly_best and as_good <= RARE * others:
-        yield Flag(
-            "nearly_all_best",
-            "review",
-            f"All {len(claimed)} claimed features are at their best value or one step below it.",
-            evidence={"features": len(claimed), "asGood": as_good},
-        )
+def _spreads(mine: float, field: _Field) -> float:
+    """How far above the middle of the others."""
+    if len(field.merits) < 2:
+        return 0.0
+    middle, spread = field.merits.others(mine, SPREAD)
+    return (mine - middle) / spread
+
+
+def _is_rare(schema: FeatureSchema, facts: Features, field: _Field) -> bool:
+    """Whether few claim exactly the same: where a quarter of the field does, the claim is nothing special."""
+    return field.alike[_claimed_values(schema, facts)] < max(NEARLY_ALL, COMMON * len(field.features))
 
 
 def _is_nearly_best(schema: FeatureSchema, facts: Features) -> bool:
     values, claimed = facts.vector.as_dict(), _claimed(schema, facts)
-    return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) for f in claimed)
+    return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) - _ALIKE for f in claimed)
 
 
 def _step_below(feature: Feature) -> Value:
-    """One level, one word, or a twentieth of the range below the best."""
+    """One level, one word, or a tenth of the range below the best."""
     if feature.type == "boolean":
         return feature.better == "higher"
     if feature.type == "enum":
         last = len(feature.values) - 1
         return feature.values[max(0, last - 1) if feature.better == "higher" else min(last, 1)]
-    step = max((feature.high - feature.low) / 20, 1.0 if feature.type == "integer" else 0.0)
+    step = max((feature.high - feature.low) / 10, 1.0 if feature.type == "integer" else 0.0)
     return feature.high - step if feature.better == "higher" else feature.low + step
-
-
-def _is_coarse(feature: Feature) -> bool:
-    return feature.type in ("boolean", "enum") or (
-        feature.type == "integer" and feature.high - feature.low < FEW_VALUES
-    )
 
 
 def _claimed(schema: FeatureSchema, facts: Features) -> list[Feature]:
@@ -298,6 +309,11 @@ def _claimed(schema: FeatureSchema, facts: Features) -> list[Feature]:
         and facts.measured.get(feature.name) is None
         and values[feature.name] is not None
     ]
+
+
+def _claimed_values(schema: FeatureSchema, facts: Features) -> tuple[Value, ...]:
+    values = facts.vector.as_dict()
+    return tuple(values[feature.name] for feature in _claimed(schema, facts))
 
 
 def _claimed_merit(schema: FeatureSchema, facts: Features) -> float | None:

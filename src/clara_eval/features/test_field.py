@@ -69,6 +69,24 @@ def test_one_claim_that_stands_out_is_flagged(lie: int) -> None:
     assert found == [*([[]] * 11), ["claims_stand_out"]]
 
 
+def test_whoever_would_be_paid_for_one_claim_alone_is_looked_at() -> None:
+    """Two nearly at the best of one scale are looked at where two are paid, not where one is, and not among equals."""
+    field = [claimed(LEVEL, correctness=value) for value in (1, 2, 0, 2, 1, 2, 3, 1, 2, 3)]
+
+    def looked_at(paid: int, entries: list[Features], schema: FeatureSchema = LEVEL) -> list[int]:
+        found = compare_field(schema, {account(n): facts for n, facts in enumerate(entries)}, paid)
+        return [n for n in range(len(entries)) if any(f.severity == "review" for f in found[account(n)].flags)]
+
+    assert looked_at(2, field) == [6, 9]
+    assert looked_at(1, field) == []
+    assert looked_at(3, [*field, field[6]]) == []
+    measured_too = FeatureSchema((*LEVEL.features, MEASURED["max_nesting"], MEASURED["duplicate_share"]))
+    vectors = [choose_values(measured_too, {"max_nesting": 2, "duplicate_share": 0.0}, f.claimed)[0] for f in field]
+    facts = {"max_nesting": 2, "duplicate_share": 0.0}
+    mixed = [replace(f, vector=v, measured=dict(facts)) for f, v in zip(field, vectors, strict=True)]
+    assert looked_at(2, mixed, measured_too) == []
+
+
 def test_good_claims_among_good_claims_are_left_alone() -> None:
     """Where several are at the top, nobody stands out."""
     assert codes(LEVEL, [claimed(LEVEL, correctness=value) for value in (4, 4, 3, 4, 3, 2, 4, 3, 1, 3)]) == [[]] * 10

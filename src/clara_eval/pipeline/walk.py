@@ -110,7 +110,8 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         sources.gives_up,
         metadata.problem_statement,
     )
-    features = compare_field(schema, await _read(context, schema, reader, ranked, listener, execution))
+    read = await _read(context, schema, reader, ranked, listener, execution)
+    features = compare_field(schema, read, challenge.winner_count)
     rejected = _in_order([*refused, *unevaluable(ranked, features)])
     jury = _Jury(plan, metadata, schema, sources, keeping)
     choice, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)

@@ -157,7 +157,7 @@ async def _honest_field(schema: FeatureSchema, reader: _Reader, entries: list[_E
 
 
 def _caught(schema: FeatureSchema, field: dict[Address, Features], liar: Address) -> bool:
-    settled = compare_field(schema, field)
+    settled = compare_field(schema, field, PAID)
     rules = RulesJudge(schema)
     merits = {account: rules.merit(facts.vector) for account, facts in settled.items()}
     # The liar is the latest: a tie goes to the others.
@@ -176,7 +176,7 @@ async def measure_lies(trials: int, seed: int) -> list[Figure]:
             entries = _entries(random.Random(f"{seed}{config}{trial}"))  # noqa: S311 - a trial, not a secret
             reader = _Reader(schema, entries, trial)
             field = await _honest_field(schema, reader, entries)
-            settled = compare_field(schema, field)
+            settled = compare_field(schema, field, PAID)
             flagged += sum(any(flag.severity == "review" for flag in facts.flags) for facts in settled.values())
             honest += len(settled)
             liar = Address(f"0x{1:040x}")  # the entry of the lowest quality

@@ -37,11 +37,13 @@ def test_words_reach_nobody_who_decides() -> None:
 
 
 def test_liars_are_caught_and_honest_entries_left_alone() -> None:
-    """Whoever reports the best of everything, or lies only where the payload is in sight, is caught; few honest are flagged."""
+    """Liars are caught, those too who know every check; few honest entries are flagged."""
     figures = by_name(asyncio.run(lies.measure_lies(4, seed=3)))
     for name in ("obeys_maximum", "obeys_one_below", "sees_maximum", "sees_one_below", "honest_flagged"):
         assert figures[name].met, figures[name].to_json()
-    assert figures["knows_maximum"].value >= 0.8
+    # Twenty-four rounds are few: one more than the target allows may be missed.
+    assert figures["knows_maximum"].value >= 22 / 24
+    assert figures["knows_one_below"].value >= 22 / 24
     assert all(figure.met for figure in asyncio.run(lies.measure_measured_only()))
     assert [figure.value for figure in asyncio.run(lies.measure_executed(4, seed=3))] == [0.0, 0.0]
 
