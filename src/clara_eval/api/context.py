@@ -23,7 +23,9 @@ class EngineDoor(Protocol):
         """Queue an evaluation and return its workflow id; NotFound, NotYet or Temporary where it cannot begin."""
         ...
 
-    async def decide(self, address: Address, decision: Decision, reason: str, digest: str | None = None) -> None:
+    async def decide(
+        self, address: Address, decision: Decision, reason: str, digest: str | None = None, by: str = ""
+    ) -> None:
         """Record a person's decision about an evaluation that waits for one; BadInput where none, or another, waits."""
         ...
 

@@ -7,6 +7,7 @@ decision names the digest of the result that was on the page, so another result 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, cast
 
 from fastapi import APIRouter, Request
@@ -32,6 +33,8 @@ router = APIRouter(include_in_schema=False, prefix="/operator")
 _GET = ["GET", "HEAD"]
 STOPPED = ("deferred", "failed", "unscorable")
 _MOST_NOTE = 500
+SIGNED_IN = "operator, signed in on the page"
+"""Who decided, where the form has no name."""
 _DONE = {
     "approve": "Approved. The result is being posted.",
     "reject": "Rejected. Nothing is posted; the poster may still post.",
@@ -113,11 +116,12 @@ async def decide(address: str, request: Request) -> Response:
     fields = await operator_form(request)
     known, note, engine = known_address(address), fields.get("note", "")[:_MOST_NOTE], _context(request).engine
     decision, digest = fields.get("decision", ""), fields.get("digest") or None
+    by = fields.get("by", "").strip() or SIGNED_IN
     try:
         if decision == "rule":
-            await engine.rule(known, _decree(fields, note), digest)
+            await engine.rule(known, replace(_decree(fields, note), by=by), digest)
         elif decision in {"approve", "reject"}:
-            await engine.decide(known, "approve" if decision == "approve" else "reject", note, digest)
+            await engine.decide(known, "approve" if decision == "approve" else "reject", note, digest, by)
         else:
             raise Refusal(422, "The decision is neither approve, reject nor rule.")
     except ClaraError as bad:

@@ -226,8 +226,8 @@ async def review(address: AddressPath, body: ReviewRequest, context: Context) ->
         if body.decision == "rule":
             await context.engine.rule(known, _decree(body), body.traceDigest)
         else:
-            await context.engine.decide(known, body.decision, body.note, body.traceDigest)
-    return {"challengeAddress": known, "decision": body.decision, "note": body.note}
+            await context.engine.decide(known, body.decision, body.note, body.traceDigest, body.by)
+    return {"challengeAddress": known, "decision": body.decision, "note": body.note, "by": body.by}
 
 
 @router.post(
@@ -271,7 +271,7 @@ def _decree(body: ReviewRequest) -> Decree:
     if asked is None:
         raise BadInput("The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled.")
     account = to_address(asked.account) if asked.account else None
-    return Decree(asked.kind, account, asked.judge, asked.stage, body.note)
+    return Decree(asked.kind, account, asked.judge, asked.stage, body.note, body.by)
 
 
 @router.get(

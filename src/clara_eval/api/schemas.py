@@ -98,6 +98,8 @@ class ReviewRequest(_Request):
     decision: Literal["approve", "reject", "rule"]
     note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
     """Why; it is kept with the decision. `reason`, its earlier name, is accepted."""
+    by: Annotated[str, StringConstraints(max_length=80)] = ""
+    """Who decides; it stands in the public trace. Without a name the trace says `operator`."""
     ruling: RulingRequest | None = None
     """With the decision `rule`: what is ruled."""
     traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None  # noqa: N815
@@ -108,6 +110,7 @@ class ReviewRecord(BaseModel):
     challengeAddress: str  # noqa: N815
     decision: Literal["approve", "reject", "rule"]
     note: str
+    by: str = ""
 
 
 class ObjectionRequest(_Request):

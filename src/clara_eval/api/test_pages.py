@@ -364,10 +364,11 @@ async def test_the_operator_signs_in_and_decides(service: Service) -> None:
         async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=fields) as answer:
             assert "being posted" in await answer.text()
         assert service.engine.decided[-1] == (REVIEWED, "approve", "looked at it")
-        rule = {**fields, "decision": "rule", "kind": "exclude", "account": account(1)}
+        assert service.engine.decided_by == ["operator, signed in on the page"]
+        rule = {**fields, "by": "Ada", "decision": "rule", "kind": "exclude", "account": account(1)}
         async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=rule) as answer:
             assert answer.status == 200
-        assert service.engine.ruled[-1].account == account(1)
+        assert (service.engine.ruled[-1].account, service.engine.ruled[-1].by) == (account(1), "Ada")
         stale = {**fields, "digest": "0x" + "12" * 32, "note": "kept"}
         async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=stale) as answer:
             page = await answer.text()

@@ -135,8 +135,10 @@ async def test_review_needs_the_key_and_a_waiting_challenge(service: Service) ->
     """A decision reaches the engine once, with its reason; where nothing waits it is refused."""
     path, body = f"{BASE}/{REVIEWED}/review", {"decision": "approve", "note": "looked"}
     problem(await service.post(path, body), 401)
-    code, _, _ = await service.post(path, body, **BEARER)
+    code, _, _ = await service.post(path, {**body, "by": "Ada"}, **BEARER)
     assert (code, service.engine.decided) == (200, [(REVIEWED, "approve", "looked")])
+    assert service.engine.decided_by == ["Ada"]
+    problem(await service.post(path, {**body, "by": "x" * 81}, **BEARER), 422)
     problem(await service.post(f"{BASE}/{POSTED}/review", body, **BEARER), 409)
     problem(await service.post(path, {"decision": "maybe"}, **BEARER), 422)
 
@@ -145,12 +147,12 @@ async def test_a_ruling_reaches_the_engine_and_the_sheet_the_administrator(servi
     """A ruling needs the key, its content and the digest; the sheet needs the key and a review."""
     path, digest = f"{BASE}/{REVIEWED}/review", "0x" + "ab" * 32
     ruling = {"kind": "exclude", "account": "0x" + "a1" * 20}
-    body = {"decision": "rule", "reason": "a sock puppet", "ruling": ruling, "traceDigest": digest}
+    body = {"decision": "rule", "reason": "a sock puppet", "ruling": ruling, "traceDigest": digest, "by": "Ada"}
     problem(await service.post(path, body), 401)
     problem(await service.post(path, {**body, "ruling": None}, **BEARER), 409)
     assert (await service.post(path, body, **BEARER))[0] == 200
-    assert [(d.kind, d.account, d.note) for d in service.engine.ruled] == [
-        ("exclude", "0x" + "a1" * 20, "a sock puppet")
+    assert [(d.kind, d.account, d.note, d.by) for d in service.engine.ruled] == [
+        ("exclude", "0x" + "a1" * 20, "a sock puppet", "Ada")
     ]
     problem(await service.get(path), 401)
     problem(await service.get(path, **BEARER), 404)

@@ -26,6 +26,7 @@ from clara_eval.use_cases.review_sheet import review_sheet
 
 Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
+By = Annotated[str, typer.Option(help="Who decides; it stands in the public trace.")]
 T = TypeVar("T")
 
 
@@ -61,7 +62,7 @@ def approve(
     address: AddressArgument,
     *,
     note: Annotated[str, typer.Option(help="Why; it stands in the public trace.")] = "",
-    by: Annotated[str, typer.Option(help="Who approves; it stands in the public trace.")] = "",
+    by: By = "",
     digest: Digest = None,
     json: JsonFlag = False,
 ) -> None:
@@ -74,11 +75,13 @@ def approve(
     )
 
 
-def reject(address: AddressArgument, *, note: Note = "", digest: Digest = None, json: JsonFlag = False) -> None:
+def reject(
+    address: AddressArgument, *, note: Note = "", by: By = "", digest: Digest = None, json: JsonFlag = False
+) -> None:
     """End the evaluation as failed; the poster may still post."""
     target = to_address(address)
     _decided(
-        lambda store, chain_id: use_case.reject(store, chain_id, target, note=note, digest=digest),
+        lambda store, chain_id: use_case.reject(store, chain_id, target, note=note, digest=digest, by=by),
         "Nothing is posted.",
         json=json,
     )
@@ -93,6 +96,7 @@ def rule(
     judge: Annotated[str | None, typer.Option(help="A judge, as in CLARA_JUDGES, to be asked instead.")] = None,
     stage: Annotated[Stage, typer.Option(help="What the judge is asked for.")] = Stage.comparing,
     note: Note = "",
+    by: By = "",
     json: JsonFlag = False,
 ) -> None:
     """Exclude an entry, say who is the original, or ask another judge; the round is then walked again."""
@@ -101,7 +105,7 @@ def rule(
         raise BadInput("A ruling is exactly one of --exclude, --original and --judge.", path="ruling")
     account = exclude or original
     kind = cast("RulingKind", given[0])
-    decree = Decree(kind, to_address(account) if account else None, judge, stage.value if judge else None, note)
+    decree = Decree(kind, to_address(account) if account else None, judge, stage.value if judge else None, note, by)
     target = to_address(address)
     _decided(
         lambda store, chain_id: use_case.rule(store, chain_id, target, decree, digest=digest),

@@ -141,11 +141,16 @@ class Engine:
         return challenge
 
     async def decide(
-        self, address: Address, decision: Literal["approve", "reject"], reason: str, digest: str | None = None
+        self,
+        address: Address,
+        decision: Literal["approve", "reject"],
+        reason: str,
+        digest: str | None = None,
+        by: str = "",
     ) -> None:
         """Follow a person's decision at once."""
         decide = approve if decision == "approve" else reject
-        await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest)
+        await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest, by=by)
         if decision == "approve":
             await self._enqueue(await look_at_challenge(self.app.chain, address))
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
+from clara_eval.judge.reading import shown
 from clara_eval.trace.document import Approval
 from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import REVIEWS, review_key
@@ -109,9 +110,14 @@ async def decide(
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
-    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=by[:NAME_CHARS], decided_at=now)
+    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=now)
     await _write(keys, chain_id, decided)
     return decided
+
+
+def signature(name: str) -> str:
+    """A name as it is kept and published: one line, nothing that hides or turns text, not long."""
+    return shown(name, NAME_CHARS)
 
 
 def check_waiting(review: Review, digest: str | None) -> Review:

@@ -33,6 +33,8 @@ class Ruling:
     """Who is asked instead, as in CLARA_JUDGES."""
     stage: RuledStage | None = None
     note: str = ""
+    by: str = ""
+    """Who ruled, as they called themselves."""
 
 
 RULINGS = Form(tuple[Ruling, ...])

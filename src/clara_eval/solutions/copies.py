@@ -27,10 +27,9 @@ from clara_eval.solutions.model import Rejected, Solution
 from clara_eval.solutions.tokens import (
     NO_HASHES,
     READ_AS_CODE,
+    Coded,
     Hashes,
-    abstract_shingles,
     keyed,
-    shingles,
     token_stream,
 )
 from clara_eval.syntax.parsing import parse
@@ -71,7 +70,10 @@ FEW_SHAPES = Bounds(least=6, near=0.8, held=0.85)
 """Few statements prove little: their tokens must be alike too, half of them at least."""
 HALF = 0.5
 _LEVELS = 24
+_BOUNDS = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(_LEVELS)], dtype=np.uint64)
 _FEWEST_SAMPLED = 16
+_WORTH_A_LOOK = 0.5
+"""Whoever shares less than this of either with another, by every kind of feature, is neither copy nor family."""
 
 _AT_ONCE = 4_000_000
 """Shared features counted in one go, so that memory does not follow how alike the entries are."""
@@ -156,16 +158,17 @@ def find_likeness(
     ordered = sorted(held, key=chain.order)
     given = _Given(template, key)
     prints = [_Print.of(solution, given) for solution in ordered]
-    clusters = tuple(chain.with_author(cluster) for cluster in _gather(ordered, _links(prints)))
+    compared = _Compared(prints)
+    clusters = tuple(chain.with_author(cluster) for cluster in _gather(ordered, _links(compared)))
     copied = {copy.solution.submission.submitter for cluster in clusters for copy in cluster.copies}
     ranked = [number for number, one in enumerate(ordered) if one.submission.submitter not in copied]
-    families, held_earlier = _families([ordered[number] for number in ranked], [prints[number] for number in ranked])
+    families, held_earlier = _families([ordered[number] for number in ranked], compared.among(ranked))
     taken = chain.taken(ordered[number] for number in ranked)
     return Likeness(clusters, families, tuple(sorted((*held_earlier, *taken), key=lambda d: (d.account, d.other))))
 
 
 def _families(
-    ordered: Sequence[Solution], prints: Sequence[_Print]
+    ordered: Sequence[Solution], compared: Iterable[tuple[int, _Alike]]
 ) -> tuple[dict[Address, Address], tuple[Doubt, ...]]:
     """The earliest submitter of each family, by member; whoever is alone is left out."""
     head = list(range(len(ordered)))
@@ -179,12 +182,12 @@ def _families(
 
     for earlier, later in _same([solution.submission.agent_id for solution in ordered]):
         join(earlier, later)
-    for later, alike in _compared(prints):
-        held = alike.held
-        for earlier in np.flatnonzero(alike.family).tolist():
+    for later, alike in compared:
+        for earlier in alike.earlier[alike.family].tolist():
             join(earlier, later)
-        for earlier in np.flatnonzero(held >= PLAIN.held)[:1].tolist():
-            doubts[accounts[later]] = Doubt(accounts[later], accounts[earlier], round(float(held[earlier]), 2))
+        for place in np.flatnonzero(alike.held >= PLAIN.held)[:1].tolist():
+            earlier, held = int(alike.earlier[place]), float(alike.held[place])
+            doubts[accounts[later]] = Doubt(accounts[later], accounts[earlier], round(held, 2))
     sizes = Counter(head)
     families = {account: accounts[first] for account, first in zip(accounts, head, strict=True) if sizes[first] > 1}
     return families, tuple(doubts.values())
@@ -301,10 +304,10 @@ class FeatureSet:
     def of(cls, hashes: Hashes, weights: Amounts | None = None) -> FeatureSet:
         weights = np.ones(len(hashes)) if weights is None else weights
         level = max(0, (len(hashes) - 1).bit_length() - LARGEST.bit_length() + 1) if len(hashes) else 0
-        bounds = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(_LEVELS)], dtype=np.uint64)
-        kept = hashes <= bounds[level]
-        hashes, weights = hashes[kept], weights[kept]
-        places = np.searchsorted(hashes, bounds, side="right")
+        if level:
+            kept = hashes <= _BOUNDS[level]
+            hashes, weights = hashes[kept], weights[kept]
+        places = np.searchsorted(hashes, _BOUNDS, side="right")
         return cls(hashes, weights, level, np.concatenate([[0.0], np.cumsum(weights)])[places], places)
 
 
@@ -314,9 +317,9 @@ class _Given:
     def __init__(self, template: str, key: bytes) -> None:
         self.key = hashlib.blake2b(key, digest_size=32).digest()
         self._parts = [part for part in (template, *template.split("```")[1::2]) if part.strip()]
-        streams = [token_stream(part) for part in self._parts]
-        self.plain = _union([shingles(one, WIDTH, self.key) for one in streams])
-        self.abstract = _union([abstract_shingles(one, ABSTRACT_WIDTH, self.key) for one in streams])
+        streams = [Coded.of(token_stream(part), self.key) for part in self._parts]
+        self.plain = _union([one.shingles(WIDTH) for one in streams])
+        self.abstract = _union([one.abstract_shingles(ABSTRACT_WIDTH) for one in streams])
         self._shapes: dict[str, Hashes] = {}
 
     def shapes(self, language: str) -> Hashes:
@@ -346,18 +349,27 @@ class _Print:
     def of(cls, solution: Solution, given: _Given) -> _Print:
         language = solution.language if solution.language in READ_AS_CODE else guess_language(solution.text)
         stream = token_stream(solution.text, language)
-        plain = shingles(stream, WIDTH, given.key)
-        abstract = abstract_shingles(stream, ABSTRACT_WIDTH, given.key)
+        coded = Coded.of(stream, given.key)
+        plain, abstract = coded.shingles(WIDTH), coded.abstract_shingles(ABSTRACT_WIDTH)
         hashes, weights = _shape_hashes(solution.text, language, given.key)
-        own = ~np.isin(hashes, given.shapes(language)) if language else np.zeros(0, dtype=bool)
+        own = _is_own(hashes, given.shapes(language)) if language else np.zeros(0, dtype=bool)
         return cls(
             content=solution.content_sha256,
             # A text of comments only has no tokens, and must not equal every other such text.
             stream=_digest("\x1f".join(stream.tokens)) if stream.tokens else solution.content_sha256,
-            plain=FeatureSet.of(np.setdiff1d(plain, given.plain, assume_unique=True)),
-            abstract=FeatureSet.of(np.setdiff1d(abstract, given.abstract, assume_unique=True)),
+            plain=FeatureSet.of(plain[_is_own(plain, given.plain)]),
+            abstract=FeatureSet.of(abstract[_is_own(abstract, given.abstract)]),
             shapes=FeatureSet.of(hashes[own], weights[own]),
         )
+
+
+def _is_own(hashes: Hashes, given: Hashes) -> npt.NDArray[np.bool_]:
+    """Which of these are not the poster's; both are sorted."""
+    if not len(given):
+        return np.ones(len(hashes), dtype=bool)
+    place = np.minimum(np.searchsorted(given, hashes), len(given) - 1)
+    own: npt.NDArray[np.bool_] = given[place] != hashes
+    return own
 
 
 def _shape_hashes(text: str, language: str | None, key: bytes) -> tuple[Hashes, Amounts]:
@@ -380,39 +392,71 @@ def _union(sets: Sequence[Hashes]) -> Hashes:
     return np.unique(np.concatenate([*sets, NO_HASHES]))
 
 
-def _links(prints: Sequence[_Print]) -> dict[int, _Link]:
+def _links(compared: _Compared) -> dict[int, _Link]:
     """For each copy the earliest submission it resembles, by the plainest kind of likeness."""
-    links: dict[int, _Link] = {}
-    kinds: tuple[tuple[CopyKind, list[str]], ...] = (
-        ("exact", [one.content for one in prints]),
-        ("normalised", [one.stream for one in prints]),
-    )
-    for kind, keys in kinds:
-        for earlier, later in _same(keys):
-            links.setdefault(later, _Link(earlier, kind, 1.0))
-    for later, alike in _compared(prints, links.keys()):
+    links = dict(compared.same)
+    for later, alike in compared.pairs:
         found = alike.first()
         if found is not None:
             links[later] = found
     return links
 
 
-def _compared(prints: Sequence[_Print], known: Container[int] = ()) -> Iterator[tuple[int, _Alike]]:
-    """Each entry with what it shares with every earlier one, by all kinds of features."""
+class _Compared:
+    """Each entry with what it shares with earlier ones, by all kinds of features, counted once."""
+
+    def __init__(self, prints: Sequence[_Print]) -> None:
+        self._prints = prints
+        self.same: dict[int, _Link] = {}
+        """Copies that have the same bytes or tokens as an earlier one; they are not compared further."""
+        kinds: tuple[tuple[CopyKind, list[str]], ...] = (
+            ("exact", [one.content for one in prints]),
+            ("normalised", [one.stream for one in prints]),
+        )
+        for kind, keys in kinds:
+            for earlier, later in _same(keys):
+                self.same.setdefault(later, _Link(earlier, kind, 1.0))
+        self.pairs = tuple(_alike(prints, self.same.keys()))
+
+    def among(self, ranked: Sequence[int]) -> Iterator[tuple[int, _Alike]]:
+        """The same for some of the entries, numbered anew."""
+        if any(number in self.same for number in ranked):  # an author with the same bytes as an earlier submitter
+            yield from _alike([self._prints[number] for number in ranked])
+            return
+        anew = np.full(len(self._prints), -1, dtype=np.int64)
+        anew[list(ranked)] = np.arange(len(ranked))
+        for later, alike in self.pairs:
+            if anew[later] >= 0:
+                yield int(anew[later]), alike.only(anew)
+
+
+def _alike(prints: Sequence[_Print], known: Container[int] = ()) -> Iterator[tuple[int, _Alike]]:
+    """Each entry that shares much with earlier ones."""
     plain = overlaps([one.plain for one in prints], PLAIN.least, known)
     abstract = overlaps([one.abstract for one in prints], ABSTRACT.least, known)
     shapes = overlaps([one.shapes for one in prints], FEW_SHAPES.least, known)
     enough = np.array([len(one.shapes.hashes) >= SHAPES.least for one in prints], dtype=bool)
-    for later, (by_plain, by_abstract, by_shapes) in enumerate(zip(plain, abstract, shapes, strict=True)):
-        yield later, _Alike(by_plain, by_abstract, by_shapes, enough[:later] & enough[later])
+    for later, kinds in enumerate(zip(plain, abstract, shapes, strict=True)):
+        earlier = np.flatnonzero(kinds[0].likely | kinds[1].likely | kinds[2].likely)
+        if len(earlier):
+            yield later, _Alike(earlier, *(kind.of(earlier) for kind in kinds), enough[earlier] & enough[later])
 
 
 @dataclass(frozen=True, slots=True)
 class _Alike:
+    """One entry beside the earlier ones with which it shares much; everything is in their order."""
+
+    earlier: Ints
     plain: Overlap
     abstract: Overlap
     shapes: Overlap
     many_shapes: npt.NDArray[np.bool_]
+
+    def only(self, anew: Ints) -> _Alike:
+        """With those earlier ones only that have a new number, under it."""
+        kept = np.flatnonzero(anew[self.earlier] >= 0)
+        parts = (self.plain.only(kept), self.abstract.only(kept), self.shapes.only(kept))
+        return _Alike(anew[self.earlier[kept]], *parts, self.many_shapes[kept])
 
     def first(self) -> _Link | None:
         """The earliest of which this is a copy."""
@@ -430,10 +474,11 @@ class _Alike:
         for overlap, bounds, counts in verdicts:
             alike = np.flatnonzero(overlap.within(bounds, share) & counts)
             if len(alike):
-                earlier = int(alike[0])
-                is_near = overlap.jaccard[earlier] >= bounds.near
-                likeness = overlap.jaccard[earlier] if is_near else overlap.most[earlier]
-                found.append((earlier, "near" if is_near else "contained", min(1.0, float(likeness))))
+                place = int(alike[0])
+                is_near = overlap.jaccard[place] >= bounds.near
+                likeness = overlap.jaccard[place] if is_near else overlap.most[place]
+                earlier, kind = int(self.earlier[place]), "near" if is_near else "contained"
+                found.append((earlier, kind, min(1.0, float(likeness))))
         return _Link(*min(found, key=lambda one: one[0])) if found else None
 
     @property
@@ -474,6 +519,9 @@ class Overlap:
         most: Amounts = np.maximum(self.of_earlier, self.of_later)
         return most
 
+    def only(self, kept: Ints) -> Overlap:
+        return Overlap(self.jaccard[kept], self.of_earlier[kept], self.of_later[kept])
+
     def within(self, bounds: Bounds, share: Amounts) -> npt.NDArray[np.bool_]:
         """Which earlier ones it is a copy of; `share` is how much of it each of them is, by all kinds."""
         padded = (self.of_earlier >= bounds.held) & (share >= bounds.padded)
@@ -483,8 +531,8 @@ class Overlap:
         return within
 
 
-def overlaps(sets: Sequence[FeatureSet], least: int, known: Container[int] = ()) -> Iterator[Overlap]:
-    """For each set its overlap with every earlier one; those too small or already known resemble nothing.
+def overlaps(sets: Sequence[FeatureSet], least: int, known: Container[int] = ()) -> Iterator[Shared]:
+    """For each set what it shares with every earlier one; those too small or already known resemble nothing.
 
     Shared features are counted through an inverted index: all pairs exactly, at the cost of what they share.
     """
@@ -504,7 +552,28 @@ def overlaps(sets: Sequence[FeatureSet], least: int, known: Container[int] = ())
     for later in range(len(sets)):
         mine = slice(ends[later] - lengths[later], ends[later])
         shared = _shared(owners, start[mine], place[mine] - start[mine], weights[mine], later)
-        yield table.overlap(shared, later)
+        yield Shared(table, shared, later)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """How much one set has in common with every earlier one; shares of it are worked out for those asked for."""
+
+    table: _Sizes
+    shared: Amounts
+    later: int
+
+    @property
+    def likely(self) -> npt.NDArray[np.bool_]:
+        """Where it may be much of either."""
+        sizes = self.table.least
+        likely: npt.NDArray[np.bool_] = (self.shared > 0) & (
+            self.shared >= _WORTH_A_LOOK * np.minimum(sizes[: self.later], sizes[self.later])
+        )
+        return likely
+
+    def of(self, earlier: Ints) -> Overlap:
+        return self.table.overlap(self.shared[earlier], earlier, self.later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,17 +583,18 @@ class _Sizes:
     level: Ints
     size: Amounts
     count: Ints
+    least: Amounts
+    """The size at the coarsest level that any comparison here uses: never more than what is compared."""
 
     @classmethod
     def of(cls, sets: Sequence[FeatureSet]) -> _Sizes:
         level = np.array([one.level for one in sets], dtype=np.int64)
         size = np.stack([one.size for one in sets]) if sets else np.zeros((0, _LEVELS))
         count = np.stack([one.count for one in sets]) if sets else np.zeros((0, _LEVELS), dtype=np.int64)
-        return cls(level, size, count)
+        return cls(level, size, count, size[:, int(level.max())].copy() if len(sets) else np.zeros(0))
 
-    def overlap(self, shared: Amounts, later: int) -> Overlap:
-        level = np.maximum(self.level[:later], self.level[later])
-        earlier = np.arange(later)
+    def overlap(self, shared: Amounts, earlier: Ints, later: int) -> Overlap:
+        level = np.maximum(self.level[earlier], self.level[later])
         theirs, mine = self.size[earlier, level], self.size[later, level]
         enough = (np.minimum(self.count[earlier, level], self.count[later, level]) >= _FEWEST_SAMPLED) | (level == 0)
         shared = np.where(enough, shared, 0.0)
@@ -538,6 +608,8 @@ class _Sizes:
 def _shared(owners: Ints, start: Ints, before: Ints, weights: Amounts, later: int) -> Amounts:
     """How much each earlier set has in common: from `start` on, `before` owners of each feature came earlier."""
     shared = np.zeros(later)
+    if not len(before) or not before.any():
+        return shared
     for part in np.array_split(np.arange(len(before)), 1 + int(before.sum()) // _AT_ONCE):
         ahead = before[part]
         jumps = np.repeat(start[part] - (np.cumsum(ahead) - ahead), ahead)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -300,11 +300,41 @@ def test_likeness_is_the_jaccard_index_of_every_pair(at_once: int, sets: list[fr
         patch.setattr(copies, "_AT_ONCE", at_once)
         overlaps = list(copies.overlaps(hashed, 2, known))
     counted = [one if len(one) >= 2 and n not in known else frozenset[int]() for n, one in enumerate(sets)]
-    assert {later: overlaps[later].jaccard.tolist() for later, mine in enumerate(counted) if mine} == {
+    whole = [one.of(np.arange(later)) for later, one in enumerate(overlaps)]
+    assert all(
+        not (rest & ~one.likely).any() for one, rest in zip(overlaps, (w.most >= 0.5 for w in whole), strict=True)
+    )
+    assert {later: whole[later].jaccard.tolist() for later, mine in enumerate(counted) if mine} == {
         later: [len(mine & other) / len(mine | other) for other in counted[:later]]
         for later, mine in enumerate(counted)
         if mine
     }
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=6, deadline=None)
+def test_families_are_those_of_a_comparison_of_the_ranked_alone(rng: random.Random) -> None:
+    """What was counted among all is, for some of them, what counting among those alone gives."""
+    works = [
+        PYTHON,
+        OTHER,
+        PYTHON + OTHER,
+        PYTHON[: len(PYTHON) * 2 // 3],
+        OTHER.replace("market", "venue"),
+        OTHER + "\n",
+    ]
+    texts = [rng.choice(works) for _ in range(7)]
+    prints = [copies._Print.of(solution(text, n + 1), copies._Given("", b"key")) for n, text in enumerate(texts)]
+    ranked = sorted(rng.sample(range(7), 4))
+
+    def told(pairs: Iterable[tuple[int, copies._Alike]]) -> set[tuple[int, int, bool, float]]:
+        return {
+            (later, int(earlier), bool(family), round(float(held), 9))
+            for later, alike in pairs
+            for earlier, family, held in zip(alike.earlier, alike.family, alike.held, strict=True)
+        }
+
+    assert told(copies._Compared(prints).among(ranked)) == told(copies._alike([prints[n] for n in ranked]))
 
 
 @given(st.text(max_size=300))

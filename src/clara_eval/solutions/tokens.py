@@ -79,8 +79,9 @@ def token_stream(text: str, language: str | None = None) -> TokenStream:
     if language is None:
         return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), is_code=False)
     pattern = {"python": _PYTHON, "rust": _RUST}.get(language, _BRACES)
-    found = ((one.lastgroup, one.group()) for one in pattern.finditer(plain))
-    return TokenStream(tuple([_plain(kind, text) for kind, text in found if kind != "skip"]), is_code=True)
+    found = pattern.findall(plain)  # skip, string, word, other: one of them stands for each piece
+    tokens = [word or other or _one_quote(string) for skip, string, word, other in found if not skip]
+    return TokenStream(tuple(tokens), is_code=True)
 
 
 def _same_letters(text: str) -> str:
@@ -101,29 +102,51 @@ def _without_remarks(text: str) -> str:
     return " ".join((*kept, text[position:]))
 
 
-def _plain(kind: str | None, text: str) -> str:
+def _one_quote(text: str) -> str:
     # One kind of quote: formatters change it, programmers rarely mean it.
-    return '"' + text.strip("'\"`") + '"' if kind == "string" else text
+    return '"' + text.strip("'\"`") + '"'
 
 
 def shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
     """Every window of `width` tokens, as sorted numbers without repetition."""
-    _, codes = _coded(stream, key)
-    return _windows([codes] * width, len(codes), width)
+    return Coded.of(stream, key).shingles(width)
 
 
 def abstract_shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
     """Shingles in which a chosen name only says how far back in the window it stood: renaming changes none of them."""
-    if not stream.is_code or len(stream.tokens) < width:
-        return NO_HASHES  # without its words, prose has nothing left to compare
-    (distinct, numbers), codes = _coded(stream, key)
-    is_name = np.array([_is_name(token) for token in distinct], dtype=bool)[numbers]
-    since = _distance_back(numbers)
-    by_offset = []
-    for offset in range(width):
-        back = np.where(since <= offset, since, 0).astype(np.uint64)
-        by_offset.append(np.where(is_name, back + np.uint64(1), codes))
-    return _windows(by_offset, len(codes), width)
+    return Coded.of(stream, key).abstract_shingles(width)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A stream as numbers, made once for every kind of shingle."""
+
+    distinct: list[str]
+    numbers: Numbers
+    """For each token its place among the distinct ones."""
+    codes: Hashes
+    is_code: bool
+
+    @classmethod
+    def of(cls, stream: TokenStream, key: bytes) -> Coded:
+        known: dict[str, int] = {token: n for n, token in enumerate(dict.fromkeys(stream.tokens))}
+        numbers = np.fromiter(map(known.__getitem__, stream.tokens), dtype=np.int64, count=len(stream.tokens))
+        codes = np.array([keyed(token, key) for token in known], dtype=np.uint64)
+        return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.is_code)
+
+    def shingles(self, width: int) -> Hashes:
+        return _windows([self.codes] * width, len(self.codes), width)
+
+    def abstract_shingles(self, width: int) -> Hashes:
+        if not self.is_code or len(self.codes) < width:
+            return NO_HASHES  # without its words, prose has nothing left to compare
+        is_name = np.array([_is_name(token) for token in self.distinct], dtype=bool)[self.numbers]
+        since = _distance_back(self.numbers)
+        by_offset = []
+        for offset in range(width):
+            back = np.where(since <= offset, since, 0).astype(np.uint64)
+            by_offset.append(np.where(is_name, back + np.uint64(1), self.codes))
+        return _windows(by_offset, len(self.codes), width)
 
 
 @lru_cache(maxsize=65_536)
@@ -132,13 +155,6 @@ def keyed(text: str, key: bytes) -> int:
     return int.from_bytes(
         hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "big"
     )
-
-
-def _coded(stream: TokenStream, key: bytes) -> tuple[tuple[list[str], Numbers], Hashes]:
-    known: dict[str, int] = {}
-    numbers = np.array([known.setdefault(token, len(known)) for token in stream.tokens], dtype=np.int64)
-    codes = np.array([keyed(token, key) for token in known], dtype=np.uint64)
-    return (list(known), numbers), codes[numbers] if len(numbers) else NO_HASHES
 
 
 def _distance_back(numbers: Numbers) -> Numbers:
@@ -161,6 +177,7 @@ def _windows(by_offset: Sequence[Hashes], length: int, width: int) -> Hashes:
     return np.unique(mixed)
 
 
+@lru_cache(maxsize=65_536)
 def _is_name(token: str) -> bool:
     # A string of one word is a key, and renamed like any other name; a sentence is content.
     return token.strip('"').isidentifier() and token not in _KEYWORDS

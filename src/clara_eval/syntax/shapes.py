@@ -13,12 +13,14 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from clara_eval.syntax.grammars import load_language
 
 if TYPE_CHECKING:
+    from tree_sitter import Node
+
     from clara_eval.syntax.parsing import Parsed
 
 MOST_LEAVES = 40
@@ -129,6 +131,7 @@ class _Kind(NamedTuple):
     label: str
     is_unit: bool
     is_block: bool
+    has_operator: bool
 
 
 @dataclass(slots=True)
@@ -139,61 +142,65 @@ class _Frame:
     parts: list[Shape] = field(default_factory=list)
 
 
-def shapes_of(parsed: Parsed) -> Iterator[Shape]:
+def shapes_of(parsed: Parsed) -> list[Shape]:
     """The shapes of all statements, in the order in which they end."""
     kinds, source = _kinds(parsed.language), parsed.source
-    cursor = parsed.tree.walk()
-    frames = [_Frame(_Kind(_OPEN, "", is_unit=False, is_block=True), in_block=False)]
+    found: list[Shape] = []
+    frames = [_Frame(_Kind(_OPEN, "", is_unit=False, is_block=True, has_operator=False), in_block=False)]
+    waiting: list[Iterator[Node]] = [iter((parsed.tree.root_node,))]
     while True:
-        node = cursor.node
-        assert node is not None
-        number = node.kind_id
-        kind = kinds[number] if number < len(kinds) else _BROKEN
         top = frames[-1]
-        if kind.role == _OPEN and cursor.goto_first_child():
-            frames.append(_Frame(kind, in_block=top.kind.is_block))
-            continue
-        _leaf(top, kind, source, node.start_byte, node.end_byte)
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return
-            yield from _close(frames.pop(), frames[-1])
+        for node in waiting[-1]:
+            number = node.kind_id
+            kind = kinds[number] if number < len(kinds) else _BROKEN
+            if kind.role == _NAME:
+                top.parts.append(_A_NAME)
+            elif kind.role != _OPEN:
+                _leaf(top, kind, source, node)
+            # Tokens count only where they may be operators: elsewhere they are not even looked at.
+            elif inner := node.children if kind.has_operator else node.named_children:
+                frames.append(_Frame(kind, top.kind.is_block))
+                waiting.append(iter(inner))
+                break
+        else:
+            waiting.pop()
+            if not waiting:
+                return found
+            _close(frames.pop(), frames[-1], found)
 
 
-def _leaf(frame: _Frame, kind: _Kind, source: bytes, start: int, end: int) -> None:
+def _leaf(frame: _Frame, kind: _Kind, source: bytes, node: Node) -> None:
     role = kind.role
-    if role == _NAME:
-        frame.parts.append(_A_NAME)
-    elif role == _TOKEN:
-        if frame.kind.label in _OPERATED:
+    if role == _TOKEN:
+        if frame.kind.has_operator:
             # `is not` and `not in` come as several tokens.
-            frame.operator = f"{frame.operator} {kind.label}".strip()
+            frame.operator = f"{frame.operator} {kind.label}" if frame.operator else kind.label
     elif role == _NUMBER:
-        frame.parts.append(Shape(_number(source[start:end]), 1))
+        frame.parts.append(
+            Shape(_number(source[node.start_byte : min(node.end_byte, node.start_byte + _LONGEST_TEXT)]), 1)
+        )
     elif role == _STRING:
-        frame.parts.append(Shape(_string(source[start : min(end, start + _LONGEST_TEXT)]), 1))
+        start = node.start_byte
+        frame.parts.append(Shape(_string(source[start : min(node.end_byte, start + _LONGEST_TEXT)]), 1))
     elif role == _WORD:
         frame.parts.append(Shape(kind.label, 1))
 
 
-def _close(frame: _Frame, parent: _Frame) -> Iterator[Shape]:
+def _close(frame: _Frame, parent: _Frame, found: list[Shape]) -> None:
     """What a finished node leaves: shapes of its own, or one part for the node around it."""
     kind, parts = frame.kind, frame.parts
-    leaves = sum(part.leaves for part in parts)
+    leaves = parts[0].leaves if len(parts) == 1 else sum([part.leaves for part in parts])
     if leaves > MOST_LEAVES:
-        yield from parts
+        found += parts
         parts, leaves = [], 1
     if kind.is_block or not leaves:
-        yield from parts
+        found += parts
         return
-    if kind.label == _SPLICE and not (kind.is_unit or frame.in_block):
+    is_own = kind.is_unit or frame.in_block
+    if kind.label == _SPLICE and not is_own:
         parent.parts += parts
         return
-    whole = _joined(frame, parts, leaves)
-    if kind.is_unit or frame.in_block:
-        yield whole
-    else:
-        parent.parts.append(whole)
+    (found if is_own else parent.parts).append(_joined(frame, parts, leaves))
 
 
 def _joined(frame: _Frame, parts: list[Shape], leaves: int) -> Shape:
@@ -231,14 +238,16 @@ def _assignment(label: str, operator: str, texts: list[str]) -> str:
     return f"=({','.join(texts)})"
 
 
+@lru_cache(maxsize=4_096)
 def _number(raw: bytes) -> str:
-    text = raw[:_LONGEST_TEXT].decode("utf-8", "replace").replace("_", "").lower()
+    text = raw.decode("utf-8", "replace").replace("_", "").lower()
     try:
         return str(int(text, 0))
     except ValueError:
         return text
 
 
+@lru_cache(maxsize=4_096)
 def _string(raw: bytes) -> str:
     text = _HOLE.sub("{}", _QUOTES.sub("", raw.decode("utf-8", "replace")))
     # A string of one word is a key, and renamed like any other name; a sentence is content.
@@ -246,7 +255,7 @@ def _string(raw: bytes) -> str:
 
 
 _A_NAME = Shape("n", 1)
-_BROKEN = _Kind(_OPEN, "", is_unit=False, is_block=True)
+_BROKEN = _Kind(_OPEN, "", is_unit=False, is_block=True, has_operator=False)
 _SPLICE = "…"
 _KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
 
@@ -263,7 +272,7 @@ def _kinds(language: str) -> tuple[_Kind, ...]:
 def _kind(name: str, *, is_named: bool) -> _Kind:
     role, label = _role(name, is_named=is_named)
     is_unit = name.endswith(("_statement", "_definition", "_declaration", "_item")) or name in _PARTS
-    return _Kind(role, label, is_unit, name in _BLOCKS)
+    return _Kind(role, label, is_unit, name in _BLOCKS, role == _OPEN and label in _OPERATED)
 
 
 def _role(name: str, *, is_named: bool) -> tuple[int, str]:

@@ -51,6 +51,7 @@ class ScriptedEngine:
 
     asked: list[Address] = field(default_factory=list)
     decided: list[tuple[Address, Decision, str]] = field(default_factory=list)
+    decided_by: list[str] = field(default_factory=list)
     ruled: list[Decree] = field(default_factory=list)
 
     async def request(self, address: Address) -> str:
@@ -59,12 +60,15 @@ class ScriptedEngine:
         self.asked.append(address)
         return f"evaluate:{CHAIN}:{address}:1"
 
-    async def decide(self, address: Address, decision: Decision, reason: str, digest: str | None = None) -> None:
+    async def decide(
+        self, address: Address, decision: Decision, reason: str, digest: str | None = None, by: str = ""
+    ) -> None:
         if address != REVIEWED:
             raise BadInput(f"Challenge {address} does not wait for a review.")
         if digest is not None and digest != "0x" + "ab" * 32:
             raise BadInput("Another result waits.")
         self.decided.append((address, decision, reason))
+        self.decided_by.append(by)
 
     async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
         return Objection(address, about, reason, signature)

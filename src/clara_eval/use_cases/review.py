@@ -17,7 +17,15 @@ from clara_eval.errors import BadInput
 from clara_eval.llm.registry import parse_jury
 from clara_eval.pipeline.attempt_memory import read_attempts, save_attempts
 from clara_eval.pipeline.leases import evaluation_lease, held
-from clara_eval.pipeline.review import Review, check_waiting, decide, known_review, list_reviews
+from clara_eval.pipeline.review import (
+    NOTE_CHARS,
+    Review,
+    check_waiting,
+    decide,
+    known_review,
+    list_reviews,
+    signature,
+)
 from clara_eval.pipeline.rulings import RULINGS, RuledStage, Ruling, RulingKind, read_rulings
 from clara_eval.pipeline.status import StatusWriter
 from clara_eval.records.documents import EvalStatus, Scores, read
@@ -41,9 +49,11 @@ async def approve(
     return review
 
 
-async def reject(store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None) -> Review:
+async def reject(
+    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
+) -> Review:
     """End the evaluation as failed; BadInput or NotFound where nothing waits, or another result does."""
-    review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest)
+    review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)
@@ -70,6 +80,8 @@ class Decree:
     judge: str | None = None
     stage: RuledStage | None = None
     note: str = ""
+    by: str = ""
+    """Who rules; it stands in the public trace."""
 
 
 async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
@@ -104,9 +116,8 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
 
 async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
     """The ruling beside the earlier ones; what a finished walk of this run closed is open again."""
-    ruling = Ruling(
-        decree.kind, digest, int(time.time()), decree.account, decree.judge, decree.stage, decree.note[:500]
-    )
+    about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
+    ruling = Ruling(decree.kind, digest, int(time.time()), *about)
     rulings = (*await read_rulings(store, run), ruling)
     for key in ("rulings", "digest", "unanswered"):
         await store.forget_entry(run, key)

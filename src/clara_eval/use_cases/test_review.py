@@ -61,13 +61,17 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
         assert first.receipt is None
         best = first.walk.placed[0].account
         copy = next(r.submission.submitter for r in first.walk.rejected if r.code == "copy")
-        second = await ruled(app, first, Decree("original", copy, note="shown to be older"))
+        second = await ruled(
+            app, first, Decree("original", copy, note="shown to be older", by="Grace\u202e \x1b[2J" + "e" * 99)
+        )
         assert copy in {place.account for place in second.walk.placed[:1]}
         assert best in {r.submission.submitter for r in second.walk.rejected if r.code == "copy"}
         third = await ruled(app, second, Decree("exclude", copy, note="written by the poster"))
         assert (copy, "excluded") in {(r.submission.submitter, r.code) for r in third.walk.rejected}
         assert copy not in {winner.account for winner in third.walk.winners.entries}
         assert [(r.kind, r.of) for r in third.walk.rulings] == [("original", first.digest), ("exclude", second.digest)]
+        # A name is one line without what hides or turns text, and not long.
+        assert [r.by for r in third.walk.rulings] == ["Grace [2J" + "e" * 70 + "…", ""]
         for old in (first.digest, second.digest):
             with pytest.raises(BadInput, match="changed since you looked"):
                 await approve(app.store, app.chain_id, address, note="", digest=old)
