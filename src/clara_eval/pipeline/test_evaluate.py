@@ -119,6 +119,32 @@ async def test_a_family_of_similar_entries_is_recorded_and_ranked(local_chain: L
             assert (await check_trace(lines, None)).digest == done.digest
 
 
+async def test_two_entries_of_one_agent_on_paid_places_wait_for_a_person(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """An identity handed on between two submissions makes a family of two addresses: no money before a person looked."""
+    chain, address = local_chain, await post_round(local_chain)
+    one, other = chain.agents[0], chain.agents[1]
+    handed_on = await chain.register(one)
+    names = ("token_bucket", "ring_buffer", "nested_flags", "unfinished")
+    uris = [data_uri(entry(name).encode()) for name in names]
+    await chain.submit(one, address, uris[0])
+    between = [chain.web3.to_checksum_address(account.address) for account in (one, other)]
+    await chain.send(one, chain.registry, "transferFrom", *between, handed_on)
+    sealed = bytes.fromhex(keccak_hex(uris[1].encode())[2:])
+    await chain.send(other, chain.challenge(address), "submit", handed_on, uris[1], sealed)
+    await chain.submit_all(address, [Handed(chain.agents[n], uris[n]) for n in (2, 3)])
+    await chain.move_time(HOUR + 1)
+    async with opened(chain, tmp_path) as app:
+        done = await run(app, address)
+        status = await read_status(app.store, 31337, address)
+    assert [s.agent_id for s in done.challenge.submissions].count(handed_on) == 2
+    assert done.walk.likeness.families == {one.address: one.address, other.address: one.address}
+    assert {one.address, other.address} <= {winner.account for winner in done.walk.winners.entries}
+    assert "family_paid_twice" in {flag.code for flag in done.walk.flags if flag.severity == "review"}
+    assert (done.receipt, status["status"] if status else None) == (None, "review")
+
+
 async def test_a_family_that_decides_who_is_paid_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
     """Six of one family lose to one entry and beat its rival: without them the rival would be paid, so a person looks."""
     address = await closed_round(local_chain)
