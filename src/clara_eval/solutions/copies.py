@@ -436,10 +436,11 @@ def _alike(prints: Sequence[_Print], known: Container[int] = ()) -> Iterator[tup
     abstract = overlaps([one.abstract for one in prints], ABSTRACT.least, known)
     shapes = overlaps([one.shapes for one in prints], FEW_SHAPES.least, known)
     enough = np.array([len(one.shapes.hashes) >= SHAPES.least for one in prints], dtype=bool)
-    for later, kinds in enumerate(zip(plain, abstract, shapes, strict=True)):
-        earlier = np.flatnonzero(kinds[0].likely | kinds[1].likely | kinds[2].likely)
+    for later, (by_plain, by_abstract, by_shapes) in enumerate(zip(plain, abstract, shapes, strict=True)):
+        earlier = np.flatnonzero(by_plain.likely | by_abstract.likely | by_shapes.likely)
         if len(earlier):
-            yield later, _Alike(earlier, *(kind.of(earlier) for kind in kinds), enough[earlier] & enough[later])
+            compared = by_plain.of(earlier), by_abstract.of(earlier), by_shapes.of(earlier)
+            yield later, _Alike(earlier, *compared, enough[earlier] & enough[later])
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,8 +478,8 @@ class _Alike:
                 place = int(alike[0])
                 is_near = overlap.jaccard[place] >= bounds.near
                 likeness = overlap.jaccard[place] if is_near else overlap.most[place]
-                earlier, kind = int(self.earlier[place]), "near" if is_near else "contained"
-                found.append((earlier, kind, min(1.0, float(likeness))))
+                kind: CopyKind = "near" if is_near else "contained"
+                found.append((int(self.earlier[place]), kind, min(1.0, float(likeness))))
         return _Link(*min(found, key=lambda one: one[0])) if found else None
 
     @property
