@@ -142,7 +142,7 @@ def borda_order(table: Tally) -> Ints:
 
 def adaptive_looks(world: World, calls: int) -> list[tuple[int, int]]:
     """A tournament that spends its whole budget: the stop on a clear pay line would only save calls."""
-    schedule = Adaptive(Field(world.items, max_games=calls), 3, TOP3, Tuning(sure=1.1))
+    schedule = Adaptive(Field(world.items, max_comparisons=calls), 3, TOP3, Tuning(sure=1.1))
     return looks_of(play(world, schedule))
 
 
@@ -166,7 +166,7 @@ def paired(runs: Sequence[dict[str, Quality]], name: str, against: str) -> dict[
 
 def shuffles(seed: int) -> tuple[int, int]:
     world = draw_world(25, seed)
-    results = [world.answer(game) for game in Field(world.items).games(list(balanced_looks(25)))]
+    results = [world.answer(game) for game in Field(world.items).pairings(list(balanced_looks(25)))]
     random = Random(seed)
     fixed, literal = set(), set()
     for _ in range(5):
@@ -304,7 +304,7 @@ def target_7(run: Run) -> list[Row]:
 
 def believed(seed: int, pair_sd: float) -> tuple[Any, ...]:
     world = draw_world(25, seed, Model(pair_sd=pair_sd))
-    results = [world.answer(game) for game in Field(world.items).games(adaptive_looks(world, 180))]
+    results = [world.answer(game) for game in Field(world.items).pairings(adaptive_looks(world, 180))]
     found = rank(world.items, results, seed=key(seed), winner_count=3, payout_bps=TOP3)
     best = set(np.argsort(-world.truth)[:3].tolist())
     truth = world.truth - world.truth.mean()
@@ -369,7 +369,7 @@ def target_9(_: Run) -> list[Row]:
     looks = Random(1).sample(list(balanced_looks(1000)), 12_000)
     table = world.table(looks)
     fitting = min(clocked(lambda: fit(table), time.process_time) for _ in range(3))
-    results = [world.answer(game) for game in Field(world.items).games(looks)]
+    results = [world.answer(game) for game in Field(world.items).pairings(looks)]
     whole = min(
         clocked(lambda: rank(world.items, results, seed=b"x", winner_count=3), time.process_time) for _ in range(2)
     )
@@ -607,7 +607,7 @@ def first_calls(results: Sequence[Result], calls: int) -> list[Result]:
     kept: list[Result] = []
     asked: set[Any] = set()
     for result in results:
-        asked.add((result.group, result.judge) if result.group else result.game)
+        asked.add((result.group, result.judge) if result.group else result.pairing)
         if len(asked) > calls:
             return kept
         kept.append(result)
@@ -617,7 +617,7 @@ def first_calls(results: Sequence[Result], calls: int) -> list[Result]:
 def few(seed: int, size: int, budgets: Sequence[int], model: Model) -> dict[str, Quality]:
     """The schedule fours at several budgets, and what it is held against."""
     world = draw_world(size, seed, model)
-    schedule = Fours(Field(world.items, max_games=max(budgets)), 3, TOP3, Tuning(sure=1.1))
+    schedule = Fours(Field(world.items, max_comparisons=max(budgets)), 3, TOP3, Tuning(sure=1.1))
     results = play(world, schedule)
     orders: dict[str, Ints] = {}
     for calls in budgets:
@@ -696,7 +696,7 @@ def covaried(seed: int) -> dict[str, Quality]:
     features = {"none": None, "nothing": standardised(noise.tolist(), 25), "much": standardised(told.tolist(), 25)}
     found: dict[str, Quality] = {}
     for name, columns in features.items():
-        field_ = Field(world.items, max_games=63)
+        field_ = Field(world.items, max_comparisons=63)
         results = play(world, Fours(field_, 3, TOP3, Tuning(sure=1.1), features=columns))
         theta = estimate(tally(world.items, results), columns).theta
         found[name] = quality(world.truth, np.argsort(-np.round(theta, 6), kind="stable"))

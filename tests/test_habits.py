@@ -169,3 +169,71 @@ def test_the_list_of_commands_loads_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "Usage: clara-eval" in done.stdout + done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+UNTYPED = {
+    "execution/python_guest.py": "runs inside the guest, on whatever a submission makes",
+    "execution/cpython.py": "wasmtime's callers and exports",
+    "execution/quickjs.py": "wasmtime's callers and exports",
+    "execution/wasm.py": "wasmtime's stores and traps",
+    "execution/evm.py": "the machine of pyrevm",
+    "execution/solc.py": "what the compiler prints",
+    "contracts/abi.py": "values of an ABI, decoded by its own types",
+    "eval_config/json_schema.py": "jsonschema's errors, and the schema itself",
+    "engine/dbos_runtime.py": "DBOS's workflows and serializer",
+    "engine/engine.py": "what DBOS hands to workflows and back",
+    "mcp_server/schema.py": "the MCP library's tools and contexts",
+    "cli/lazy.py": "typer's and click's commands",
+    "api/social_card.py": "Pillow's fonts",
+    "devnet/dev_node.py": "web3's contracts and answers",
+    "devnet/local_chain.py": "web3's contracts and answers",
+}
+"""Modules that speak with something without types, and with what."""
+MOST_ANY = 160
+"""How often `Any` may stand in all others outside adapters: lower it when some go."""
+
+
+def _any_in(path: Path) -> int:
+    return sum(isinstance(n, ast.Name) and n.id == "Any" for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def test_any_stays_with_the_adapters() -> None:
+    """A value whose type nobody knows is `object`, until it is looked at; `Any` is counted, and the count only falls."""
+    found = {
+        str(path): _any_in(SRC / path)
+        for path in house.product_modules(SRC)
+        if path.parts[0].removesuffix(".py") not in house.ADAPTER_ROOMS and str(path) not in UNTYPED
+    }
+    assert [name for name in UNTYPED if not _any_in(SRC / name)] == []
+    assert sum(found.values()) <= MOST_ANY, sorted(((n, p) for p, n in found.items() if n), reverse=True)[:20]
+
+
+def _recipes() -> list[tuple[str, list[str], list[str]]]:
+    """Each recipe of the page: its title, the files that it makes anew and those that it changes."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = re.split(r"^### \d+\. ", text.partition("## Twelve changes")[2], flags=re.MULTILINE)[1:]
+    steps = [
+        (part.partition("\n")[0], re.findall(r"^- `([^`]+)`( \(new\))?", part, flags=re.MULTILINE)) for part in parts
+    ]
+    return [(title, [f for f, new in made if new], [f for f, new in made if not new]) for title, made in steps]
+
+
+def test_a_change_touches_few_files_and_real_ones() -> None:
+    """The page has twelve recipes, none with more than five files, and every file to be changed is there."""
+    recipes = _recipes()
+    assert len(recipes) == 12
+    assert [title for title, made, changed in recipes if not 1 <= len(made) + len(changed) <= 5] == []
+    assert [file for _, _, changed in recipes for file in changed if not (ROOT / file).is_file()] == []
+    assert [file for _, made, _ in recipes for file in made if not (ROOT / file).parent.is_dir()] == []
+
+
+def test_the_words_of_the_field_are_used_inside() -> None:
+    """A comparison is one question about one ordered pair to one judge: no module of the walk calls it a game."""
+    rooms = ("tournament", "records", "judge", "challenge", "solutions", "features", "winners", "store")
+    coined = re.compile(r"\b(class|def) \w*(Game|game|Board|seating|purse|desk)\w*")
+    found = [
+        f"{path}: {match.group()}"
+        for path in house.product_modules(SRC)
+        if path.parts[0] in rooms and (match := coined.search((SRC / path).read_text(encoding="utf-8")))
+    ]
+    assert found == []

@@ -181,7 +181,7 @@ class ModelPool:
 
         return look
 
-    def most_games(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
+    def most_comparisons(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
         """What the cap of one challenge buys beside the reading, by the quote with a margin."""
         looks = challenge.submission_count * (challenge.submission_count - 1)
         quoted = self._quote(challenge, config, plan, looks)

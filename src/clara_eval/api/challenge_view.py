@@ -17,8 +17,8 @@ from clara_eval.api.reading import PLOTS, Reading
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config.model import Feature
 from clara_eval.pipeline.status import FINAL_STATES
+from clara_eval.records.comparisons import Played, outcome
 from clara_eval.records.documents import Features, Scores
-from clara_eval.records.games import Played, outcome
 from clara_eval.records.history import Claims, Created
 from clara_eval.records.judging import Judging
 from clara_eval.settings import Settings

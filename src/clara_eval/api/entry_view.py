@@ -20,8 +20,8 @@ from clara_eval.challenge.model import Address
 from clara_eval.errors import NotFound
 from clara_eval.eval_config.model import Feature
 from clara_eval.ranking.what_if import LARGEST_FIELD, turning_point
+from clara_eval.records.comparisons import Outcome, Played, outcome
 from clara_eval.records.documents import Features, Pairwise, Ranked, Scores, Value
-from clara_eval.records.games import Outcome, Played, outcome
 from clara_eval.records.judging import Judging
 
 RIVALS = 24

@@ -17,8 +17,8 @@ from clara_eval.money.spend_report import SpendLine, spend_report
 from clara_eval.pipeline.review import read_review
 from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.challenge_index import read_document, summaries
+from clara_eval.records.comparisons import Played, comparisons_among, comparisons_of
 from clara_eval.records.documents import Features, Scores, Summary, read
-from clara_eval.records.games import Played, games_among, games_of
 from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.records.judging import Judging, read_judging
 from clara_eval.trace.archive import Archived, archived_trace
@@ -135,13 +135,13 @@ class Reading:
         """The games between these accounts."""
         if not self._shows_evidence(scores):
             return {}
-        return await games_among(self.store, self.chain_id, address, accounts)
+        return await comparisons_among(self.store, self.chain_id, address, accounts)
 
     async def games_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
         """The games of one account against these rivals."""
         if not self._shows_evidence(scores):
             return {}
-        return await games_of(self.store, self.chain_id, address, account, rivals)
+        return await comparisons_of(self.store, self.chain_id, address, account, rivals)
 
     async def judging(self, address: Address, scores: Scores) -> Judging | None:
         """By what these scores were judged; what somebody else posted was judged elsewhere."""

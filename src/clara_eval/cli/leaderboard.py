@@ -24,7 +24,7 @@ from clara_eval.cli.words import in_shell
 from clara_eval.records.documents import Margin, Ranked, Scores
 from clara_eval.settings import Settings
 from clara_eval.use_cases import results
-from clara_eval.use_cases.documents import Game, LeaderboardResult, LeaderboardRow, ScoreResult, TokenDocument
+from clara_eval.use_cases.documents import ComparisonRow, LeaderboardResult, LeaderboardRow, ScoreResult, TokenDocument
 from clara_eval.use_cases.untrusted import bare
 
 NEIGHBOURS = 2
@@ -110,7 +110,7 @@ def _print_facts(found: ScoreResult) -> None:
             screen.print(Text(f"{'    ' if number else '  - '}{line}"))
 
 
-def _print_games(games: Sequence[Game]) -> None:
+def _print_games(games: Sequence[ComparisonRow]) -> None:
     screen = console(stderr=False)
     if games:
         screen.print()

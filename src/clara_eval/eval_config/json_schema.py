@@ -91,7 +91,7 @@ def _problems(error: ValidationError, path: str) -> Iterator[Problem]:
 
 def _missing(key: str, schema: Any) -> tuple[str, str]:
     if said := schema.get("errorMessage", {}).get("required"):
-        return _sentences(said)
+        return split_message(said)
     described = schema["properties"][key]
     examples = described.get("examples") or part("$defs", "name", "examples")
     return f"The key {key!r} is missing.", f'Add "{key}": {json.dumps(examples[0])}.'
@@ -101,14 +101,14 @@ def _told(error: ValidationError, schema: Any) -> tuple[str, str]:
     said = schema.get("errorMessage")
     said = said.get(error.validator) if isinstance(said, dict) else said
     if said:
-        return _sentences(said)
+        return split_message(said)
     choices = [str(choice) for choice in schema["enum"]]
     value = error.instance
     hint = suggestion(value, choices) if isinstance(value, str) else f"One of: {', '.join(choices)}."
     return f"{error.absolute_path[-1]} has no such value.", f"{hint} Or leave it out."
 
 
-def _sentences(said: str) -> tuple[str, str]:
+def split_message(said: str) -> tuple[str, str]:
     """The first sentence is the reason, the rest the remedy."""
     reason, _, remedy = said.partition(". ")
     return f"{reason}.", remedy

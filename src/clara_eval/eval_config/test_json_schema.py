@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from clara_eval.eval_config import (
     parse_eval_config,
 )
 from clara_eval.eval_config.feature_reading import RESERVED
-from clara_eval.eval_config.json_schema import eval_config_schema, eval_config_schema_text
+from clara_eval.eval_config.json_schema import eval_config_schema, eval_config_schema_text, split_message
 from clara_eval.eval_config.templates import TEMPLATES, template_text
 from clara_eval.testing.configs import CRITERIA, errors
 
@@ -127,3 +128,27 @@ def test_what_the_schema_refuses_the_parser_refuses(document: dict[str, Any], da
 def test_noise_is_refused_without_a_crash(noise: bytes | str) -> None:
     """Random bytes and texts are errors."""
     assert errors(noise)
+
+
+def messages(schema: object) -> Iterator[str]:
+    """Every sentence that the schema says about a value it refuses, wherever it stands."""
+    if isinstance(schema, dict):
+        said = schema.get("errorMessage", {})
+        yield from [said] if isinstance(said, str) else said.values()
+        for inner in schema.values():
+            yield from messages(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from messages(inner)
+
+
+def test_every_message_of_the_schema_is_a_reason_and_a_remedy() -> None:
+    """Each splits into a sentence that says what is wrong and one or more that say what to write instead."""
+    found = list(messages(eval_config_schema()))
+    assert len(found) > 5
+    for said in found:
+        reason, remedy = split_message(said)
+        assert reason.endswith("."), said
+        assert remedy.endswith("."), said
+        assert remedy[0].isupper(), said
+        assert f"{reason} {remedy}" == said

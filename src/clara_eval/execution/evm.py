@@ -142,7 +142,7 @@ class _State:
     def __init__(self) -> None:
         self.accounts = {CALLER: _Account(balance=int(WORLD["callerBalance"]))}
 
-    def machine(self) -> Any:
+    def machine(self) -> object:
         from pyrevm import AccountInfo
 
         evm = _empty_machine()

@@ -188,7 +188,7 @@ class Machine:
             with_harness=harness is not None,
         )
 
-    def _ask(self, job: Mapping[str, Any], limits: Limits | float) -> dict[str, Any]:
+    def _ask(self, job: Mapping[str, object], limits: Limits | float) -> dict[str, Any]:
         """The worker's answer, or `{"lost": reason}`."""
         try:
             return self._workers.ask(job, limits if isinstance(limits, (int, float)) else limits.seconds)
@@ -201,7 +201,7 @@ def open_machine(settings: Settings) -> Machine:
     return Machine(solc=settings.solc, cache=settings.cache_dir.expanduser())
 
 
-def _evm_machine(compiler: str, limits: Limits) -> dict[str, Any]:
+def _evm_machine(compiler: str, limits: Limits) -> dict[str, object]:
     from clara_eval.execution.evm import WORLD, engine_version
 
     told = {

@@ -104,7 +104,7 @@ class Call:
     value: int | float | None = None
     """What a metric returned, exactly."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         value = str(self.value) if isinstance(self.value, int) else self.value
         return {
             "name": self.name,
@@ -132,7 +132,7 @@ class Executed:
     """What needs no harness: `compiles`, `deploy_gas`, `bytecode_bytes`, `loads`."""
     logs: tuple[str, ...] = ()
     """What was printed or reverted with, capped, control characters escaped; never part of a trace."""
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
     """Versions and settings that the numbers depend on."""
     with_harness: bool = True
 
@@ -220,9 +220,9 @@ class Executed:
         return self.to_json() == other.to_json()
 
 
-def flat(value: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flat(value: Mapping[str, object], before: str = "") -> dict[str, object]:
     """One level of names for nested settings: `optimizer.runs`."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, item in value.items():
         found |= flat(item, f"{before}{key}.") if isinstance(item, Mapping) else {f"{before}{key}": item}
     return found

@@ -191,12 +191,12 @@ def _define(linker: Any, guest: Guest) -> None:
     def put(caller: Any, at: int, raw: bytes) -> None:
         caller["memory"].write(caller, raw, at)
 
-    def clock(caller: Any, _clock: int, _precision: int, at: int) -> int:
+    def clock(caller: object, _clock: int, _precision: int, at: int) -> int:
         guest.pay()
         put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9))
         return 0
 
-    def random(caller: Any, at: int, length: int) -> int:
+    def random(caller: object, at: int, length: int) -> int:
         put(caller, at, guest.random(length))
         return 0
 

@@ -78,7 +78,7 @@ class ChainOfRecord(Chain, Results, Protocol):
 class Models(Protocol):
     """Opens the models for one run: behind the answer book, within the run's budget and time."""
 
-    def most_games(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
+    def most_comparisons(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
         """How many games the budget of one challenge allows; None is no limit."""
         ...
 
@@ -165,7 +165,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
     reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.head()).timestamp)
     plan = await journal.once(
-        "plan", PLAN, _affordable(options.plan, ports.models.most_games(challenge, config, options.plan))
+        "plan", PLAN, _affordable(options.plan, ports.models.most_comparisons(challenge, config, options.plan))
     )
     disputed = await _disputed(challenge, journal, ports)
     rulings = (*await read_rulings(ports.store, journal.run), *rulings_of(disputed))

@@ -84,18 +84,18 @@ class Speed:
         return Speed(self.calls_per_second * 2 / 3 + seen / 3)
 
 
-def all_games(submissions: int, judges: int) -> int:
+def all_comparisons(submissions: int, judges: int) -> int:
     """Both orders of every pair, by every judge."""
     return 2 * comb(submissions, 2) * judges
 
 
 def needed_seconds(submissions: int, judges: int, speed: Speed) -> float:
     """For reading every submission and holding every game, with the safety factor."""
-    calls = submissions * READS_PER_SUBMISSION + all_games(submissions, judges)
+    calls = submissions * READS_PER_SUBMISSION + all_comparisons(submissions, judges)
     return SAFETY * calls / speed.calls_per_second
 
 
-def most_games(window: Window, submissions: int, judges: int, speed: Speed) -> int | None:
+def most_comparisons(window: Window, submissions: int, judges: int, speed: Speed) -> int | None:
     """The most games that fit, or None where all do; always enough for a chain through all submissions."""
     if judges == 0 or needed_seconds(submissions, judges, speed) <= window.seconds_left:
         return None
@@ -108,4 +108,4 @@ def how_degraded(games: int | None, submissions: int, judges: int) -> str | None
     """For the metric: `one_order` where every pair is still asked once, `fewer_pairs` below that."""
     if games is None:
         return None
-    return "one_order" if games >= all_games(submissions, judges) // 2 else "fewer_pairs"
+    return "one_order" if games >= all_comparisons(submissions, judges) // 2 else "fewer_pairs"

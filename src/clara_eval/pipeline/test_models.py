@@ -111,7 +111,7 @@ class ScriptedModels:
     llms: dict[str, Llm]
     patience: Patience = field(default_factory=lambda: Patience(tries=2, first_pause_seconds=0.01, most_probes=1))
 
-    def most_games(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
+    def most_comparisons(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
         return None
 
     @asynccontextmanager

@@ -196,7 +196,7 @@ async def _tournament(
     choice = choose_schedule(
         items,
         tuple(judges),
-        max_games=jury.plan.max_games,
+        max_comparisons=jury.plan.max_games,
         winner_count=challenge.winner_count,
         payout_bps=challenge.payout_bps,
         name=jury.plan.schedule,
@@ -209,7 +209,7 @@ async def _tournament(
             judges,
             vectors,
             orderers=jury.orderers() if in_fours else None,
-            on_game=lambda done, total: listener("comparing", done, total),
+            on_comparison=lambda done, total: listener("comparing", done, total),
         )
     known = facts if choice.schedule.name == "fours" else None
     exact = is_exact(jury.schema, judges)

@@ -19,7 +19,7 @@ from numpy.random import Generator, default_rng
 from clara_eval.ranking.elo import DECIMALS, elo
 from clara_eval.ranking.ties import equal_records, level
 from clara_eval.tournament.adaptive import Adaptive, Tuning
-from clara_eval.tournament.results import Game, Group, Result, Winner
+from clara_eval.tournament.results import Group, Pairing, Result, Winner
 from clara_eval.tournament.schedule import Both, Field, Full, Schedule
 from clara_eval.tournament.tally import Floats, Ints, Tally
 
@@ -63,7 +63,7 @@ class World:
     def items(self) -> tuple[str, ...]:
         return tuple(str(i) for i in range(self.size))
 
-    def answer(self, game: Game) -> Result:
+    def answer(self, game: Pairing) -> Result:
         table = self.verdicts if self.jury is None else self.jury[int(game.judge)]
         return Result(game.first, game.second, VERDICTS[int(table[int(game.first), int(game.second)])], game.judge)
 
@@ -213,7 +213,9 @@ def _runs(world: World, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, l
         yield fixed.name, len(looks), looks
     shares = [share for share in ADAPTIVE_SHARES if share * world.size > 5]
     budgets = sorted({round(pairs * share) for share in shares} | {pairs})
-    adaptive = Adaptive(Field(world.items, max_games=budgets[-1]), len(payout_bps), tuple(payout_bps), Tuning(sure=1.1))
+    adaptive = Adaptive(
+        Field(world.items, max_comparisons=budgets[-1]), len(payout_bps), tuple(payout_bps), Tuning(sure=1.1)
+    )
     looks = looks_of(play(world, adaptive))
     for budget in budgets:
         yield adaptive.name, budget, looks[:budget]

@@ -225,7 +225,7 @@ def test_clear_is_said_of_the_paid_set_and_not_of_one_neighbour() -> None:
 def test_places_below_the_pay_line_follow_the_fit_where_some_never_met() -> None:
     """In an adaptive tournament Elo orders the paid places and the fitted strength the others; the ranking says so."""
     world = draw_world(25, 8)
-    schedule = Adaptive(Field(world.items, max_games=120), 3, (6000, 2500, 1500))
+    schedule = Adaptive(Field(world.items, max_comparisons=120), 3, (6000, 2500, 1500))
     found = rank(world.items, play(world, schedule), seed=b"x", winner_count=3, payout_bps=(6000, 2500, 1500))
     paid, rest = found.standings[:3], found.standings[3:]
     assert found.ordered_by == "elo, then strength"

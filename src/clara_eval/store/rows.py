@@ -18,8 +18,8 @@ import aiohttp
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, Temporary
 from clara_eval.records.agents import AgentRecord, agent_record
+from clara_eval.records.comparisons import Verdicts, read_comparison
 from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
-from clara_eval.records.games import Verdicts, read_game
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.votes import votes_document
@@ -50,9 +50,9 @@ class StoreRecords:
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await self._document(Features, features_key(address, submitter))
 
-    async def game(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+    async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
         store = await self._store.existing()
-        return await read_game(store, self._chain_id, address, first, second) if store else None
+        return await read_comparison(store, self._chain_id, address, first, second) if store else None
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         store = await self._store.existing()
@@ -102,8 +102,8 @@ class ApiRecords:
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return (await self._of_trace(address)).features.get(submitter)
 
-    async def game(self, address: Address, first: Address, second: Address) -> Pairwise | None:
-        return (await self._of_trace(address)).game(first, second)
+    async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+        return (await self._of_trace(address)).comparison(first, second)
 
     async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
         content = await self._get(address, "eval-trace", MAX_TRACE_BYTES if at_most is None else at_most)
@@ -155,7 +155,7 @@ class ApiRecords:
             raise self._garbled() from bad
 
     async def _of_trace(self, address: Address) -> Facts:
-        """Features and games of the last challenge asked for."""
+        """Features and comparisons of the last challenge asked for."""
         if self._facts is None or self._facts[0] != address:
             text = await self.trace(address)
             if text is None:
@@ -205,18 +205,18 @@ async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Facts:
     features: dict[str, Features]
-    games: dict[tuple[str, str], Pairwise]
+    comparisons: dict[tuple[str, str], Pairwise]
     verdicts: Verdicts | None
-    """Where the games of a large round by rules are not listed."""
+    """Where the comparisons of a large round by rules are not listed."""
 
-    def game(self, first: str, second: str) -> Pairwise | None:
+    def comparison(self, first: str, second: str) -> Pairwise | None:
         if self.verdicts is not None:
-            return self.verdicts.game(first, second, self.features)
-        return self.games.get((first, second))
+            return self.verdicts.comparison(first, second, self.features)
+        return self.comparisons.get((first, second))
 
 
 def facts_in(trace: str) -> Facts:
-    """Features and games of a trace, as the store's keys have them."""
+    """Features and comparisons of a trace, as the store's keys have them."""
     features: dict[str, Features] = {}
     votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     whole: dict[str, Any] = {}
@@ -232,12 +232,12 @@ def facts_in(trace: str) -> Facts:
         elif kind == "comparison":
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
-    games = {pair: Pairwise(**votes_document(all_votes)) for pair, all_votes in votes.items()}
-    return Facts(features, games, _verdicts(whole))
+    comparisons = {pair: Pairwise(**votes_document(all_votes)) for pair, all_votes in votes.items()}
+    return Facts(features, comparisons, _verdicts(whole))
 
 
 def _verdicts(whole: Mapping[str, Any]) -> Verdicts | None:
-    """Of the entries schema, schedule and verdicts; None where the games are listed."""
+    """Of the entries schema, schedule and verdicts; None where the comparisons are listed."""
     if "verdicts" not in whole:
         return None
     return Verdicts(**whole["verdicts"], schedule=whole["schedule"]["name"], features=whole["schema"]["features"])

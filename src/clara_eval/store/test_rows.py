@@ -37,9 +37,9 @@ def test_a_jurys_game_is_the_majority_with_every_vote() -> None:
     lines = [writer.line(f"comparison/{n:07}", to_camel_json(one)) for n, one in enumerate(votes)]
     lines.append(writer.line(f"features/{ONE}", {"features": {"tests": 3}}))
     found = facts_in("".join(render(lines, writer.digest)))
-    assert found.games[ONE, OTHER].model_dump() == votes_document(votes)
-    assert found.games[ONE, OTHER].winner == "B"
-    assert found.games[ONE, OTHER].reason == "b says so"
+    assert found.comparisons[ONE, OTHER].model_dump() == votes_document(votes)
+    assert found.comparisons[ONE, OTHER].winner == "B"
+    assert found.comparisons[ONE, OTHER].reason == "b says so"
     assert found.features == {ONE: Features(features={"tests": 3})}
 
 

@@ -6,7 +6,7 @@ batch by batch: fit the strengths, draw from the posterior, and take the open lo
 variance of the prizes most (prize-variance reduction). A pair may be looked at twice at most, the second time with the
 sides swapped. It ends when the budget is spent, when the pay line is clear (p ≥ .95 at every paid place with a prize of
 its own), or when nothing is open. The batches are recomputed from the answers, so a tournament cut short anywhere goes
-on with the very games it would have asked.
+on with the very comparisons it would have asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.field import Field, balanced_looks
-from clara_eval.tournament.results import Game, Group, Result
+from clara_eval.tournament.results import Group, Pairing, Result
 from clara_eval.tournament.strength import Strengths, one_thread
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, connected_groups
 
@@ -53,7 +53,7 @@ class Tuning:
         """6 looks for 25 items, 20 for 100, 25 for 300.
 
         From 200 items on far fewer than a quarter: only some 48 candidates are in the running, so a larger batch gives
-        every one of them its games and chooses nothing.
+        every one of them its comparisons and chooses nothing.
         """
         if size > 200:
             return self.batch or size // 12
@@ -80,7 +80,7 @@ class Adaptive:
     def most_questions(self) -> int:
         return self.field.most_questions(2)
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
+    def next_batch(self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()) -> list[Pairing]:
         board = self._board(results, undecided)
         asked: list[Look] = []
         story = before = b""
@@ -89,20 +89,24 @@ class Adaptive:
             first, second = np.array(batch, dtype=np.int64).reshape(-1, 2).T
             verdicts = board[first, second]
             if not batch or np.any(verdicts == OPEN):
-                return [game for game, v in zip(self.field.games(batch), verdicts.ravel(), strict=True) if v == OPEN]
+                return [
+                    pairing
+                    for pairing, v in zip(self.field.pairings(batch), verdicts.ravel(), strict=True)
+                    if v == OPEN
+                ]
             asked += batch
             before, story = story, sha256(story + verdicts.tobytes()).digest()
         return []
 
-    def _board(self, results: Sequence[Result], undecided: Collection[Game | Group]) -> Board:
+    def _board(self, results: Sequence[Result], undecided: Collection[Pairing | Group]) -> Board:
         """Half points of the first by (first, second, judge), or that there is no verdict, or that it is open."""
         index = {item: number for number, item in enumerate(self.field.items)}
         voices = {judge: number for number, judge in enumerate(self.field.judges)}
         board = np.full((len(index), len(index), len(voices)), OPEN, dtype=np.int8)
-        for game in undecided:
-            if isinstance(game, Group):
+        for pairing in undecided:
+            if isinstance(pairing, Group):
                 continue
-            board[index[game.first], index[game.second], voices[game.judge]] = NO_VERDICT
+            board[index[pairing.first], index[pairing.second], voices[pairing.judge]] = NO_VERDICT
         for result in results:
             board[index[result.first], index[result.second], voices[result.judge]] = HALF_POINTS[result.winner]
         return board
@@ -211,7 +215,7 @@ def missing_bridges(theta: Floats, looks: Ints, planned: Sequence[Look]) -> list
 
 
 def best_pairs(strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: Tuning) -> list[Look]:
-    """The pairs of one batch: highest gain first, few games for each item."""
+    """The pairs of one batch: highest gain first, few comparisons for each item."""
     size = len(strengths.theta)
     batch = tuning.batch_size(size)
     draws = strengths.draws(tuning.draw_count(size), "schedule")

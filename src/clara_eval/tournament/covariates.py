@@ -1,4 +1,4 @@
-"""Typed facts as columns of numbers, so that few games can tell what kind of entry the judge prefers.
+"""Typed facts as columns of numbers, so that few comparisons can tell what kind of entry the judge prefers.
 
 In come judge vectors in canonical order; out goes a matrix for `estimate`, or None where nothing varies. Numbers count
 by their rank among the entries, so that no single extreme (or invented) value stretches a column; a boolean is 0 or 1;

@@ -13,17 +13,17 @@ from math import comb
 import numpy as np
 
 from clara_eval.errors import BadInput
-from clara_eval.tournament.results import Game
+from clara_eval.tournament.results import Pairing
 from clara_eval.tournament.tally import Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Who plays, who judges and how many games may be asked in all (None: no limit)."""
+    """Who plays, who judges and how many comparisons may be asked in all (None: no limit)."""
 
     items: tuple[str, ...]
     judges: tuple[str, ...] = ("",)
-    max_games: int | None = None
+    max_comparisons: int | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.items)) != len(self.items):
@@ -33,17 +33,17 @@ class Field:
 
     @property
     def looks(self) -> int | None:
-        """Ordered pairs that may be shown: a look costs one game for each judge."""
-        return None if self.max_games is None else max(0, self.max_games) // len(self.judges)
+        """Ordered pairs that may be shown: a look costs one comparison for each judge."""
+        return None if self.max_comparisons is None else max(0, self.max_comparisons) // len(self.judges)
 
     def most_questions(self, orders: int) -> int:
         """Every pair in one or both orders for every judge, or what may be asked in all."""
         everything = orders * comb(len(self.items), 2)
         return min(everything, everything if self.looks is None else self.looks) * len(self.judges)
 
-    def games(self, looks: Sequence[tuple[int, int]]) -> list[Game]:
+    def pairings(self, looks: Sequence[tuple[int, int]]) -> list[Pairing]:
         """Each look for every judge."""
-        return [Game(self.items[a], self.items[b], judge) for a, b in looks for judge in self.judges]
+        return [Pairing(self.items[a], self.items[b], judge) for a, b in looks for judge in self.judges]
 
 
 def balanced_looks(size: int) -> Iterator[tuple[int, int]]:

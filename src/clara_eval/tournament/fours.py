@@ -22,7 +22,7 @@ import numpy as np
 from clara_eval.tournament.adaptive import Adaptive, Tuning, objective, pair_gains
 from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.field import Field
-from clara_eval.tournament.results import Game, Group, Result
+from clara_eval.tournament.results import Group, Pairing, Result
 from clara_eval.tournament.strength import Strengths
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, tally
 
@@ -57,7 +57,9 @@ class Fours:
     def most_questions(self) -> int:
         return self.field.most_questions(2)
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> Sequence[Game | Group]:
+    def next_batch(
+        self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
+    ) -> Sequence[Pairing | Group]:
         answers = _answers(results, undecided)
         asked: list[Group] = []
         story = before = b""
@@ -71,8 +73,8 @@ class Fours:
             asked += groups
             before, story = story, _told(story, [answers[group.items, group.judge] for group in groups])
         pairs = [result for result in results if not result.group]
-        games = [question for question in undecided if isinstance(question, Game)]
-        return self._then(asked, answers, story).next_batch(pairs, games)
+        pairings = [question for question in undecided if isinstance(question, Pairing)]
+        return self._then(asked, answers, story).next_batch(pairs, pairings)
 
     def _batch(
         self, number: int, asked: Sequence[Group], answers: Answers, stories: tuple[bytes, bytes]
@@ -121,8 +123,8 @@ class Fours:
     def _then(self, asked: Sequence[Group], answers: Answers, story: bytes) -> Adaptive:
         """The adaptive schedule with what is left of the budget; kept, since it remembers its own batches."""
         if story not in self._pairs:
-            most = self.field.max_games
-            rest = replace(self.field, max_games=None if most is None else max(0, most - len(asked)))
+            most = self.field.max_comparisons
+            rest = replace(self.field, max_comparisons=None if most is None else max(0, most - len(asked)))
             known = self._known(asked, answers)
             self._pairs[story] = Adaptive(
                 rest, self.winner_count, self.payout_bps, self.tuning, "none", self.name, self.features, known
@@ -130,7 +132,7 @@ class Fours:
         return self._pairs[story]
 
 
-def _answers(results: Sequence[Result], undecided: Collection[Game | Group]) -> dict[Question, list[Result]]:
+def _answers(results: Sequence[Result], undecided: Collection[Pairing | Group]) -> dict[Question, list[Result]]:
     """The pairs read off each group that was put to a judge; none where there was no order."""
     answers: dict[Question, list[Result]] = {
         (question.items, question.judge): [] for question in undecided if isinstance(question, Group)

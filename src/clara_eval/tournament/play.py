@@ -1,9 +1,9 @@
-"""Holding a tournament: ask the schedule for games, put them to the judges, until it has no more.
+"""Holding a tournament: ask the schedule for comparisons, put them to the judges, until it has no more.
 
-In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each game, in canonical order. Games
-of a batch are asked together by a fixed number of workers, at most `at_once` at a time, so that memory holds results
-and not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. A game nobody
-answered is undecided; when that is most of a batch, it is an outage, and the tournament stops without a result.
+In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each pairing, in canonical order.
+Those of a batch are asked together by a fixed number of workers, at most `at_once` at a time, so that memory holds
+results and not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. What
+nobody answered is undecided; when that is most of a batch, it is an outage, and the tournament stops without a result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clara_eval.gather import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge
 from clara_eval.judge.ordering import Ordered, OrderingJudge
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.tournament.results import Game, Group, Result, Winner
+from clara_eval.tournament.results import Group, Pairing, Result, Winner
 from clara_eval.tournament.schedule import Schedule
 
 OUTAGE_SHARE = 0.5
@@ -27,7 +27,7 @@ _WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One game and what became of it; without a verdict `winner` is None and `reason` says why."""
+    """One comparison and what became of it; without a verdict `winner` is None and `reason` says why."""
 
     first: str
     second: str
@@ -40,12 +40,12 @@ class Comparison:
     """Read off an order of these, in the order in which they were shown; empty for a pair that was asked."""
 
     @property
-    def game(self) -> Game:
-        return Game(self.first, self.second, self.judge)
+    def pairing(self) -> Pairing:
+        return Pairing(self.first, self.second, self.judge)
 
     @property
-    def question(self) -> Game | Group:
-        return Group(self.group, self.judge) if self.group else self.game
+    def question(self) -> Pairing | Group:
+        return Group(self.group, self.judge) if self.group else self.pairing
 
     @property
     def result(self) -> Result:
@@ -60,21 +60,21 @@ async def play_tournament(
     vectors: Mapping[str, JudgeVector],
     *,
     orderers: Mapping[str, OrderingJudge] | None = None,
-    on_game: Callable[[int, int], None] | None = None,
+    on_comparison: Callable[[int, int], None] | None = None,
     at_once: int = 64,
 ) -> tuple[Comparison, ...]:
-    """Play until the schedule is finished. `on_game` is told how many questions are done, of how many at most.
+    """Play until the schedule is finished. `on_comparison` is told how many questions are done, of how many at most.
 
     `orderers` put several in order, for schedules that ask for it; an order becomes one comparison for each pair.
     """
     table = _Table(judges, orderers or {}, vectors)
     played: list[Comparison] = []
     results: list[Result] = []
-    undecided: set[Game | Group] = set()
+    undecided: set[Pairing | Group] = set()
     done, most = 0, schedule.most_questions
     while batch := schedule.next_batch(results, undecided):
         await table.foresee(batch)
-        fresh = await _play(batch, table, at_once, _counter(done, max(most, done + len(batch)), on_game))
+        fresh = await _play(batch, table, at_once, _counter(done, max(most, done + len(batch)), on_comparison))
         done += len(batch)
         for comparison in fresh:  # in the order of the batch: arrival must not matter
             played.append(comparison)
@@ -82,8 +82,8 @@ async def play_tournament(
                 undecided.add(comparison.question)
             else:
                 results.append(comparison.result)
-    if on_game is not None and done < most:
-        on_game(done, done)  # settled before everything was asked
+    if on_comparison is not None and done < most:
+        on_comparison(done, done)  # settled before everything was asked
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
 
 
@@ -95,17 +95,17 @@ class _Table:
     orderers: Mapping[str, OrderingJudge]
     vectors: Mapping[str, JudgeVector]
 
-    async def foresee(self, batch: Sequence[Game | Group]) -> None:
+    async def foresee(self, batch: Sequence[Pairing | Group]) -> None:
         for name, judge in self.judges.items():
-            games = [q for q in batch if isinstance(q, Game) and q.judge == name]
-            await judge.foresee([(self.vectors[game.first], self.vectors[game.second]) for game in games])
+            pairings = [q for q in batch if isinstance(q, Pairing) and q.judge == name]
+            await judge.foresee([(self.vectors[pairing.first], self.vectors[pairing.second]) for pairing in pairings])
         for name, orderer in self.orderers.items():
             groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
             await orderer.foresee([[self.vectors[item] for item in group.items] for group in groups])
 
-    async def ask(self, question: Game | Group) -> tuple[list[Comparison], Decision | Decision[Ordered]]:
+    async def ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | Decision[Ordered]]:
         """What came of one question, and the judge's own word about it."""
-        if isinstance(question, Game):
+        if isinstance(question, Pairing):
             judge = self.judges[question.judge]
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
             return [compared(question, decision)], decision
@@ -118,23 +118,23 @@ class _Table:
         return _read_off(question, ordered, self.vectors), ordered
 
 
-def _counter(done: int, total: int, on_game: Callable[[int, int], None] | None) -> Callable[[], None]:
+def _counter(done: int, total: int, on_comparison: Callable[[int, int], None] | None) -> Callable[[], None]:
     def count() -> None:
         nonlocal done
         done += 1
-        if on_game is not None:
-            on_game(done, total)
+        if on_comparison is not None:
+            on_comparison(done, total)
 
     return count
 
 
 async def _play(
-    batch: Sequence[Game | Group], table: _Table, at_once: int, count: Callable[[], None]
+    batch: Sequence[Pairing | Group], table: _Table, at_once: int, count: Callable[[], None]
 ) -> list[Comparison]:
     answers: list[list[Comparison]] = [[] for _ in batch]
     unanswered: list[Decision | Decision[Ordered]] = []
 
-    async def work(waiting: Iterator[tuple[int, Game | Group]]) -> None:
+    async def work(waiting: Iterator[tuple[int, Pairing | Group]]) -> None:
         for number, question in waiting:
             answers[number], decision = await table.ask(question)
             if decision.outage:
@@ -174,15 +174,15 @@ def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, J
     ]
 
 
-def compared(game: Game, decision: Decision) -> Comparison:
-    """What a judge decided about one game."""
+def compared(pairing: Pairing, decision: Decision) -> Comparison:
+    """What a judge decided about one comparison."""
     verdict = decision.verdict
     if verdict is None:
-        return Comparison(game.first, game.second, game.judge, None, None, decision.reason, decision.requests)
+        return Comparison(pairing.first, pairing.second, pairing.judge, None, None, decision.reason, decision.requests)
     return Comparison(
-        game.first,
-        game.second,
-        game.judge,
+        pairing.first,
+        pairing.second,
+        pairing.judge,
         _WINNERS[verdict.winner],
         verdict.confidence,
         verdict.reason,

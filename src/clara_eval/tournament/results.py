@@ -1,7 +1,7 @@
-"""The words of a tournament: a game is one ordered pair put to one judge, a result is the judge's verdict.
+"""The words of a tournament: a comparison is one ordered pair put to one judge, a result is the judge's verdict.
 
 Items are canonical ids; `first` is the one shown as A. The canonical order of items comes from a hash over challenge
-and submission, never from arrival, so that nobody gains a side or an index by submitting early. A game in which the
+and submission, never from arrival, so that nobody gains a side or an index by submitting early. A pairing on which the
 judge gave no valid verdict has no result at all.
 """
 
@@ -19,7 +19,7 @@ Winner = Literal["first", "second", "tie"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Game:
+class Pairing:
     """One question: `first` is shown as A, `second` as B, to one judge."""
 
     first: str
@@ -58,8 +58,8 @@ class Result(NamedTuple):
     group: tuple[str, ...] = ()
 
     @property
-    def game(self) -> Game:
-        return Game(self.first, self.second, self.judge)
+    def pairing(self) -> Pairing:
+        return Pairing(self.first, self.second, self.judge)
 
 
 def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> tuple[str, ...]:

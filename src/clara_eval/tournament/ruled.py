@@ -18,7 +18,7 @@ from clara_eval.judge.comparison import Judge
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.tournament.play import Comparison, compared
-from clara_eval.tournament.results import Game
+from clara_eval.tournament.results import Pairing
 from clara_eval.tournament.schedule import Both, Full, Schedule
 from clara_eval.tournament.tally import Floats, Ints, Tally
 
@@ -49,7 +49,7 @@ class RuledComparisons(Sequence[Comparison]):
 
     def _made(self, first: str, second: str) -> Comparison:
         decision = self._judge.decide(self._vectors[first], self._vectors[second])
-        return compared(Game(first, second, self._judge.name), decision)
+        return compared(Pairing(first, second, self._judge.name), decision)
 
     @property
     def commitment(self) -> str:

@@ -1,9 +1,9 @@
-"""Which games to ask next: every pair once, every pair in both orders, or only where it matters for the money.
+"""Which comparisons to ask next: every pair once, every pair in both orders, or only where it matters for the money.
 
 A schedule is a pure function of items, judges, budget and the answers so far: an interrupted tournament goes on by
 handing in the recorded results. It returns batches; an empty batch means finished. Every judge sees each chosen pair in
-the same order of sides. An undecided game is spent: it is never asked again and counts for nobody. `choose_schedule`
-picks the richest schedule that fits the calls that money and time allow.
+the same order of sides. An undecided comparison is spent: it is never asked again and counts for nobody.
+`choose_schedule` picks the richest schedule that fits the calls that money and time allow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clara_eval.errors import BadInput
 from clara_eval.tournament.adaptive import Adaptive
 from clara_eval.tournament.field import Field, balanced_columns, balanced_looks
 from clara_eval.tournament.fours import Fours
-from clara_eval.tournament.results import Game, Group, Result
+from clara_eval.tournament.results import Group, Pairing, Result
 from clara_eval.tournament.tally import Floats, Ints
 
 __all__ = ["Both", "Choice", "Field", "Full", "Schedule", "balanced_looks", "choose_schedule", "missing"]
@@ -37,7 +37,7 @@ FEWER_JUDGES_NOTE = (
 
 
 class Schedule(Protocol):
-    """`next_batch` gives the games to ask now; the same answers always give the same games."""
+    """`next_batch` gives the comparisons to ask now; the same answers always give the same comparisons."""
 
     @property
     def name(self) -> str: ...
@@ -48,8 +48,8 @@ class Schedule(Protocol):
         ...
 
     def next_batch(
-        self, results: Sequence[Result], undecided: Collection[Game | Group] = ()
-    ) -> Sequence[Game | Group]: ...
+        self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
+    ) -> Sequence[Pairing | Group]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Full:
     def most_questions(self) -> int:
         return self.field.most_questions(1)
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
+    def next_batch(self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()) -> list[Pairing]:
         looks = list(balanced_looks(len(self.field.items)))[: self.field.looks]
-        return missing(self.field.games(looks), results, undecided)
+        return missing(self.field.pairings(looks), results, undecided)
 
     def columns(self) -> tuple[Ints, Ints]:
         """All its looks at once: who is shown first, who second."""
@@ -84,14 +84,14 @@ class Both:
     def most_questions(self) -> int:
         return self.field.most_questions(2)
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Game | Group] = ()) -> list[Game]:
+    def next_batch(self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()) -> list[Pairing]:
         once = list(balanced_looks(len(self.field.items)))
         swapped = [(b, a) for a, b in once]
-        rest = missing(self.field.games(once[: self.field.looks]), results, undecided)
+        rest = missing(self.field.pairings(once[: self.field.looks]), results, undecided)
         if rest or (self.field.looks is not None and self.field.looks <= len(once)):
             return rest
         allowed = None if self.field.looks is None else self.field.looks - len(once)
-        return missing(self.field.games(swapped[:allowed]), results, undecided)
+        return missing(self.field.pairings(swapped[:allowed]), results, undecided)
 
     def columns(self) -> tuple[Ints, Ints]:
         """All its looks at once: who is shown first, who second."""
@@ -107,27 +107,29 @@ class Choice(NamedTuple):
     reason: str
 
 
-def missing(games: Sequence[Game], results: Sequence[Result], undecided: Collection[Game | Group]) -> list[Game]:
-    """The games that have neither a result nor a recorded failure, in the given order."""
-    done: set[Game | Group] = {result.game for result in results if not result.group}
+def missing(
+    pairings: Sequence[Pairing], results: Sequence[Result], undecided: Collection[Pairing | Group]
+) -> list[Pairing]:
+    """The comparisons that have neither a result nor a recorded failure, in the given order."""
+    done: set[Pairing | Group] = {result.pairing for result in results if not result.group}
     done.update(undecided)
-    return [game for game in games if game not in done]
+    return [pairing for pairing in pairings if pairing not in done]
 
 
 def choose_schedule(
     items: Sequence[str],
     judges: Sequence[str],
     *,
-    max_games: int | None,
+    max_comparisons: int | None,
     winner_count: int = 1,
     payout_bps: Sequence[int] | None = None,
     name: str = "auto",
     features: Floats | None = None,
 ) -> Choice:
-    """`auto`: both orders of all pairs if they fit `max_games`; else all pairs once, and what is left goes to swaps
-    that matter for the paid places; else adaptive. Any other name is taken as asked, within `max_games`.
+    """`auto`: both orders of all pairs if they fit `max_comparisons`; else all pairs once, and what is left goes to
+    swaps that matter for the paid places; else adaptive. Any other name is taken as asked, within `max_comparisons`.
     """
-    field = Field(tuple(items), tuple(judges), max_games)
+    field = Field(tuple(items), tuple(judges), max_comparisons)
     shares = None if payout_bps is None else tuple(payout_bps)
     adaptive = Adaptive(field, winner_count, shares)
     fixed: dict[str, Schedule] = {"full": Full(field), "both": Both(field), "adaptive": adaptive}
@@ -153,7 +155,7 @@ def choose_schedule(
 
 def _auto(field: Field, fixed: dict[str, Schedule]) -> Choice:
     pairs, size, voices = comb(len(field.items), 2), len(field.items), len(field.judges)
-    allowed = "no limit" if field.max_games is None else f"{field.max_games} games"
+    allowed = "no limit" if field.max_comparisons is None else f"{field.max_comparisons} games"
     jury = f" × {voices} judges" if voices > 1 else ""
     note = _jury_note(field)
     if field.looks is None or field.looks >= 2 * pairs:
@@ -176,7 +178,7 @@ def _jury_note(field: Field) -> str:
     voices, both = len(field.judges), 2 * comb(len(field.items), 2)
     if voices < 2:
         return ""
-    enough = 0 if field.max_games is None or not both else field.max_games // both
+    enough = 0 if field.max_comparisons is None or not both else field.max_comparisons // both
     if not 0 < enough < voices:
         return f" {JURY_NOTE}"
     judges = "one judge" if enough == 1 else f"{enough} judges"

@@ -69,8 +69,8 @@ def widths(found: Strengths) -> float:
 def test_nothing_jumps_with_the_first_results() -> None:
     """One more verdict changes an interval by a little, from none at all up to the tenth."""
     items = [f"i{k}" for k in range(6)]
-    games = [Result(a, b, "first") for k, a in enumerate(items) for b in items[k + 1 :]]
-    sizes = [widths(estimate(tally(items, games[:count]))) for count in range(11)]
+    pairings = [Result(a, b, "first") for k, a in enumerate(items) for b in items[k + 1 :]]
+    sizes = [widths(estimate(tally(items, pairings[:count]))) for count in range(11)]
     assert all(abs(after / before - 1) < 0.12 for before, after in pairwise(sizes))
 
 
@@ -83,7 +83,7 @@ def test_the_plain_scale_is_the_plain_fit() -> None:
 
 @pytest.mark.parametrize("explained", [0.75, 0.0])
 def test_features_help_where_they_tell_something_and_do_no_harm_where_not(explained: float) -> None:
-    """With few games strengths correlate better with the truth if features explain them, and hardly worse if not."""
+    """With few comparisons strengths correlate better with the truth if features explain them, and hardly worse if not."""
     gains = []
     for trial in range(12):
         world = draw_world(30, 600 + trial)

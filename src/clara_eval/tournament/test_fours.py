@@ -22,7 +22,7 @@ from clara_eval.testing.scripted_llm import MemoryAsker, ScriptedLlm
 from clara_eval.tournament.covariates import covariates
 from clara_eval.tournament.fours import Fours
 from clara_eval.tournament.play import play_tournament
-from clara_eval.tournament.results import Game, Group, Result
+from clara_eval.tournament.results import Group, Pairing, Result
 from clara_eval.tournament.schedule import Field, choose_schedule
 from clara_eval.tournament.tally import tally
 
@@ -39,14 +39,14 @@ VECTORS = {item: make_vector(SCHEMA, {"level": 3 * k % 41}) for k, item in enume
 def run(size: int, calls: int, seed: int, interrupt: Random | None = None) -> tuple[list[Result], int]:
     """Play in the simulated world; with `interrupt`, answers arrive piecemeal to a fresh schedule each time."""
     world = draw_world(size, seed)
-    schedule = Fours(Field(world.items, max_games=calls), 3, (6000, 2500, 1500))
+    schedule = Fours(Field(world.items, max_comparisons=calls), 3, (6000, 2500, 1500))
     results: list[Result] = []
-    lost: list[Game | Group] = []
-    asked: list[Game | Group] = []
+    lost: list[Pairing | Group] = []
+    asked: list[Pairing | Group] = []
     while batch := list(schedule.next_batch(results, lost)):
         if interrupt:
             batch = interrupt.sample(batch, interrupt.randint(1, len(batch)))
-            schedule = Fours(Field(world.items, max_games=calls), 3, (6000, 2500, 1500))
+            schedule = Fours(Field(world.items, max_comparisons=calls), 3, (6000, 2500, 1500))
         asked += batch
         for question in batch:
             if Random(f"{question} {seed}").random() < 0.05:
@@ -142,14 +142,14 @@ async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() 
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
     choice = choose_schedule(
-        ITEMS, ("m",), max_games=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
+        ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
     )
     played = await play_tournament(choice.schedule, judges, VECTORS, orderers=orderers)
     assert len(asker.book) <= 30
     assert all(comparison.requests for comparison in played)
     assert 4 in {len(comparison.group) for comparison in played}
     again = choose_schedule(
-        ITEMS, ("m",), max_games=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
+        ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
     )
     assert await play_tournament(again.schedule, judges, VECTORS, orderers=orderers) == played
     facts = covariates(ITEMS, VECTORS)
@@ -161,7 +161,7 @@ async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() 
 
 async def test_rules_cannot_be_asked_for_an_order() -> None:
     """With rules in the jury the schedule falls back and says so; put to them anyway, it is a clear error."""
-    assert choose_schedule(ITEMS, ("rules",), max_games=30, name="fours").schedule.name == "adaptive"
+    assert choose_schedule(ITEMS, ("rules",), max_comparisons=30, name="fours").schedule.name == "adaptive"
     schedule = Fours(Field(ITEMS, ("rules",), 30))
     with pytest.raises(ConfigError, match="in order"):
         await play_tournament(schedule, {"rules": RulesJudge(SCHEMA)}, VECTORS)
@@ -196,7 +196,7 @@ async def test_equal_facts_are_a_tie_among_four_too() -> None:
     asker = MemoryAsker(ScriptedLlm(by_level, name="m"))
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
-    choice = choose_schedule(ITEMS, ("m",), max_games=30, winner_count=3, name="fours")
+    choice = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours")
     played = await play_tournament(choice.schedule, judges, vectors, orderers=orderers)
     equal = [c for c in played if vectors[c.first] == vectors[c.second]]
     assert equal

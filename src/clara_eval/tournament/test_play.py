@@ -15,7 +15,7 @@ from clara_eval.judge.vector import JudgeVector, make_vector
 from clara_eval.judge.verdict import Verdict
 from clara_eval.testing.scripted_llm import MemoryAsker, ScriptedLlm, noisy_judge
 from clara_eval.tournament.play import Comparison, play_tournament
-from clara_eval.tournament.results import Game
+from clara_eval.tournament.results import Pairing
 from clara_eval.tournament.schedule import Both, Field, Full
 
 SCHEMA = FeatureSchema((Feature("level", "integer", min=0, max=9, better="higher"),))
@@ -24,7 +24,7 @@ VECTORS = {item: make_vector(SCHEMA, {"level": number}) for number, item in enum
 
 
 class Judge:
-    """Decides by a function after a pause that depends on the game, and counts how many are asked at once."""
+    """Decides by a function after a pause that depends on the comparison, and counts how many are asked at once."""
 
     def __init__(self, decide: Callable[[JudgeVector, JudgeVector], Decision], pause: Callable[[int], int]) -> None:
         self.name = "rules"
@@ -55,7 +55,7 @@ def both() -> Both:
 async def test_all_games_are_played_in_canonical_order() -> None:
     """Every pair in both orders, once, sorted."""
     played = await play_tournament(both(), {"rules": RulesJudge(SCHEMA)}, VECTORS)
-    assert len(played) == len({game.game for game in played}) == 30
+    assert len(played) == len({comparison.pairing for comparison in played}) == 30
     assert list(played) == sorted(played, key=lambda c: (c.first, c.second, c.judge))
     assert all((c.winner == "first") == (c.first > c.second) for c in played)
 
@@ -75,10 +75,10 @@ async def test_no_more_than_allowed_are_asked_at_once() -> None:
 
 
 async def test_progress_is_told_for_every_game() -> None:
-    """One call a game, and from the first on it says how many there will be."""
+    """One call a comparison, and from the first on it says how many there will be."""
     told: list[tuple[int, int]] = []
     await play_tournament(
-        both(), {"rules": RulesJudge(SCHEMA)}, VECTORS, on_game=lambda done, total: told.append((done, total))
+        both(), {"rules": RulesJudge(SCHEMA)}, VECTORS, on_comparison=lambda done, total: told.append((done, total))
     )
     assert [done for done, _ in told] == list(range(1, 31))
     assert {total for _, total in told} == {30}
@@ -145,5 +145,5 @@ async def test_a_model_judge_plays_with_its_requests_recorded() -> None:
     assert {request for comparison in played for request in comparison.requests} == set(asker.book)
     again = await play_tournament(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
     assert again == played
-    assert played[0].game == Game("item0", "item1", "rules")
+    assert played[0].pairing == Pairing("item0", "item1", "rules")
     assert by_rules(VECTORS["item0"], VECTORS["item1"]).verdict == Verdict("B", 0.606, "level 1 against 0")

@@ -46,7 +46,7 @@ def vectors() -> dict[str, JudgeVector]:
 
 
 @pytest.mark.parametrize(
-    "schedule", [Full(Field(ITEMS)), Both(Field(ITEMS)), Both(Field(ITEMS, max_games=6000))], ids=lambda s: s.name
+    "schedule", [Full(Field(ITEMS)), Both(Field(ITEMS)), Both(Field(ITEMS, max_comparisons=6000))], ids=lambda s: s.name
 )
 async def test_every_verdict_is_that_of_asking_pair_by_pair(schedule: Schedule) -> None:
     """The columns, and each comparison made from them, are what the rules say about each pair alone."""

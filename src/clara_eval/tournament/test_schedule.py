@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from clara_eval.errors import BadInput
 from clara_eval.tournament.adaptive import Adaptive
-from clara_eval.tournament.results import Game, Result, Winner, canonical_order
+from clara_eval.tournament.results import Pairing, Result, Winner, canonical_order
 from clara_eval.tournament.schedule import JURY_NOTE, Both, Field, Full, Schedule, choose_schedule
 from clara_eval.tournament.tally import connected_groups
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 
 
-def field(size: int, judges: int = 1, max_games: int | None = None) -> Field:
-    return Field(tuple(f"i{k}" for k in range(size)), tuple(f"j{k}" for k in range(judges)), max_games)
+def field(size: int, judges: int = 1, max_comparisons: int | None = None) -> Field:
+    return Field(tuple(f"i{k}" for k in range(size)), tuple(f"j{k}" for k in range(judges)), max_comparisons)
 
 
 def schedule(name: str, where: Field) -> Schedule:
@@ -35,33 +35,33 @@ def schedule(name: str, where: Field) -> Schedule:
     return made[name]()
 
 
-def verdict(game: Game, seed: int) -> Result | None:
-    """A fixed judge with a fixed answer for each game; one in ten games gets none."""
-    random = Random(f"{game} {seed}")
+def verdict(pairing: Pairing, seed: int) -> Result | None:
+    """A fixed judge with a fixed answer for each comparison; one in ten comparisons gets none."""
+    random = Random(f"{pairing} {seed}")
     if random.random() < 0.1:
         return None
-    better = int(game.first[1:]) < int(game.second[1:])
-    return Result(game.first, game.second, "first" if better else random.choice(VERDICTS), game.judge)
+    better = int(pairing.first[1:]) < int(pairing.second[1:])
+    return Result(pairing.first, pairing.second, "first" if better else random.choice(VERDICTS), pairing.judge)
 
 
 def run(
     one: Callable[[], Schedule], seed: int, interrupt: Random | None = None
-) -> tuple[list[Result], list[Game], list[Game]]:
+) -> tuple[list[Result], list[Pairing], list[Pairing]]:
     """Play to the end; with `interrupt`, answers arrive piecemeal, in any order, to a fresh schedule each time."""
     results: list[Result] = []
-    undecided: list[Game] = []
-    asked: list[Game] = []
+    undecided: list[Pairing] = []
+    asked: list[Pairing] = []
     current = one()
-    while batch := [game for game in current.next_batch(results, undecided) if isinstance(game, Game)]:
+    while batch := [pairing for pairing in current.next_batch(results, undecided) if isinstance(pairing, Pairing)]:
         if interrupt:
             batch = interrupt.sample(batch, interrupt.randint(1, len(batch)))
             interrupt.shuffle(results)
             current = one()
         asked += batch
-        for game in batch:
-            answer = verdict(game, seed)
+        for pairing in batch:
+            answer = verdict(pairing, seed)
             if answer is None:
-                undecided.append(game)
+                undecided.append(pairing)
             else:
                 results.append(answer)
     return results, undecided, asked
@@ -82,7 +82,7 @@ def test_no_game_is_asked_twice_and_the_budget_holds(
     _, _, asked = run(lambda: schedule(name, field(size, judges, budget)), seed)
     assert len(asked) == len(set(asked))
     assert budget is None or len(asked) <= budget
-    looks = Counter((game.first, game.second) for game in asked)
+    looks = Counter((pairing.first, pairing.second) for pairing in asked)
     assert set(looks.values()) <= {judges}
 
 
@@ -90,7 +90,7 @@ def test_no_game_is_asked_twice_and_the_budget_holds(
 @settings(max_examples=12, deadline=None)
 @given(size=st.integers(2, 9), budget=st.none() | st.integers(1, 60), seed=st.integers(0, 99))
 def test_an_interrupted_tournament_asks_the_same_games(name: str, size: int, budget: int | None, seed: int) -> None:
-    """Cut anywhere and continued by a fresh schedule from shuffled records, the games are the same."""
+    """Cut anywhere and continued by a fresh schedule from shuffled records, the comparisons are the same."""
     straight = run(lambda: schedule(name, field(size, 1, budget)), seed)
     pieces = run(lambda: schedule(name, field(size, 1, budget)), seed, interrupt=Random(seed))
     assert sorted(straight[2]) == sorted(pieces[2])
@@ -99,22 +99,24 @@ def test_an_interrupted_tournament_asks_the_same_games(name: str, size: int, bud
 @settings(max_examples=40, deadline=None)
 @given(size=st.integers(2, 14), more=st.integers(0, 20), seed=st.integers(0, 99))
 def test_with_a_chain_of_calls_or_more_everybody_is_connected(size: int, more: int, seed: int) -> None:
-    """Adaptive games with at least one call less than items leave no group apart."""
+    """Adaptive comparisons with at least one call less than items leave no group apart."""
     where = field(size, 1, size - 1 + more)
     _, _, asked = run(lambda: schedule("adaptive", where), seed)
     met = np.zeros((size, size), dtype=bool)
-    for game in asked:
-        met[where.items.index(game.first), where.items.index(game.second)] = True
+    for pairing in asked:
+        met[where.items.index(pairing.first), where.items.index(pairing.second)] = True
     assert connected_groups(met).tolist() == [0] * size
 
 
 @given(size=st.integers(2, 30))
 def test_full_holds_every_pair_once_with_balanced_sides(size: int) -> None:
     """Each pair once, and nobody is first more than one time oftener than second."""
-    games = Full(field(size)).next_batch([], ())
-    assert {frozenset((g.first, g.second)) for g in games} == {frozenset(p) for p in combinations(field(size).items, 2)}
-    lead = Counter(g.first for g in games)
-    lead.subtract(g.second for g in games)
+    pairings = Full(field(size)).next_batch([], ())
+    assert {frozenset((g.first, g.second)) for g in pairings} == {
+        frozenset(p) for p in combinations(field(size).items, 2)
+    }
+    lead = Counter(g.first for g in pairings)
+    lead.subtract(g.second for g in pairings)
     assert max(abs(value) for value in lead.values()) <= 1
 
 
@@ -147,10 +149,10 @@ def test_adaptive_spends_its_calls_near_the_pay_line() -> None:
 def test_auto_takes_the_richest_that_fits() -> None:
     """Both orders, then all pairs once with chosen swaps, then adaptive; the reason is a sentence."""
     items = [f"i{k}" for k in range(10)]
-    names = [choose_schedule(items, ["a"], max_games=m).schedule.name for m in (None, 90, 89, 45, 44, 3)]
+    names = [choose_schedule(items, ["a"], max_comparisons=m).schedule.name for m in (None, 90, 89, 45, 44, 3)]
     assert names == ["both", "both", "full+", "full+", "adaptive", "adaptive"]
-    assert choose_schedule(items, ["a", "b"], max_games=90).schedule.name == "full+"
-    chosen, why = choose_schedule(items, ["a"], max_games=20)
+    assert choose_schedule(items, ["a", "b"], max_comparisons=90).schedule.name == "full+"
+    chosen, why = choose_schedule(items, ["a"], max_comparisons=20)
     assert "20 games" in why
     assert len(chosen.next_batch([], ())) <= 20
 
@@ -159,18 +161,20 @@ def test_auto_takes_the_richest_that_fits() -> None:
 def test_a_jury_is_told_what_a_second_judge_is_worth(name: str) -> None:
     """Every schedule says it to several judges and to none alone; and when fewer could see both orders for the price."""
     items = [f"i{k}" for k in range(10)]
-    assert JURY_NOTE in choose_schedule(items, ["a", "b"], max_games=60, name=name).reason
-    assert JURY_NOTE not in choose_schedule(items, ["a"], max_games=60, name=name).reason
-    assert "in both orders to one judge" in choose_schedule(items, ["a", "b"], max_games=90, name=name).reason
-    assert "in both orders to 2 judges" in choose_schedule(items, ["a", "b", "c"], max_games=200, name=name).reason
+    assert JURY_NOTE in choose_schedule(items, ["a", "b"], max_comparisons=60, name=name).reason
+    assert JURY_NOTE not in choose_schedule(items, ["a"], max_comparisons=60, name=name).reason
+    assert "in both orders to one judge" in choose_schedule(items, ["a", "b"], max_comparisons=90, name=name).reason
+    assert (
+        "in both orders to 2 judges" in choose_schedule(items, ["a", "b", "c"], max_comparisons=200, name=name).reason
+    )
     for enough in (60, 180, None):
-        assert "in both orders to" not in choose_schedule(items, ["a", "b"], max_games=enough, name=name).reason
+        assert "in both orders to" not in choose_schedule(items, ["a", "b"], max_comparisons=enough, name=name).reason
 
 
 def test_an_unknown_schedule_and_a_double_item_are_refused() -> None:
     """Bad input is named together with the remedy."""
     with pytest.raises(BadInput, match="swiss"):
-        choose_schedule(["a", "b"], ["j"], max_games=None, name="swiss")
+        choose_schedule(["a", "b"], ["j"], max_comparisons=None, name="swiss")
     with pytest.raises(BadInput, match="twice"):
         Field(("a", "a"))
 

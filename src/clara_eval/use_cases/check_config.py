@@ -6,8 +6,6 @@ is sent and nothing is kept.
 
 from __future__ import annotations
 
-from typing import Any
-
 from typing_extensions import TypedDict
 
 from clara_eval.eval_config import canonical_config, collect_problems, compile_schema, config_hash, parse_eval_config
@@ -23,10 +21,10 @@ class ConfigResult(TypedDict, total=False):
     """Only `ok` and `problems` where the config is not usable."""
 
     ok: bool
-    problems: list[dict[str, Any]]
+    problems: list[dict[str, object]]
     hash: str
     canonicalHash: str
-    features: list[dict[str, Any]]
+    features: list[dict[str, object]]
     untyped: list[str]
     needsModel: bool
     warnings: list[str]

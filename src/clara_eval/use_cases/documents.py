@@ -262,7 +262,7 @@ class LeaderboardResult(TypedDict):
     flags: list[Untrusted]
 
 
-class Game(TypedDict):
+class ComparisonRow(TypedDict):
     """One comparison; `reason` was written by a judge that read only typed facts."""
 
     rival: str
@@ -290,7 +290,7 @@ class ScoreResult(TypedDict):
     notes: list[Untrusted]
     """`text` features: a model's words about the submission, for people; never judged."""
     flags: list[Untrusted]
-    games: list[Game]
+    games: list[ComparisonRow]
     closestRival: LeaderboardRow | None
     why: str
     traceDigest: str | None

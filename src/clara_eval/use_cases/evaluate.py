@@ -29,7 +29,7 @@ from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.post_recorder import record_posted
 from clara_eval.pipeline.public_documents import is_posted
 from clara_eval.pipeline.record import PLAN
-from clara_eval.pipeline.scoring_window import Speed, Window, all_games, how_degraded, most_games
+from clara_eval.pipeline.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
 from clara_eval.pipeline.status import Status, StatusWriter, gravest
 from clara_eval.processes import this_process
 from clara_eval.publish.send import Intention, Outcome, Receipt
@@ -202,13 +202,13 @@ async def _fitting_plan(app: App, challenge: Challenge, window: Window, request:
     plan = request.plan or app.plan()
     speed = request.speed or Speed.expected(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)
-    more = most_games(window, count, judges, speed)
+    more = most_comparisons(window, count, judges, speed)
     how = how_degraded(more, count, judges)
     if more is None or how is None:
         return plan
     # What is paid for already costs no more time.
     games = more + sum([paid.purpose == "comparison" async for paid in app.store.answers_of(challenge.run)])
-    everything = plan.max_games or all_games(count, judges)
+    everything = plan.max_games or all_comparisons(count, judges)
     if games >= everything:
         return plan
     await _forget_larger_plan(app, challenge.run, games, everything)

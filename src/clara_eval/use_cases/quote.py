@@ -46,7 +46,7 @@ def quote_schedule(
     all_looks = _quote(config, replace(size, looks=2 * pairs), jury, cards)
     affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
     items = [str(number) for number in range(size.submissions)] if schedule == "auto" else []
-    name = choose_schedule(items, ("judge",), max_games=affordable, name=schedule).schedule.name
+    name = choose_schedule(items, ("judge",), max_comparisons=affordable, name=schedule).schedule.name
     adaptive = min(pairs, ceil(CALLS_PER_ITEM * size.submissions))
     looks = {"both": 2 * pairs, "full": pairs, "full+": affordable or pairs, "adaptive": adaptive, "fours": adaptive}
     return name, _quote(config, replace(size, looks=looks[name]), jury, cards)

@@ -123,7 +123,7 @@ async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
     decision = await judge.compare(first, second)
     if decision.outage:
         raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
-    return compared(one.game, decision)
+    return compared(one.pairing, decision)
 
 
 def _pair(one: Comparison) -> tuple[Address, Address]:

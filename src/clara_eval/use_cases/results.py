@@ -18,17 +18,17 @@ from clara_eval.execution.model import feature_name
 from clara_eval.flags import Flag
 from clara_eval.pipeline.status import MEANINGS
 from clara_eval.records import documents
-from clara_eval.records.games import outcome
+from clara_eval.records.comparisons import outcome
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.browse import posted_winners, token_document
 from clara_eval.use_cases.challenges import challenge_at, posted_by, submission_of
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS
 from clara_eval.use_cases.documents import (
+    ComparisonRow,
     EvalStatus,
     EvalStatusResult,
     ExecutedRow,
     FeatureValue,
-    Game,
     LeaderboardResult,
     LeaderboardRow,
     PostedWinner,
@@ -271,18 +271,18 @@ def _nearest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> list[
     return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
 
 
-async def _games(caller: Caller, address: Address, account: Address, rivals: Iterable[Address]) -> list[Game]:
-    found: list[Game] = []
+async def _games(caller: Caller, address: Address, account: Address, rivals: Iterable[Address]) -> list[ComparisonRow]:
+    found: list[ComparisonRow] = []
     for rival in rivals:
         for first, second in ((account, rival), (rival, account)):
-            game = await caller.records.game(address, first, second)
+            game = await caller.records.comparison(address, first, second)
             if game is not None:
                 found.append(_game(game, rival, shown_first=first == account))
     return found
 
 
-def _game(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> Game:
-    return Game(
+def _game(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
+    return ComparisonRow(
         rival=rival,
         shownFirst=shown_first,
         result=outcome(game, shown_first=shown_first),
@@ -311,7 +311,7 @@ def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
     return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in told]
 
 
-def _why(standing: LeaderboardRow, rival: LeaderboardRow | None, games: list[Game]) -> str:
+def _why(standing: LeaderboardRow, rival: LeaderboardRow | None, games: list[ComparisonRow]) -> str:
     if standing["status"] == "rejected":
         return "The submission was rejected and ranks after all that were compared; see its reason."
     parts = [f"Rank {standing['rank']}"]

@@ -17,8 +17,8 @@ from clara_eval.challenge.model import Address
 from clara_eval.flags import Flag
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.rulings import RULINGS, read_rulings
+from clara_eval.records.comparisons import read_comparison
 from clara_eval.records.documents import EvalStatus, Features, Ranked, Scores, Summary, Value, read
-from clara_eval.records.games import read_game
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import features_key, index_key, scores_key, status_key
 
@@ -26,7 +26,7 @@ NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
 
 
-class ShownGame(BaseModel):
+class ShownComparison(BaseModel):
     """One look at two entries near the pay line; `winner` is an address, `tie`, or null without a verdict."""
 
     first: str
@@ -56,7 +56,7 @@ class ReviewSheet(BaseModel):
     """The flags that hold the post, and those that only warn."""
     facts: dict[str, dict[str, Value]]
     """By feature: the value of each entry near the pay line."""
-    games: list[ShownGame]
+    games: list[ShownComparison]
     rulings: list[dict[str, Any]]
     """What was ruled before; the result shown was walked with it."""
 
@@ -106,13 +106,13 @@ async def _facts(store: Store, chain_id: int, address: Address, near: list[str])
     return facts
 
 
-async def _games(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownGame]:
+async def _games(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
     """The looks at two of those next to the pay line, in both orders."""
-    games: list[ShownGame] = []
+    games: list[ShownComparison] = []
     for first, second in permutations(near[-2 * NEAR :], 2):
-        found = await read_game(store, chain_id, address, first, second)
+        found = await read_comparison(store, chain_id, address, first, second)
         if found is not None:
             winner = {"A": first, "B": second}.get(found.winner or "", found.winner)
             said = found.model_dump(exclude={"votes", "winner"})
-            games.append(ShownGame(first=first, second=second, winner=winner, **said))
+            games.append(ShownComparison(first=first, second=second, winner=winner, **said))
     return games

@@ -6,8 +6,6 @@ same thing is planned.
 
 from __future__ import annotations
 
-from typing import Any
-
 from clara_eval.app import Caller
 from clara_eval.eval_config import EvalConfig, collect_problems
 from clara_eval.money.dollars import MICRO, worth_micro_usd
@@ -36,7 +34,7 @@ def summary(posting: Posting, terms: Terms) -> str:
     ).strip()
 
 
-def details(posting: Posting, terms: Terms) -> dict[str, Any]:
+def details(posting: Posting, terms: Terms) -> dict[str, object]:
     quote = terms.quote_micro_usd
     return {
         "evaluator": terms.evaluator,

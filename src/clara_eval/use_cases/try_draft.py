@@ -38,7 +38,7 @@ class TryResult(TypedDict):
     """Features that no tool measures."""
     used: int | None
     unit: str | None
-    calls: list[dict[str, Any]]
+    calls: list[dict[str, object]]
     logs: Untrusted | None
 
 

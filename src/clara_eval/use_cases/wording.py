@@ -10,9 +10,9 @@ from typing import Any
 
 from clara_eval.use_cases.documents import (
     BrowseResult,
+    ComparisonRow,
     DetailResult,
     EvalStatusResult,
-    Game,
     LeaderboardResult,
     LeaderboardRow,
     ScoreResult,
@@ -127,7 +127,7 @@ def _games(found: ScoreResult) -> list[str]:
     return [f"{head} What decided, in the judge's words:", fence("\n".join(told), "judge")["text"]]
 
 
-def _reason(game: Game) -> str:
+def _reason(game: ComparisonRow) -> str:
     return bare(game["reason"]) if game["reason"] else "no reason is recorded"
 
 
