@@ -21,6 +21,7 @@ from clara_eval.service import serving
 from clara_eval.settings import Settings
 from clara_eval.testing.chaos import ChaosPlan, World, world
 from clara_eval.testing.fake_endpoint import Fault
+from clara_eval.testing.half_open import half_open
 from clara_eval.trace.store_keys import status_key
 
 FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=5)
@@ -90,3 +91,14 @@ async def test_short_of_time_it_asks_less_and_posts_with_a_quarter_of_the_window
     assert scores["schedule"]["name"] == "adaptive"
     assert 11 <= scores["schedule"]["games"] < 12 * 11 // 2
     assert closes < posted <= quarter_line
+
+
+async def test_a_round_is_posted_while_hundreds_of_requests_are_half_sent(tmp_path: Path) -> None:
+    """Whoever opens connections and never ends a request keeps nobody from a post, nor from an answer."""
+    plan = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, by_rules=True)
+    async with (
+        world(plan, f"sqlite:///{tmp_path}/service.db") as made,
+        service_of(made) as (engine, url),
+        half_open(url, 300),
+    ):
+        assert "clara_ticks_total" in await metrics_at_the_end(made, engine, url)

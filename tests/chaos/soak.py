@@ -6,6 +6,7 @@ its commit and sums them; the file is written after each round, so that a run th
 
 Kills: one round takes a dozen, each process resuming what the last one left and dying at its own named step or at a
 random moment; SQLite and Postgres in turn. Database: Postgres restarted whenever a worker says one of its events.
+Node, reorgs, poison, connections: one round each, under a fault that its seed chooses.
 """
 
 from __future__ import annotations
@@ -34,11 +35,19 @@ from clara_eval.testing.chaos import ChaosPlan, Ground, Report, ground, run_chao
 from clara_eval.testing.databases import fresh_database, running_postgres
 from clara_eval.testing.kill_points import KILL_POINTS
 from clara_eval.testing.nursery import Nursery
-from clara_eval.testing.scenarios import closed_round, node_scenario, poison_scenario, reorg_scenario
+from clara_eval.testing.scenarios import (
+    closed_round,
+    connections_scenario,
+    node_scenario,
+    poison_scenario,
+    reorg_scenario,
+)
 
 Scenario = Callable[[LocalChain, Address, Path, int], Awaitable[list[str]]]
-SCENARIOS: dict[str, Scenario] = {"node": node_scenario, "reorgs": reorg_scenario, "poison": poison_scenario}
-COUNTS = {"kills": 60, "node": 40, "database": 10, "reorgs": 12, "poison": 12}
+SCENARIOS: dict[str, Scenario] = {
+    "node": node_scenario, "reorgs": reorg_scenario, "poison": poison_scenario, "connections": connections_scenario,
+}  # fmt: skip
+COUNTS = {"kills": 60, "node": 40, "database": 10, "reorgs": 12, "poison": 12, "connections": 1}
 """What `make soak` does without options."""
 EVENTS = ("evaluation_queued", "chunk_asked", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
 _SUBMISSIONS = 3

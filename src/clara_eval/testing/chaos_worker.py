@@ -38,7 +38,7 @@ FAST = EngineOptions(
 )
 _LATE_IMPORTS = (
     "anyio._backends._asyncio", "clara_eval.llm.openai", "clara_eval.mcp_server.asgi", "dbos", "numpy.ma",
-    "openai.resources.chat.completions", "psycopg", "psycopg_pool", "rich.logging",
+    "psycopg", "psycopg_pool", "rich.logging",
     "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite.pysqlite", "truststore",
     "uvicorn.lifespan.on", "uvicorn.protocols.http.auto",
 )  # fmt: skip

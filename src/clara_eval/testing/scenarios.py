@@ -1,4 +1,4 @@
-"""Faults around one round: nodes that are behind, lie or flap, reorgs, poisonous challenges. One seed, one scenario.
+"""Faults around one round: nodes that are behind, lie or flap, reorgs, poison, half-open connections; one by one seed.
 
 Comes in: a local chain with a closed round, and a seed. Goes out: what does not hold, in sentences; empty is good. A
 round is evaluated as the engine does it: what ends as an outage is tried again, what ends for good is stuck. Must hold
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -39,14 +40,19 @@ from clara_eval.pipeline.status import read_status
 from clara_eval.publish.calldata import scoring_function
 from clara_eval.publish.policy import evaluator_policy
 from clara_eval.publish.send import Outcome, Pace, TransactionSender
+from clara_eval.service import serving
 from clara_eval.testing.chaos import ChaosPlan, post_challenge
 from clara_eval.testing.faulty_node import FaultyNode
+from clara_eval.testing.half_open import half_open
 from clara_eval.trace.archive import stream_trace
 from clara_eval.use_cases.evaluate import evaluate
 
 PATIENCE_SECONDS = 90.0
 _PACE = Pace(poll_seconds=0.05, lease_seconds=5, give_up_after_seconds=10)
 _OPTIONS = EngineOptions(retry_seconds=1, retry_seconds_max=2)
+_QUIET_ENGINE = replace(_OPTIONS, tick_cron="0 0 1 1 *", poll_seconds=0.1)
+"""Ticks once, at its start."""
+HALF_OPEN = 1000
 _SMALL = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, by_rules=True)
 _QUIET_BLOCKS = 70
 """After the deadline, so that no reorg reaches the submissions."""
@@ -318,13 +324,27 @@ async def poison_scenario(chain: LocalChain, address: Address, place: Path, seed
     settings = local_settings(chain, place / "scenario.db", place)
     async with open_app(settings, pace=_PACE) as app:
         metrics = Metrics()
-        options = replace(_OPTIONS, tick_cron="0 0 1 1 *", poll_seconds=0.1)
-        async with Engine(app, metrics, Alerts(metrics), options=options).running() as engine:
+        async with Engine(app, metrics, Alerts(metrics), options=_QUIET_ENGINE).running() as engine:
             await _posted(chain, address, time.monotonic() + PATIENCE_SECONDS)
             problems = [] if engine.pulse.tick_problem is None else [f"the tick fails: {engine.pulse.tick_problem}"]
         if not await chain.challenge(address).functions.scorePostedAt().call():
             problems.append(f"{address}: not posted beside {poison}")
     return problems
+
+
+async def connections_scenario(chain: LocalChain, address: Address, place: Path, _seed: int) -> list[str]:
+    """A thousand requests that never end, while a round is due: it is posted."""
+    settings = local_settings(chain, place / "scenario.db", place)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        async with (
+            serving(settings, listening, mode="all", options=_QUIET_ENGINE, pace=_PACE),
+            half_open(url, HALF_OPEN),
+        ):
+            await _posted(chain, address, time.monotonic() + PATIENCE_SECONDS)
+    is_posted = await chain.challenge(address).functions.scorePostedAt().call()
+    return [] if is_posted else [f"{address}: not posted beside {HALF_OPEN} half-open connections"]
 
 
 async def _posted(chain: LocalChain, address: Address, until: float) -> None:
