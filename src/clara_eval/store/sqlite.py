@@ -67,7 +67,7 @@ class SqliteDriver:
         """Its own connection, so that the loop's other statements do not fall into this transaction."""
         async with self._ledger:
             (path,) = [row[2] for row in self._connection.execute("PRAGMA database_list") if row[1] == "main"]
-            other = _connect(path)
+            other = await _patiently(lambda: _connect(path))
             try:
                 await _patiently(lambda: other.execute("BEGIN IMMEDIATE"))
                 yield SqliteDriver(other)
@@ -88,7 +88,7 @@ class SqliteStore:
         place = Path(path)
         try:
             _make_private(place)
-            connection = _connect(str(place))
+            connection = await _patiently(lambda: _connect(str(place)))
             await _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         except (OSError, sqlite3.Error, Temporary) as bad:
             raise ConfigError(
@@ -134,8 +134,12 @@ async def _patiently(run: Callable[[], T]) -> T:
 
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)
-    connection.create_function("lease_clock", 0, _since_start)
-    connection.execute("PRAGMA synchronous=NORMAL")
+    try:
+        connection.create_function("lease_clock", 0, _since_start)
+        connection.execute("PRAGMA synchronous=NORMAL")
+    except sqlite3.Error:
+        connection.close()  # held, for example, while another process recovers what a killed one left
+        raise
     return connection
 
 

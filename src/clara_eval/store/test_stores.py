@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
+import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -192,6 +194,30 @@ async def test_a_store_is_opened_again_with_what_it_held(tmp_path: Path) -> None
         await again.add_entry(RUN, "k", "v")
         await again.close()
     assert (tmp_path / "deep/er/store.db").exists()
+
+
+async def test_a_file_that_is_held_for_a_moment_is_opened_afterwards(tmp_path: Path) -> None:
+    """Whole-file locks, as while another process recovers after a kill, delay an opening and a transaction, no more."""
+    place = tmp_path / "store.db"
+    first = await SqliteStore.open(place)
+    await first.add_entry(RUN, "k", "v")
+    await first.close()
+
+    def hold(seconds: float) -> None:
+        with closing(sqlite3.connect(place, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode=EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            held.set()
+            time.sleep(seconds)
+            other.execute("COMMIT")
+
+    held = threading.Event()
+    holding = asyncio.create_task(asyncio.to_thread(hold, 0.5))
+    await asyncio.to_thread(held.wait)
+    store = await SqliteStore.open(place)
+    await holding
+    assert await store.entry(RUN, "k") == "v"
+    await store.close()
 
 
 async def test_a_wrong_database_url_is_explained() -> None:

@@ -42,8 +42,8 @@ from clara_eval.trace.store_keys import status_key
 JUST_ANSWERED_SECONDS = 1.0
 """An answer that left the endpoint this shortly before a kill may not have reached the store."""
 RANDOM = "random moment"
-NAMED_PATIENCE = 4
-"""Who is to die at a named step has so much more time to come to it."""
+NAMED_SECONDS = 40.0
+"""Who is to die at a named step has so long to come to it."""
 AFTER_A_DEATH = frozenset({"engine_started", "workflow_taken_over"})
 """What workers say only when one has died before."""
 _WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "juniper", "knoll", "lagoon",
@@ -158,8 +158,7 @@ class Worker:
         if self.death is None or self.process.end is not None:
             return False
         if self.dies_at is None and "engine_started" in self.log.read_text():
-            patience = 1 if self.death == RANDOM else NAMED_PATIENCE
-            self.dies_at = time.monotonic() + self.life_seconds * patience
+            self.dies_at = time.monotonic() + (self.life_seconds if self.death == RANDOM else NAMED_SECONDS)
         is_met = self.death == RANDOM and answers >= self.answers
         return self.dies_at is not None and (is_met or time.monotonic() >= self.dies_at)
 
