@@ -26,6 +26,11 @@ async def open_store(url: str) -> SqlStore:
     if is_sqlite(url):
         from clara_eval.store.sqlite import SqliteStore
 
+        if sqlite_path(url) == ":memory:":
+            raise ConfigError(
+                "CLARA_DATABASE_URL names a database in memory, which would be lost with the process.",
+                remedy="Use sqlite:///path/to/file.db.",
+            )
         return await SqliteStore.open(sqlite_path(url))
     if _scheme(url) in ("postgres", "postgresql"):
         require("postgres", "A Postgres database")

@@ -117,9 +117,10 @@ async def test_a_real_kv_holds_the_same_bytes_after_kills_in_the_middle(
     assert json.loads(told) == await public_keys_of(kv_settings(local_chain, tmp_path, url), address)
 
 
-def test_syncing_needs_a_place() -> None:
+def test_syncing_needs_a_place(tmp_path: Path) -> None:
     """Without a place the command ends with what to set."""
-    told = CliRunner().invoke(command, ["publication", "sync"], env={"CLARA_DATABASE_URL": "sqlite:///:memory:"})
+    where = {"CLARA_DATABASE_URL": f"sqlite:///{tmp_path}/clara.db"}
+    told = CliRunner().invoke(command, ["publication", "sync"], env=where)
     assert told.exit_code == 1
     assert "CLARA_KV_ACCOUNT" in str(told.exception)
 
