@@ -71,7 +71,8 @@ class Scale:
         if row.elo is None or row.low is None or row.high is None:
             return None
         left = self.at(row.low)
-        return Bar(left, round(max(0.8, self.at(row.high) - left), 2), self.at(row.elo))
+        width = 0.0 if row.low == row.high else round(max(0.8, self.at(row.high) - left), 2)
+        return Bar(left, width, self.at(row.elo))
 
 
 def is_ranked(row: Ranked) -> bool:
