@@ -30,6 +30,7 @@ from typing import Any
 from clara_eval.challenge.model import Address
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import LocalChain, local_chain
+from clara_eval.errors import ClaraError
 from clara_eval.observe.logs import configure_logs
 from clara_eval.testing.chaos import ChaosPlan, Ground, Report, ground, run_chaos, world_on
 from clara_eval.testing.databases import fresh_database, running_postgres
@@ -204,7 +205,10 @@ async def scenarios(run: Run, name: str, found: Class, seeds: Iterator[int]) -> 
             seed = next(seeds)
             with tempfile.TemporaryDirectory(prefix="clara-soak-") as place:
                 snapshot = await chain.snapshot()
-                problems = await SCENARIOS[name](chain, address, Path(place), seed)
+                try:
+                    problems = await SCENARIOS[name](chain, address, Path(place), seed)
+                except ClaraError as bad:
+                    problems = [f"broken off: {bad}"]
                 await chain.revert(snapshot)
             found.count_scenario(problems)
             if problems:
@@ -228,10 +232,13 @@ async def _on_sqlite(base: Ground, plan: ChaosPlan) -> Report:
 
 async def _run(base: Ground, plan: ChaosPlan, url: str, restart: Callable[[], None] | None) -> Report:
     async with world_on(base, plan, url) as made:
-        report = await run_chaos(made, restart)
-        if report.problems():
+        try:
+            await run_chaos(made, restart)
+        except ClaraError as bad:
+            made.report.broken = f"broken off: {bad}"
+        if made.report.problems():
             sys.stderr.write(made.tail())
-    return report
+    return made.report
 
 
 def _commit() -> str:

@@ -97,6 +97,8 @@ class Report:
     statuses: dict[str, str] = field(default_factory=dict)
     killed_at: Counter[str] = field(default_factory=Counter)
     restarted_at: Counter[str] = field(default_factory=Counter)
+    broken: str = ""
+    """What kept us from counting."""
 
     def problems(self) -> list[str]:
         """What must hold and does not."""
@@ -109,6 +111,7 @@ class Report:
             found.append(
                 f"{self.paid_again} answers were paid again, of which {self.allowed_again} were in flight at kills"
             )
+        found += [self.broken] if self.broken else []
         found += [f"{address}: {status}" for address, status in self.statuses.items() if status != "complete"]
         if self.traces_verified != self.challenges:
             found.append(f"{self.traces_verified} of {self.challenges} traces verify")
