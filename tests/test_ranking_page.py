@@ -35,6 +35,9 @@ def test_what_failed_or_lacks_trials_is_said(script: ModuleType) -> None:
     measured = {"coverage": 0.5, "error": 0.1, "rankCoverage": 0.6, "trials": 8, "wanted": 600}
     shown = script.table([{"id": "x", "target": "t", "measured": measured, "pass": False}])
     assert "| x | t | 0.500 ± 0.100; ranges of ranks 0.600 | 8 of 600 | **fails** |" in shown
+    for trials, word in ((8, "too few trials to tell"), (60, "passes so far"), (600, "passes")):
+        row = {"id": "x", "target": "t", "measured": {**measured, "trials": trials}, "pass": True}
+        assert script.table([row]).endswith(f"| {word} |")
 
 
 def test_later_runs_take_the_place_of_earlier_ones(script: ModuleType, tmp_path: Path) -> None:
