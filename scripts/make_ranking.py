@@ -2,8 +2,8 @@
 
 Comes in: docs/ranking.json, what `bench/ranking.py` told (its standard output; several runs are put together with
 `--from FILE`, a later row of the same name takes the place of an earlier one). Goes out: the page's table between two
-marks. What must hold: a row that failed says so, and one with fewer trials than wanted is not called a pass. `tests/test_ranking_page.py` holds
-the page to the document.
+marks. What must hold: a row that failed says so, and one with fewer trials than wanted is not called a pass.
+`tests/test_ranking_page.py` holds the page to the document.
 """
 
 from __future__ import annotations
