@@ -175,12 +175,12 @@ async def kills(run: Run, found: Class, seeds: Iterator[int], nursery: Nursery, 
 async def database(run: Run, found: Class, seeds: Iterator[int], nursery: Nursery) -> None:
     """Restarts at every event that the workers tell, of a server of its own."""
     with running_postgres() as server:
-        async with ground(_SUBMISSIONS, nursery) as base:
+        async with ground(_SUBMISSIONS + 1, nursery) as base:
             while count := found.take(_RESTARTS_AT_ONCE):
                 seed = next(seeds)
                 first = seed % len(EVENTS)
-                plan = ChaosPlan(challenges=4, submissions=_SUBMISSIONS, workers=2, kills=0, database_restarts=count,
-                    seed=seed, restart_events=EVENTS[first:] + EVENTS[:first], patience_seconds=900,
+                plan = ChaosPlan(challenges=4, submissions=_SUBMISSIONS + 1, workers=2, kills=0, seed=seed,
+                    database_restarts=count, restart_events=EVENTS[first:] + EVENTS[:first], patience_seconds=900,
                     worker_only=True)  # fmt: skip
                 report = await _on_postgres(base, plan, server)
                 _end(run, "database", (seed, count), report, report.database_restarts, report.restarted_at)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ JUST_ANSWERED_SECONDS = 1.0
 RANDOM = "random moment"
 NAMED_SECONDS = 40.0
 """Who is to die at a named step has so long to come to it."""
+EVENT_SECONDS = 10.0
+"""So long an event is waited for before the next one's turn."""
 AFTER_A_DEATH = frozenset({"engine_started", "workflow_taken_over"})
 """What workers say only when one has died before."""
 _WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "juniper", "knoll", "lagoon",
@@ -383,13 +386,14 @@ async def _looking_after(made: World, seconds: float) -> None:
 
 async def _restarts(made: World, restart_database: Callable[[], None], until: float) -> None:
     """Restart the database as soon as a worker says what it waits for, again and again, while there is work."""
-    events, plan = made.plan.restart_events, made.plan
-    for number in range(plan.database_restarts):
-        event = events[number % len(events)] if events else "tick_ended"
-        if event in AFTER_A_DEATH and number:
+    events, plan = made.plan.restart_events or ("tick_ended",), made.plan
+    turns = cycle(events)
+    while made.report.database_restarts < plan.database_restarts and time.monotonic() < until and await made.waiting():
+        event = next(turns)
+        if event in AFTER_A_DEATH and made.report.database_restarts:
             await made.kill(made.rng.choice(made.workers))
-        if not await _more_said(made, event, until):
-            return
+        if not await _more_said(made, event):
+            continue
         began = time.monotonic()
         await asyncio.to_thread(restart_database)
         made.troubles.append((began, time.monotonic()))
@@ -397,16 +401,14 @@ async def _restarts(made: World, restart_database: Callable[[], None], until: fl
         made.report.restarted_at[event] += 1
 
 
-async def _more_said(made: World, event: str, until: float) -> bool:
-    """Wait until a worker says this once more; False where everything is posted before."""
-    before, looked = made.said(event), time.monotonic()
+async def _more_said(made: World, event: str) -> bool:
+    """Wait until a worker says this once more; False where none does for a while."""
+    before, until = made.said(event), time.monotonic() + EVENT_SECONDS
     while made.said(event) == before:
         await made.look_after()
         await asyncio.sleep(0.01)
-        if time.monotonic() - looked > 0.5:
-            looked = time.monotonic()
-            if looked > until or not await made.waiting():
-                return False
+        if time.monotonic() > until:
+            return False
     return True
 
 
