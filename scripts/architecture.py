@@ -29,6 +29,7 @@ ROOMS = (
     Room("extras", "floor", "the optional parts, and what installs them"),
     Room("gather", "floor", "many tasks, and the first error ends all"),
     Room("processes", "floor", "a name for a process that proves its death"),
+    Room("http_body", "floor", "an answer read to its end, within a limit"),
     Room("hashing", "floor", "keccak, SHA-256, canonical JSON"),
     Room("attestation", "floor", "what an enclave signed: bytes, signatures, quotes"),
     Room("camel_json", "floor", "dataclasses to JSON and back, in one casing"),

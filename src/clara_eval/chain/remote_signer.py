@@ -16,6 +16,7 @@ import aiohttp
 from clara_eval.chain.signatures import address_of, signed_with
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish, ConfigError, Temporary
+from clara_eval.http_body import TooLong, read_at_most
 from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
 
 _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
@@ -76,8 +77,8 @@ class RemoteSigner:
                 aiohttp.ClientSession(timeout=_SECONDS) as session,
                 session.request(method, self._url + path, json=body, allow_redirects=False) as response,
             ):
-                text = (await response.content.read(_MOST_ANSWER)).decode(errors="replace")
-        except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+                text = (await read_at_most(response, _MOST_ANSWER)).decode(errors="replace")
+        except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
             raise Temporary(
                 f"The {self.what} does not answer ({type(bad).__name__}).", remedy="It is asked again by itself."
             ) from None

@@ -22,6 +22,7 @@ import aiohttp
 from clara_eval.chain.rpc_errors import Meaning, meaning_of
 from clara_eval.errors import ConfigError, Temporary
 from clara_eval.gather import gather_or_raise
+from clara_eval.http_body import TooLong, read_at_most
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,6 @@ class NodeRefusal(Temporary):
 
 class NodeDown(Temporary):
     """This node gave no usable answer; the text says how, without its URL."""
-
-
-class _TooLong(NodeDown):
-    """It sends more than we read."""
 
 
 class Node:
@@ -152,9 +149,9 @@ class Node:
         # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
         try:
             async with session.post(self.url, json=body, allow_redirects=False) as response:
-                content = await _read_at_most(response, MAX_ANSWER_BYTES)
+                content = await read_at_most(response, MAX_ANSWER_BYTES)
                 status = response.status
-        except _TooLong:
+        except TooLong:
             return _refused_as_too_long(body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             raise NodeDown(type(bad).__name__) from None
@@ -192,15 +189,6 @@ def _secrets(parts: SplitResult) -> list[str]:
     pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
     found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
     return sorted(found, key=len, reverse=True)
-
-
-async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    content = bytearray()
-    async for chunk in response.content.iter_chunked(65536):
-        content += chunk
-        if len(content) > limit:
-            raise _TooLong("its answer is too long")
-    return bytes(content)
 
 
 def _refused_as_too_long(body: Any) -> Any:

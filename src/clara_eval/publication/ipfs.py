@@ -16,6 +16,7 @@ import aiohttp
 
 from clara_eval.errors import Temporary
 from clara_eval.fetch.file_cid import CHUNKER, FileCid
+from clara_eval.http_body import read_at_most
 
 _SECONDS = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=120)
 _MOST_ANSWER = 65_536
@@ -63,7 +64,7 @@ class IpfsPublication:
         url = f"{self.api.rstrip('/')}/api/v0/{what}"
         try:
             async with session.post(url, data=body, allow_redirects=False) as response:
-                told = json.loads(await response.content.read(_MOST_ANSWER))
+                told = json.loads(await read_at_most(response, _MOST_ANSWER))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as bad:
             raise Temporary(
                 f"The IPFS node of CLARA_IPFS_API does not take the trace ({type(bad).__name__}).",

@@ -49,7 +49,7 @@ async def test_a_trace_is_pinned_under_the_cid_that_is_computed_here(tmp_path: P
     assert await unpublished(store, [place, mirror], CHAIN, [ADDRESS]) == []
 
 
-@pytest.mark.parametrize("lie", ["another cid", "no pin", "broken off", "garbage", "refused"])
+@pytest.mark.parametrize("lie", ["another cid", "no pin", "broken off", "garbage", "refused", "endless"])
 async def test_a_node_that_lies_or_fails_is_an_outage(tmp_path: Path, lie: Lie) -> None:
     """No CID is told on its word; when it is honest again, the same trace goes out."""
     store = await filled(tmp_path / "a.db")

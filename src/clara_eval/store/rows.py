@@ -17,6 +17,7 @@ import aiohttp
 
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import BadInput, Temporary
+from clara_eval.http_body import TooLong, read_at_most
 from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.comparisons import Verdicts, read_comparison
 from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
@@ -194,12 +195,10 @@ class ApiRecords:
 
 
 async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
-    content = bytearray()
-    async for chunk in response.content.iter_chunked(65536):
-        content += chunk
-        if len(content) > at_most:
-            raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.")
-    return bytes(content)
+    try:
+        return await read_at_most(response, at_most)
+    except TooLong as bad:
+        raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.") from bad
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from clara_eval.fetch.cid import parse_cid, read_varint
 from clara_eval.fetch.file_cid import LEAF_BYTES, FileCid
 from clara_eval.testing.ipfs_gateway import LocalGateway
 
-Lie = Literal["", "another cid", "no pin", "broken off", "garbage", "refused"]
+Lie = Literal["", "another cid", "no pin", "broken off", "garbage", "refused", "endless"]
 
 
 class LocalIpfsNode(LocalGateway):
@@ -50,6 +50,8 @@ class LocalIpfsNode(LocalGateway):
         cid = building.finish()
         if self.lie == "garbage":
             return web.Response(text="<html>")
+        if self.lie == "endless":
+            return web.json_response({"Hash": cid, "Name": "x" * 10_000_000})
         self._blocks |= blocks
         self._trees[cid] = list(blocks)
         if self.lie != "no pin":

@@ -23,6 +23,7 @@ from clara_eval.attestation.eip191 import normal_signature, signer_of
 from clara_eval.challenge.model import Address
 from clara_eval.challenge.read import Chain, look_at_challenge
 from clara_eval.errors import BadInput, NotFound, NotYet, Temporary
+from clara_eval.http_body import TooLong, read_at_most
 from clara_eval.pipeline.leases import evaluation_lease, held
 from clara_eval.pipeline.objections import (
     ABOUT,
@@ -41,7 +42,8 @@ from clara_eval.trace.store import KeyedDocuments, Store
 from clara_eval.trace.store_keys import draft_key
 from clara_eval.use_cases.untrusted import escaped
 
-MAX_ANSWER_BYTES = 65_536
+MAX_ANSWER_BYTES = 4 * 2**20
+"""More than the draft of ten thousand submitters has."""
 
 
 class Desk(Protocol):
@@ -175,6 +177,6 @@ async def _ask(api_url: str, address: Address, what: str, body: dict[str, str] |
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
             session.request("GET" if body is None else "POST", url, json=body, allow_redirects=False) as answer,
         ):
-            return answer.status, (await answer.content.read(4 * MAX_ANSWER_BYTES)).decode("utf-8", "replace")
-    except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+            return answer.status, (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
+    except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
         raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad

@@ -20,11 +20,12 @@ from clara_eval.challenge.read import look_at_challenge
 from clara_eval.errors import BadInput, NotYet, Temporary
 from clara_eval.eval_config import read_metadata
 from clara_eval.execution.hidden import MAX_DOCUMENT_BYTES
+from clara_eval.http_body import TooLong, read_at_most
 from clara_eval.pipeline.evaluate import Ports
 from clara_eval.pipeline.harness import revealed_document
 from clara_eval.trace.store_keys import harness_key
 
-MAX_ANSWER_BYTES = 4_096
+MAX_ANSWER_BYTES = 65_536
 
 
 def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:
@@ -78,8 +79,8 @@ async def send_reveal(api_url: str, address: Address, document: str, signature: 
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
             session.post(url, json={"document": document, "signature": signature}, allow_redirects=False) as answer,
         ):
-            text = (await answer.content.read(MAX_ANSWER_BYTES)).decode("utf-8", "replace")
-    except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+            text = (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
+    except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
         raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad
     if answer.status != HTTPStatus.OK:
         raise BadInput(f"The service refuses the reveal ({answer.status}): {text}")

@@ -62,6 +62,8 @@ async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: P
             assert status == 409
             assert "committed to" in json.dumps(problem)
             assert (await reveal("not a document", by_poster))[0] == 409
+            malformed = ("0x" + "f" * 130, "0x" + "0" * 130, by_poster[:-2] + "05", by_poster[:-2])
+            assert {(await reveal(document.content.decode(), bad))[0] for bad in malformed} <= {409, 422}
             assert await read_document(engine.app.store, 31337, scores_key(address)) is None
             status, said = await reveal(document.content.decode(), by_poster)
             assert (status, said["privateSetHash"]) == (200, document.private_set_hash)

@@ -1,0 +1,24 @@
+"""The body of an answer: all of it, or an error where it is longer than allowed.
+
+`response.content.read(n)` gives what has arrived so far, which is a part of any longer answer; this reads to the end.
+"""
+
+from __future__ import annotations
+
+import aiohttp
+
+_CHUNK = 65_536
+
+
+class TooLong(ValueError):
+    """The other side sends more than we read."""
+
+
+async def read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The whole body; TooLong where it has more than `limit` bytes."""
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        content += chunk
+        if len(content) > limit:
+            raise TooLong(f"its answer has more than {limit} bytes")
+    return bytes(content)
