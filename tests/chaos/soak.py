@@ -18,6 +18,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -51,6 +52,8 @@ SCENARIOS: dict[str, Scenario] = {
 COUNTS = {"kills": 60, "node": 40, "database": 10, "reorgs": 12, "poison": 12, "connections": 1}
 """What `make soak` does without options."""
 EVENTS = ("evaluation_queued", "chunk_asked", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
+_ONE_RESTART = threading.Lock()
+"""The servers of all lanes share one lock of their package, which threads must not share."""
 _SUBMISSIONS = 3
 _KILLS_AT_ONCE = 12
 _RESTARTS_AT_ONCE = 6
@@ -218,8 +221,9 @@ async def scenarios(run: Run, name: str, found: Class, seeds: Iterator[int]) -> 
 
 async def _on_postgres(base: Ground, plan: ChaosPlan, server: Any) -> Report:
     def restart() -> None:
-        server.stop()
-        server.start()
+        with _ONE_RESTART:
+            server.stop()
+            server.start()
 
     async with fresh_database(server.get_uri()) as url:
         return await _run(base, plan, url, restart if plan.database_restarts else None)
