@@ -127,7 +127,8 @@ async def _patiently(run: Callable[[], T]) -> T:
         try:
             return run()
         except sqlite3.DatabaseError as bad:
-            if bad.sqlite_errorcode & 0xFF not in _HELD or time.monotonic() >= until:
+            code = getattr(bad, "sqlite_errorcode", 0)  # what Python itself refuses, as after a close, has none
+            if code & 0xFF not in _HELD or time.monotonic() >= until:
                 raise _refusal(bad) from bad
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 

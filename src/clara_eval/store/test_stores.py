@@ -196,6 +196,14 @@ async def test_a_store_is_opened_again_with_what_it_held(tmp_path: Path) -> None
     assert (tmp_path / "deep/er/store.db").exists()
 
 
+async def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
+    """Whoever asks after the end gets SQLite's own error, not one about the error."""
+    store = await SqliteStore.open(tmp_path / "clara.db")
+    await store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        await store.get(1, "key")
+
+
 async def test_a_file_that_is_held_for_a_moment_is_opened_afterwards(tmp_path: Path) -> None:
     """Whole-file locks, as while another process recovers after a kill, delay an opening and a transaction, no more."""
     place = tmp_path / "store.db"
