@@ -220,7 +220,7 @@ def tokens_go_to(factory: Address | None, evaluator: Address | None, vouched: Vo
         if called.name == "approve" and to != factory:
             return f"it would let {to} take tokens, which is not the challenge factory"
         if called.name == "transfer" and (evaluator is None or to != evaluator):
-            return f"it would pay {to}, which is not the evaluator"
+            return f"it would pay {to}, which is not the evaluator that CLARA_EVALUATOR_ADDRESS names"
         most = vouched.spending.get(tx.to, 0)
         return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
 
