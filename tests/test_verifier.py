@@ -341,7 +341,7 @@ def _another_agent_for_the_last(bodies: Entries) -> None:
 
 
 def _rule_about_nothing(bodies: Entries) -> None:
-    told = {"kind": "original", "of": "0x" + "11" * 32, "at": 1, "judge": None, "stage": None, "note": ""}
+    told = {"kind": "original", "of": "0x" + "11" * 32, "at": 1, "judge": None, "stage": None, "note": "", "by": ""}
     bodies["rulings"].append({**told, "account": best(bodies)})
 
 

@@ -74,7 +74,8 @@ def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
     if ended.outcome != Outcome.PASSED:
         return None
     state.absorb(evm)
-    missing = max(0, runtime_bytes - len(state.accounts[address].code))
+    built = state.accounts.get(address)  # none where it destroyed itself
+    missing = max(0, runtime_bytes - (len(built.code) if built else 0))
     return ended.gas + CODE_BYTE_GAS * missing
 
 
