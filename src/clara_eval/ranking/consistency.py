@@ -16,7 +16,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.strength import Strengths, fit, merge, one_thread, spread_of
+from clara_eval.tournament.strength import Strengths, fit_without, merge, one_thread, spread_of
 from clara_eval.tournament.tally import Floats, Ints, Tally, connected_groups
 
 REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
@@ -215,12 +215,7 @@ def _without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Fl
     """θ had a group not taken part, one row per group."""
     if groups * table.size**2 > REFIT_LIMIT:
         return strengths.theta + shift_without(table, strengths, group, groups)
-    return np.array(
-        [
-            fit(table.take((group[table.first] != g) & (group[table.second] != g)), strengths.scale).theta
-            for g in range(groups)
-        ]
-    )
+    return fit_without(table, strengths, group, groups)
 
 
 def shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:

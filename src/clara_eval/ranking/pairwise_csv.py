@@ -27,7 +27,9 @@ WINNERS: dict[int, Winner] = {points: winner for winner, points in HALF_POINTS.i
 COLUMNS = ("left", "right", "winner")
 UNUSUAL = (b'"', b"\x7f", *(bytes([code]) for code in range(33) if code not in b"\r\n"))
 WORD, WIDEST = 8, 64  # bytes
+KEPT = np.frombuffer(b"".join(bytes(k * [255] + (WORD - k) * [0]) for k in range(WORD + 1)), dtype=np.uint64)
 MIX = np.uint64(0x9E3779B97F4A7C15)
+SAMPLE = 50_000  # rows that are enough to have met nearly every name
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,13 @@ class _Bytes:
         width = int(length.max())
         if width > WIDEST or int(length.min()) < 1:
             return None
-        found = np.zeros((len(begin), -(-width // WORD) * WORD), dtype=np.uint8)
-        for place in range(width):
-            found[:, place] = np.where(place < length, self.data[begin + place], 0)
-        return found.view(np.uint64)
+        # Every eight bytes of the file as a word, whatever they begin with; then what lies behind the cell is cut off.
+        every = np.ndarray(len(self.data) - WORD + 1, np.uint64, self.data.data, strides=(1,))
+        found = np.empty((len(begin), -(-width // WORD)), dtype=np.uint64)
+        for word in range(found.shape[1]):
+            rest = np.clip(length - word * WORD, 0, WORD)
+            found[:, word] = every[begin + word * WORD] & KEPT[rest]
+        return found
 
     def verdicts(self, column: int) -> Ints | None:
         """Half points of the left one; None if one is written in another way."""
@@ -150,8 +155,7 @@ class _Bytes:
         mixed = both[:, 0].copy()
         for k in range(1, width):
             mixed = mixed * MIX + both[:, k]
-        marks = np.unique(mixed)
-        number = np.searchsorted(marks, mixed)
+        marks, number = _numbered(mixed)
         sample = np.empty(len(marks), dtype=np.int64)
         sample[number] = np.arange(len(number))
         if width > 1 and not np.array_equal(both, both[sample[number]]):  # two names with one mark
@@ -162,6 +166,17 @@ class _Bytes:
         place[order] = np.arange(len(names))
         found = place[number]
         return tuple(names[k] for k in order), found[: len(self.begins)], found[len(self.begins) :]
+
+
+def _numbered(mixed: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Ints]:
+    """Each mark once, in order, and the place of each among them: by a sample, then with those it did not hold."""
+    marks = np.unique(mixed[:: max(1, len(mixed) // SAMPLE)])
+    number = np.searchsorted(marks, mixed)
+    strange = marks[np.minimum(number, len(marks) - 1)] != mixed
+    if strange.any():
+        marks = np.union1d(marks, mixed[strange])
+        number = np.searchsorted(marks, mixed)
+    return marks, number
 
 
 def _word(text: str) -> int:

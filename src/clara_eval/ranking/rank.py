@@ -11,9 +11,11 @@ against themselves, and a pay line below one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -31,9 +33,11 @@ from clara_eval.tournament.results import Result
 from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths
 from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
 
+T = TypeVar("T")
 OrderedBy = Literal["elo", "elo, then strength", "strength"]
 FITTED_FROM = 10  # items
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
+WORTH_A_THREAD = 50_000  # results
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again without each of them
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
@@ -155,9 +159,14 @@ def rank_table(
     if not items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     classes = equal_records(table)
-    ratings = _ratings(table, in_given_order, content_hash(table) if seed is None else seed)
+
+    def fitted() -> tuple[Strengths, Consistency]:
+        strengths = estimate(table, features)
+        return strengths, examine(table, strengths, winner_count, clusters or {})
+
+    rate = partial(_ratings, table, in_given_order, content_hash(table) if seed is None else seed)
+    ratings, (strengths, report) = _side_by_side(rate, fitted, len(table.first))
     ratings = ratings if literal else level(ratings, classes, DECIMALS)
-    strengths = estimate(table, features)
     arrival = tie_break or {}
     theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
     ordered_by = "elo" if literal else "strength" if features is not None else _ordered_by(table)
@@ -165,7 +174,6 @@ def rank_table(
     if ordered_by == "elo, then strength":
         order[winner_count:] = in_order(items, theta, arrival, by_name=by_name, among=order[winner_count:])
     other = in_order(items, ratings if ordered_by == "strength" else theta, arrival, by_name=by_name)
-    report = examine(table, strengths, winner_count, clusters or {})
     if exact and not report.cycles and _all_met(table):
         strengths = without_noise(strengths)
     odds = chances(strengths, winner_count)
@@ -192,6 +200,16 @@ def rank_table(
         ordered_by=ordered_by,
         ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
     )
+
+
+def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int) -> tuple[Floats, T]:
+    """Elo and the fit know nothing of each other: in large tables each has a processor of its own."""
+    if results < WORTH_A_THREAD:
+        return rate(), fit()
+    with ThreadPoolExecutor(1) as pool:
+        rated = pool.submit(rate)
+        fitted = fit()
+        return rated.result(), fitted
 
 
 @dataclass(frozen=True, slots=True)

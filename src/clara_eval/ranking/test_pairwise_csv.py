@@ -76,3 +76,9 @@ def test_a_bad_row_is_named_wherever_it_stands(tmp_path: Path, row: str) -> None
     path.write_text("\n".join(["left,right,winner", *lines(3, 50), row, *lines(4, 50)]), encoding="utf-8")
     with pytest.raises(BadInput, match=r"f\.csv:52: "):
         read_pairwise(path)
+
+
+def test_names_that_no_sample_holds_are_found(tmp_path: Path) -> None:
+    """In a file longer than the sample of its rows, names that appear once stand where they belong."""
+    rows = ["a,zz,left", *lines(5, 30_000), "only-here,a,right", *lines(6, 30_000), "b,even-longer-only-here,tie"]
+    assert read_both_ways(tmp_path / "f.csv", "\n".join(["left,right,winner", *rows]).encode())[0]

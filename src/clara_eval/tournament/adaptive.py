@@ -31,6 +31,7 @@ Bools = npt.NDArray[np.bool_]
 Board = npt.NDArray[np.int8]
 OPEN, NO_VERDICT = -2, -1
 GROUP_DRAWS = 512
+IN_CACHE = 1 << 17  # numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,24 +250,34 @@ def pair_gains(strengths: Strengths, prizes: Floats, tuning: Tuning) -> tuple[In
 
 def prize_draws(draws: Floats, prizes: Floats) -> Floats:
     """The prize of each item (columns) in each draw (rows)."""
-    count = len(prizes)
-    top = np.argpartition(-draws, min(count, draws.shape[1] - 1), axis=1)[:, :count]
-    value = np.take_along_axis(draws, top, axis=1)
-    top = np.take_along_axis(top, np.argsort(-value, axis=1, kind="stable"), axis=1)
+    rest, rows = draws.copy(), np.arange(len(draws))
     pay = np.zeros_like(draws)
-    np.put_along_axis(pay, top, prizes[None, :], axis=1)
+    for prize in prizes[: draws.shape[1]].tolist():
+        best = rest.argmax(axis=1)
+        pay[rows, best] = prize
+        rest[rows, best] = -np.inf
     return pay
 
 
 def gains(draws: Floats, pay: Floats, i: Ints, j: Ints) -> Floats:
-    """Σ_m Cov(pay_m, p_ij)² / (p̄(1 − p̄)): how much the verdict on i against j lowers the variance of the prizes."""
-    odds = np.exp(draws.T)
-    p = odds[i]
-    p /= p + odds[j]
-    mean = p.mean(axis=1)
+    """Σ_m Cov(pay_m, p_ij)² / (p̄(1 − p̄)): how much the verdict on i against j lowers the variance of the prizes.
+
+    As many pairs at a time as the processor's cache holds.
+    """
+    items, at = np.unique(np.concatenate((i, j)), return_inverse=True)
+    odds, (a, b) = np.exp(draws.T[items]), at.reshape(2, -1)
     paid = pay[:, pay.any(axis=0)]
+    paid = paid - paid.mean(axis=0)
+    mean, covariance = np.empty(len(i)), np.empty((len(i), paid.shape[1]))
+    rows = max(1, IN_CACHE // len(draws))
     with one_thread():
-        covariance = p @ (paid - paid.mean(axis=0)) / len(draws)
+        for start in range(0, len(i), rows):
+            part = slice(start, start + rows)
+            p = odds[a[part]]
+            p /= p + odds[b[part]]
+            mean[part] = p.mean(axis=1)
+            np.matmul(p, paid, out=covariance[part])
+    covariance /= len(draws)
     value = np.sum(covariance**2, axis=1) / np.maximum(mean * (1 - mean), 1e-9)
     relative: Floats = np.round(value / max(float(value.max(initial=0.0)), 1e-300), 9)
     return relative

@@ -21,13 +21,14 @@ import numpy as np
 from clara_eval.tournament.strength import (
     PRIOR_SD,
     Cells,
+    Picture,
     Scale,
     Strengths,
     merge,
     newton,
     one_thread,
+    picture,
     shape,
-    spread_of,
 )
 from clara_eval.tournament.tally import Floats, Tally
 
@@ -65,24 +66,25 @@ def _estimate(cells: Cells, features: Floats | None) -> Strengths:
 def _improved(cells: Cells, begin: Strengths, own: float, rounds: int) -> Strengths:
     scale = begin.scale
     at = np.concatenate((begin.theta, begin.bias)) / scale.blur
+    seen = picture(cells, at, scale.tie)
     for _ in range(rounds):
-        z = cells.looks(at)
-        weights = cells.weights(spread_of(z, scale.tie)[1], scale)
-        slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale, weights)
+        weights = cells.weights(seen.variance, scale)
+        slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), seen, weights)
         covariance: Floats = np.linalg.inv(curvature).astype(np.float64)
         at = at + np.clip(covariance @ slope, -1.0, 1.0)
-        scale = _measured(cells, at, covariance, scale, own)
-    return newton(cells, scale, at)
+        scale = _spread_and_ties(cells, at, covariance, scale, own)
+        seen = picture(cells, at, scale.tie)
+        if len(cells.games):
+            pair, look = shared_variance(cells, seen, covariance)
+            scale = replace(scale, pair=pair, look=look)
+    return newton(cells, scale, at, seen)
 
 
-def _measured(cells: Cells, at: Floats, covariance: Floats, scale: Scale, own: float) -> Scale:
+def _spread_and_ties(cells: Cells, at: Floats, covariance: Floats, scale: Scale, own: float) -> Scale:
     scale = _spread(at[: cells.size], covariance[: cells.size, : cells.size], scale, own)
-    if not len(cells.games):
-        return scale
-    if scale.tie:
+    if len(cells.games) and scale.tie:
         scale = replace(scale, tie=_tie(cells, at, scale.tie))
-    pair, look = shared_variance(cells, at, covariance, scale.tie)
-    return replace(scale, pair=pair, look=look)
+    return scale
 
 
 def _spread(theta: Floats, covariance: Floats, scale: Scale, own: float) -> Scale:
@@ -114,9 +116,9 @@ def _tie(cells: Cells, at: Floats, tie: float) -> float:
     return min(max(tie, 1e-3), 5.0)
 
 
-def shared_variance(cells: Cells, at: Floats, covariance: Floats, tie: float) -> tuple[float, float]:
+def shared_variance(cells: Cells, seen: Picture, covariance: Floats) -> tuple[float, float]:
     """Variance shared by all looks at a pair, and by several judges of one look."""
-    mean, variance = spread_of(cells.looks(at), tie)[:2]
+    mean, variance = seen.mean, seen.variance
     own = covariance[: cells.size, : cells.size]
     apart = np.add.outer(np.diag(own), np.diag(own)) - 2 * own
     unsure = np.sqrt(np.maximum(cells.met(apart), 0.0))
@@ -124,11 +126,11 @@ def shared_variance(cells: Cells, at: Floats, covariance: Floats, tie: float) ->
     wins = cells.points - cells.ties / 2
     squares = wins * (1 - mean) ** 2 + cells.ties * (0.5 - mean) ** 2 + (cells.games - wins - cells.ties) * mean**2
     rest = cells.points - cells.games * mean
-    seen = _couples(cells, rest, squares, signed=True)
-    del mean, wins, squares, rest
+    found = _couples(cells, rest, squares, signed=True)
+    del wins, squares, rest
     taken = _couples(cells, cells.games * variance * unsure, cells.games * (variance * unsure) ** 2)
     most = _couples(cells, cells.games * variance, cells.games * variance**2)
-    pair, look = ((seen + taken + COUPLES_WEIGHT * np.array([PAIR, LOOK])) / (most + COUPLES_WEIGHT)).tolist()
+    pair, look = ((found + taken + COUPLES_WEIGHT * np.array([PAIR, LOOK])) / (most + COUPLES_WEIGHT)).tolist()
     return min(max(pair, 0.0), MOST_PAIR), min(max(look, 0.0), MOST_LOOK)
 
 

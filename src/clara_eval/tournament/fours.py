@@ -23,7 +23,7 @@ from clara_eval.tournament.adaptive import Adaptive, Tuning, objective, pair_gai
 from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.field import Field
 from clara_eval.tournament.results import Group, Pairing, Result
-from clara_eval.tournament.strength import Strengths
+from clara_eval.tournament.strength import Strengths, one_thread
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, tally
 
 FOUR = 4
@@ -34,7 +34,7 @@ DEFAULT = Tuning()
 SEEN_NOW = 0.3  # what a second look at a pair is still worth in the batch that holds the first
 SHARED = 0.2  # variance of a verdict between equals: looks at a pair repeat so much of the quirk they share
 Question = tuple[tuple[str, ...], str]  # the items as shown, and the judge
-Answers = Mapping[Question, Sequence[Result]]
+Answers = Mapping[Question, list[Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,9 @@ class Fours:
     _memo: dict[tuple[int, bytes], list[Group]] = attribute(default_factory=dict, init=False, compare=False, repr=False)
     _fits: dict[bytes, Strengths] = attribute(default_factory=dict, init=False, compare=False, repr=False)
     _pairs: dict[bytes, Adaptive] = attribute(default_factory=dict, init=False, compare=False, repr=False)
+    _heard: dict[bytes, tuple[list[list[Result]], bytes]] = attribute(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @property
     def most_questions(self) -> int:
@@ -71,7 +74,7 @@ class Fours:
             if not groups:
                 break
             asked += groups
-            before, story = story, _told(story, [answers[group.items, group.judge] for group in groups])
+            before, story = story, self._told(story, [answers[group.items, group.judge] for group in groups])
         pairs = [result for result in results if not result.group]
         pairings = [question for question in undecided if isinstance(question, Pairing)]
         return self._then(asked, answers, story).next_batch(pairs, pairings)
@@ -109,6 +112,15 @@ class Fours:
         batch = max(2, len(self.field.items) // 12)
         return [turned.shown(chosen[group]) for group in best_groups(gain, turned.often(chosen), batch)]
 
+    def _told(self, story: bytes, answers: list[list[Result]]) -> bytes:
+        """A hash of everything answered so far; remembered, since most of it was answered before."""
+        heard, after = self._heard.get(story, ([], b""))
+        if heard != answers:
+            marks = ("".join(str(HALF_POINTS[r.winner]) for r in sorted(pairs)) for pairs in answers)
+            after = sha256(story + "|".join(marks).encode()).digest()
+            self._heard[story] = answers, after
+        return after
+
     def _fit(self, asked: Sequence[Group], answers: Answers, stories: tuple[bytes, bytes]) -> Strengths:
         """From these answers, begun where the fit before the last ones ended."""
         before, story = stories
@@ -141,12 +153,6 @@ def _answers(results: Sequence[Result], undecided: Collection[Pairing | Group]) 
         if result.group:
             answers.setdefault((result.group, result.judge), []).append(result)
     return answers
-
-
-def _told(story: bytes, answers: Sequence[Sequence[Result]]) -> bytes:
-    """A hash of everything answered so far."""
-    marks = ("".join(str(HALF_POINTS[r.winner]) for r in sorted(pairs)) for pairs in answers)
-    return sha256(story + "|".join(marks).encode()).digest()
 
 
 class _Turns:
@@ -189,10 +195,11 @@ class _Turns:
     def together(self, chosen: Ints) -> Floats:
         """How often each two of these were shown together."""
         place = {self._items[i]: k for k, i in enumerate(chosen.tolist())}
-        seen = np.zeros((len(chosen), len(chosen)))
-        for group in self._groups:
-            here = [place[item] for item in group if item in place]
-            seen[np.ix_(here, here)] += 1
+        shown = np.zeros((len(self._groups), len(chosen)))
+        for number, group in enumerate(self._groups):
+            shown[number, [place[item] for item in group if item in place]] = 1.0
+        with one_thread():
+            seen: Floats = shown.T @ shown  # small whole numbers: exact
         return seen
 
 

@@ -14,12 +14,14 @@ the scale; `fit` takes it as given, by default the plain one.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from functools import lru_cache
 from math import erf, sqrt
-from typing import cast
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -181,16 +183,37 @@ def fit(results: Tally, scale: Scale = PLAIN) -> Strengths:
         return newton(merge(results), scale)
 
 
-def newton(cells: Cells, scale: Scale, at: Floats | None = None) -> Strengths:
-    """The same from merged results, perhaps from where an earlier fit ended (on the blurred scale)."""
+class Picture(NamedTuple):
+    """Every cell at some (θ, γ): z, expected points of the first, their variance, and the log of the weights' sum."""
+
+    z: Floats
+    mean: Floats
+    variance: Floats
+    log_total: Floats
+
+
+def picture(cells: Cells, at: Floats, tie: float) -> Picture:
+    z = cells.looks(at)
+    return Picture(z, *spread_of(z, tie))
+
+
+def newton(cells: Cells, scale: Scale, at: Floats | None = None, seen: Picture | None = None) -> Strengths:
+    """The same from merged results, perhaps from where an earlier fit ended (on the blurred scale).
+
+    `seen` is the picture there, if there is one; it is used up.
+    """
     precision = scale.precision(cells.size, cells.voices)
     at = _first_guess(cells, scale) if at is None else at.copy()
-    weights = cells.weights(spread_of(cells.looks(at), scale.tie)[1], scale)
-    slope, curvature, height = shape(at, cells, precision, scale, weights)
+    seen = seen or picture(cells, at, scale.tie)
+    weights = cells.weights(seen.variance, scale)
+    slope, curvature, height = shape(at, cells, precision, seen, weights)
+    del seen
     for _ in range(_STEPS):
         step = np.linalg.solve(curvature, slope)
         for _ in range(_STEPS):
-            slope, curvature, new_height = shape(at + step, cells, precision, scale, weights)
+            there = picture(cells, at + step, scale.tie)
+            slope, curvature, new_height = shape(at + step, cells, precision, there, weights)
+            del there
             if new_height >= height - 1e-9:
                 break
             step /= 2
@@ -200,6 +223,66 @@ def newton(cells: Cells, scale: Scale, at: Floats | None = None) -> Strengths:
             break
     found = np.round(scale.blur * at, _DECIMALS)
     return Strengths(found[: cells.size], found[cells.size :], curvature, scale)
+
+
+def fit_without(results: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
+    """θ fitted again on the same scale had a group not taken part, one row per group.
+
+    All of them at once, from the strengths with everybody: Newton's method on stacked matrices.
+    """
+    with one_thread():
+        cells, scale = merge(results), strengths.scale
+        total, numbers = cells.size + cells.voices, np.arange(groups)[:, None]
+        took_part = (group[cells.first] != numbers) & (group[cells.second] != numbers)
+        level = spread_of(cells.looks(_first_guess(cells, scale)), scale.tie)[1]
+        stack = _Stack(cells, took_part * cells.weights(level, scale), scale)
+        at = np.tile(np.append(strengths.theta, strengths.bias) / scale.blur, (groups, 1))
+        slope, curvature, height = stack.shape(at)
+        for _ in range(_STEPS):
+            step = np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
+            for _ in range(_STEPS):
+                slope, curvature, new_height = stack.shape(at + step)
+                worse = new_height < height - 1e-9
+                if not worse.any():
+                    break
+                step[worse] /= 2
+            at += step
+            height = new_height
+            if float(np.abs(step).max(initial=0.0)) < 1e-6:
+                break
+        theta: Floats = np.round(scale.blur * at, _DECIMALS)[:, : total - cells.voices]
+        return theta
+
+
+class _Stack:
+    """The same cells with other weights in every row."""
+
+    def __init__(self, cells: Cells, weights: Floats, scale: Scale) -> None:
+        self._cells, self._weights, self._tie = cells, weights, scale.tie
+        self._precision = scale.precision(cells.size, cells.voices)
+        rows, total = len(weights), cells.size + cells.voices
+        a, b, g = cells.first, cells.second, cells.size + cells.judge
+        self._design = np.zeros((len(a), total))
+        cell = np.arange(len(a))
+        self._design[cell, a], self._design[cell, b], self._design[cell, g] = 1.0, -1.0, 1.0
+        self._places = np.concatenate((a * total + b, a * total + g, b * total + g))
+        self._places = (np.arange(rows)[:, None] * total * total + self._places).ravel()
+
+    def shape(self, at: Floats) -> tuple[Floats, Floats, Floats]:
+        """Slope, negative curvature and height, row by row."""
+        cells, weights, (rows, total) = self._cells, self._weights, at.shape
+        z = at @ self._design.T
+        mean, variance, log_total = spread_of(z, self._tie)
+        pull = at @ self._precision
+        told = weights * ((cells.points - cells.games / 2) * z - cells.games * log_total)
+        height: Floats = told.sum(axis=1) - np.sum(at * pull, axis=1) / 2
+        slope: Floats = (weights * (cells.points - cells.games * mean)) @ self._design - pull
+        bend = weights * cells.games * variance
+        half = np.bincount(self._places, np.concatenate((-bend, bend, -bend), axis=1).ravel(), rows * total * total)
+        half = half.reshape(rows, total, total)
+        curvature: Floats = half + half.transpose(0, 2, 1) + self._precision
+        curvature[:, range(total), range(total)] += bend @ np.abs(self._design)
+        return slope, curvature, height
 
 
 def _first_guess(cells: Cells, scale: Scale) -> Floats:
@@ -218,7 +301,8 @@ def _first_guess(cells: Cells, scale: Scale) -> Floats:
 def gradient(at: Floats, results: Tally) -> Floats:
     """Slope of the plain log posterior at (θ, γ); zero at the plain fit."""
     cells = merge(results)
-    return shape(at, cells, PLAIN.precision(cells.size, cells.voices), PLAIN, cells.worth)[0]
+    precision = PLAIN.precision(cells.size, cells.voices)
+    return shape(at, cells, precision, picture(cells, at, PLAIN.tie), cells.worth)[0]
 
 
 def _beside_diagonal(table: Floats) -> Floats:
@@ -288,12 +372,11 @@ def spread_of(z: Floats, tie: float) -> tuple[Floats, Floats, Floats]:
     return mean, win, np.log(total, out=total)
 
 
-def shape(at: Floats, cells: Cells, precision: Floats, scale: Scale, weights: Floats) -> tuple[Floats, Floats, float]:
-    """Slope, negative curvature and height of the log posterior."""
+def shape(at: Floats, cells: Cells, precision: Floats, seen: Picture, weights: Floats) -> tuple[Floats, Floats, float]:
+    """Slope, negative curvature and height of the log posterior. The picture is used up."""
     total = len(at)
     a, b, g = cells.first, cells.second, cells.size + cells.judge
-    z = cells.looks(at)
-    mean, variance, log_total = spread_of(z, scale.tie)
+    z, mean, variance, log_total = seen
     pull = precision @ at
     z *= cells.points - cells.games / 2
     log_total *= cells.games
@@ -348,14 +431,36 @@ def _put(cells: Cells, weight: Floats) -> Floats:
     return curvature
 
 
+class _OneThread:
+    """The libraries of linear algebra, held to one thread while anybody in this process asks for it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = Lock(), 0, [0]
+        self._libraries = ThreadpoolController().lib_controllers
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._before = [library.num_threads for library in self._libraries]
+                self._set([1] * len(self._libraries))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._set(self._before)
+
+    def _set(self, counts: Sequence[int]) -> None:
+        for library, count in zip(self._libraries, counts, strict=True):
+            if library.num_threads != count:
+                library.set_num_threads(count)
+
+
 @lru_cache(maxsize=1)
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def one_thread() -> AbstractContextManager[object]:
+def one_thread() -> AbstractContextManager[None]:
     """Linear algebra on one thread: the same sums in the same order, and no threads fighting over small matrices."""
-    return cast("AbstractContextManager[object]", _threads().limit(limits=1))
+    return _OneThread()
 
 
 @lru_cache(maxsize=8)

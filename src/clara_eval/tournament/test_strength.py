@@ -9,10 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import ThreadpoolController
 
 from clara_eval.tournament.estimate import shared_variance
 from clara_eval.tournament.results import Result, Winner
-from clara_eval.tournament.strength import Cells, Scale, fit, gradient, merge, newton, normals
+from clara_eval.tournament.strength import (
+    Cells,
+    Scale,
+    fit,
+    fit_without,
+    gradient,
+    merge,
+    newton,
+    normals,
+    one_thread,
+    picture,
+)
 from clara_eval.tournament.tally import tally
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
@@ -99,4 +111,34 @@ def test_a_complete_table_gives_the_same_bits_as_its_cells(size: int) -> None:
     at = np.append(mine.theta, mine.bias)
     assert mine.theta.tolist() == theirs.theta.tolist()
     assert np.array_equal(mine.covariance, theirs.covariance)
-    assert shared_variance(cells, at, mine.covariance, 0.3) == shared_variance(listed, at, mine.covariance, 0.3)
+    assert shared_variance(cells, picture(cells, at, 0.3), mine.covariance) == shared_variance(
+        listed, picture(listed, at, 0.3), mine.covariance
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_fits_without_one_group_at_once_are_the_fits_one_by_one(seed: int) -> None:
+    """With one judge or two, with ties and shared errors, from the strengths with everybody: the same strengths."""
+    random = np.random.default_rng(seed)
+    items = [f"i{k}" for k in range(9)]
+    looks = [look for look in permutations(items, 2) if random.random() < 0.6]
+    judges = ("x", "y")[: 1 + seed % 2]
+    rows = [Result(a, b, random.choice(VERDICTS), judge) for a, b in looks for judge in judges]
+    table = tally(items, rows)
+    strengths = fit(table, Scale(tie=0.3, pair=0.4, look=0.8, spread=1.1))
+    group = np.array([0, 1, 2, 2, 2, -1, -1, 3, 3])
+    found = fit_without(table, strengths, group, 4)
+    for number, theta in enumerate(found):
+        rest = table.take((group[table.first] != number) & (group[table.second] != number))
+        assert np.allclose(theta, fit(rest, strengths.scale).theta, atol=2e-9)
+
+
+def test_linear_algebra_has_one_thread_until_the_last_one_leaves() -> None:
+    """However the blocks nest, threads are limited inside of all of them and are what they were afterwards."""
+    libraries = ThreadpoolController().lib_controllers
+    before = [library.num_threads for library in libraries]
+    with one_thread():
+        with one_thread():
+            pass
+        assert all(library.num_threads == 1 for library in libraries)
+    assert [library.num_threads for library in libraries] == before
