@@ -189,7 +189,7 @@ UNTYPED = {
     "devnet/local_chain.py": "web3's contracts and answers",
 }
 """Modules that speak with something without types, and with what."""
-MOST_ANY = 160
+MOST_ANY = 93
 """How often `Any` may stand in all others outside adapters: lower it when some go."""
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, overload
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 DECIMAL = {"decimal": True}
 """Metadata of a dataclass field whose integer is written as a decimal string."""
@@ -20,7 +23,11 @@ def camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-def to_camel_json(value: object) -> Any:
+@overload
+def to_camel_json(value: DataclassInstance) -> dict[str, object]: ...
+@overload
+def to_camel_json(value: object) -> object: ...
+def to_camel_json(value: object) -> object:
     """Dataclasses become objects with camelCase keys; mappings keep their keys, which are data."""
     if is_dataclass(value) and not isinstance(value, type):
         told = ((field, getattr(value, field.name)) for field in fields(value))

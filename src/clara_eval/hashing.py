@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 import rfc8785
 from eth_hash.auto import keccak
@@ -17,13 +16,13 @@ from eth_hash.auto import keccak
 _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: object) -> bytes:
     """RFC 8785 canonical form; raises ValueError for what has no such form (NaN, huge integers)."""
-    encoded: bytes = rfc8785.dumps(value)
+    encoded: bytes = rfc8785.dumps(value)  # type: ignore[arg-type]  # it refuses what is not JSON
     return encoded
 
 
-def plain_json(value: Any) -> str:
+def plain_json(value: object) -> str:
     """Compact JSON with sorted keys, non-finite numbers refused: same value, same text, on every machine."""
     return _PLAIN.encode(value)
 

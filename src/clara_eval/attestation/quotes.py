@@ -11,7 +11,6 @@ import asyncio
 import importlib.util
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.attestation.model import Enclave, NotAttested
 from clara_eval.extras import install
@@ -53,12 +52,13 @@ class Quotes:
         report_data, measurements = _parsed(quote)
         if not self.can_check():
             return report_data, Enclave(measurements, "")
-        verified = self._verified(quote, collateral, at)
-        if verified["status"] in REFUSED:
-            raise NotAttested(f"the platform's state is {verified['status']}")
-        return report_data, Enclave(measurements, verified["status"], tuple(verified["advisory_ids"]))
+        status, advisories = self._verified(quote, collateral, at)
+        if status in REFUSED:
+            raise NotAttested(f"the platform's state is {status}")
+        return report_data, Enclave(measurements, status, advisories)
 
-    def _verified(self, quote: bytes, collateral: str, at: int) -> dict[str, Any]:
+    def _verified(self, quote: bytes, collateral: str, at: int) -> tuple[str, tuple[str, ...]]:
+        """The state of the platform by Intel, and the advisories that concern it."""
         import dcap_qvl
 
         try:
@@ -67,10 +67,10 @@ class Quotes:
                 report = dcap_qvl.verify(quote, parts, at)
             else:
                 report = dcap_qvl.verify_with_root_ca(quote, parts, self.root, at)
-            found: dict[str, object] = json.loads(report.to_json())
+            found = json.loads(report.to_json())
         except (ValueError, OverflowError) as bad:
             raise NotAttested(f"the quote does not hold: {' '.join(str(bad).split())[:200]}") from None
-        return found
+        return found["status"], tuple(found["advisory_ids"])
 
 
 def _parsed(quote: bytes) -> tuple[bytes, dict[str, str]]:

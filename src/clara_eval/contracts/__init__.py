@@ -11,10 +11,22 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, get_args
+from typing import Literal, Required, TypedDict, get_args
 
 ContractName = Literal["Challenge", "ChallengeFactory", "IdentityRegistry", "ReputationRegistry", "TestUSDC"]
 CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
+
+
+class AbiItem(TypedDict, total=False):
+    """One function, event, error, argument or field of an ABI file."""
+
+    name: str
+    type: Required[str]
+    inputs: list[AbiItem]
+    outputs: list[AbiItem]
+    components: list[AbiItem]
+    """The fields, where it is a struct."""
+    indexed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +34,7 @@ class Artifact:
     """What a client needs to deploy a contract and to talk to it."""
 
     name: ContractName
-    abi: list[dict[str, Any]]
+    abi: list[AbiItem]
     bytecode: str
     solc: str
 

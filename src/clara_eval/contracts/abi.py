@@ -17,7 +17,7 @@ from typing import Any
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
-from clara_eval.contracts import ContractName, artifact
+from clara_eval.contracts import AbiItem, ContractName, artifact
 from clara_eval.errors import ClaraError
 from clara_eval.hashing import keccak_hex
 
@@ -34,8 +34,8 @@ class Function:
     """One function: how it is called, and what it answers. An error is one, too: it only has arguments."""
 
     name: str
-    inputs: tuple[Mapping[str, object], ...]
-    outputs: tuple[Mapping[str, Any], ...] = ()
+    inputs: tuple[AbiItem, ...]
+    outputs: tuple[AbiItem, ...] = ()
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Event:
     """One event: its topic, and what stands in a log entry."""
 
     signature: str
-    inputs: tuple[Mapping[str, Any], ...]
+    inputs: tuple[AbiItem, ...]
 
     @property
     def topic(self) -> str:
@@ -100,7 +100,7 @@ class Event:
 class Abi:
     """One contract's ABI; an overloaded function is named by its signature."""
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, entries: Sequence[AbiItem]) -> None:
         self._functions: dict[str, Function] = {}
         self._events: dict[str, Event] = {}
         self.errors: list[Function] = []
@@ -131,8 +131,8 @@ def _selector(signature: str) -> bytes:
     return bytes.fromhex(keccak_hex(signature.encode())[2:10])
 
 
-def _type(item: Mapping[str, Any], *, reading: bool = False) -> str:
-    kind: str = item["type"]
+def _type(item: AbiItem, *, reading: bool = False) -> str:
+    kind = item["type"]
     if kind.startswith("tuple"):
         inside = ",".join(_type(part, reading=reading) for part in item["components"])
         return f"({inside}){kind.removeprefix('tuple')}"
@@ -149,7 +149,7 @@ def _bytes(data: object, at_most: int) -> bytes:
         raise Undecodable("The answer is not hex.") from bad
 
 
-def _values(items: Sequence[Mapping[str, object]], data: bytes) -> tuple[object, ...]:
+def _values(items: Sequence[AbiItem], data: bytes) -> tuple[object, ...]:
     types = [_type(item, reading=True) for item in items]
     try:
         values = decode(types, data)
@@ -158,21 +158,21 @@ def _values(items: Sequence[Mapping[str, object]], data: bytes) -> tuple[object,
     return tuple(_ours(value, item) for value, item in zip(values, items, strict=True))
 
 
-def _placed(value: Any, item: Mapping[str, Any]) -> object:
+def _placed(value: Any, item: AbiItem) -> object:
     """A value as the encoder takes it: the fields of a struct in the ABI's order."""
-    kind: str = item["type"]
+    kind = item["type"]
     if kind.endswith("]"):
-        inner = {**item, "type": kind[: kind.rindex("[")]}
+        inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
         return [_placed(part, inner) for part in value]
     if kind == "tuple":
         return tuple(_placed(value[part["name"]], part) for part in item["components"])
     return bytes.fromhex(value.removeprefix("0x")) if kind == "bytes32" and isinstance(value, str) else value
 
 
-def _ours(value: Any, item: Mapping[str, Any]) -> object:
-    kind: str = item["type"]
+def _ours(value: Any, item: AbiItem) -> object:
+    kind = item["type"]
     if kind.endswith("]"):
-        inner = {**item, "type": kind[: kind.rindex("[")]}
+        inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
         return tuple(_ours(part, inner) for part in value)
     if kind == "tuple":
         return {inner["name"]: _ours(part, inner) for part, inner in zip(value, item["components"], strict=True)}

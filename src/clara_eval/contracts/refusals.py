@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from clara_eval.contracts import CONTRACT_NAMES
 from clara_eval.contracts.abi import Function, Undecodable, abi
@@ -145,7 +144,7 @@ def _raw(data: bytes | str | None) -> bytes:
         return b""
 
 
-def _in_words(name: str, values: tuple[Any, ...]) -> tuple[str, str]:
+def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
     if name == "InvalidStatus":
         current, expected = (_status_name(value) for value in values)
         return f"The challenge is {current}, but this needs it to be {expected}.", _status_remedy(*values)
@@ -156,11 +155,11 @@ def _in_words(name: str, values: tuple[Any, ...]) -> tuple[str, str]:
     return _WORDS.get(name, (f"The contract refused with {name}.", ""))
 
 
-def _status_name(value: int) -> str:
-    return STATUS_NAMES[value] if value < len(STATUS_NAMES) else f"in unknown status {value}"
+def _status_name(value: object) -> str:
+    return STATUS_NAMES[value] if isinstance(value, int) and value < len(STATUS_NAMES) else f"in unknown status {value}"
 
 
-def _status_remedy(current: int, expected: int) -> str:
+def _status_remedy(current: object, expected: object) -> str:
     if current == 0 and expected == 1:
         return "After the deadline, call advanceToScoring first."
     if current == 1 and expected == 2:

@@ -8,7 +8,6 @@ The value of `evalConfig.harness` comes in; a `HarnessSpec` goes out, or problem
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from clara_eval.eval_config.json_schema import faults
 from clara_eval.eval_config.model import Feature, FeatureType, HarnessLanguage, HarnessSpec
@@ -17,13 +16,13 @@ from clara_eval.eval_config.problems import Report, at, suggestion
 _COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
 
 
-def read_harness(report: Report, value: Any) -> HarnessSpec | None:
+def read_harness(report: Report, value: object) -> HarnessSpec | None:
     path = "$.harness"
     wrong = faults(value, path, "properties", "harness")
     report.problems += [problem for _, problem in wrong.values()]
     if isinstance(value, dict) and value.get("hidden") is not True and "ifNotRevealed" in value:
         report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
-    elif not wrong:
+    elif isinstance(value, dict) and not wrong:
         return HarnessSpec(
             language=value["language"],
             source=value.get("source"),

@@ -12,7 +12,6 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from clara_eval.eval_config.catalogue import level_feature, typed
 from clara_eval.eval_config.feature_reading import FEATURE_KEYS, MAX_DESCRIPTION, NAME, RESERVED, read_feature
@@ -47,8 +46,8 @@ def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adap
         if at("$", key) in wrong:
             adapting.tell(at("$", key), taken.pop(key), "", reason)
     harness = _language_of(taken.get("harness"))
-    if isinstance(taken.get("features"), list):
-        taken["features"] = list(_features(adapting, taken["features"], harness))
+    if isinstance(features := taken.get("features"), list):
+        taken["features"] = list(_features(adapting, features, harness))
     if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
         adapting.tell("$.judge", taken.pop("judge"), "", "Not every feature has a direction, so the jury compares.")
     return taken, tuple(adapting.told)
@@ -56,7 +55,7 @@ def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adap
 
 def _known_keys(
     adapting: Adapting, path: str, document: Mapping[str, object], known: tuple[str, ...]
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, object]]:
     for key, value in document.items():
         if key in known:
             yield key, value
@@ -113,10 +112,11 @@ def _free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-def _item(adapting: Adapting, path: str, item: Any, name: str, harness: HarnessLanguage | None) -> object:
+def _item(adapting: Adapting, path: str, item: object, name: str, harness: HarnessLanguage | None) -> object:
     """The item under its name, with as much of its type as can be used."""
     if isinstance(item, str):
         return name if _says_enough(item, name) else _described(name, item)
+    assert isinstance(item, Mapping), "only what has a name comes here"
     taken = {**dict(_known_keys(adapting, path, item, FEATURE_KEYS)), "name": name}
     if _is_usable(path, taken, harness):
         return taken

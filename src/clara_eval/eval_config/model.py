@@ -57,8 +57,7 @@ class Feature:
 
     def to_json(self) -> dict[str, object]:
         """Every field, so that a compiled schema in a trace needs no knowledge of our defaults."""
-        document: dict[str, object] = to_camel_json(self)
-        return document
+        return to_camel_json(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Feature:

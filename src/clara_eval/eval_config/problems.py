@@ -34,8 +34,7 @@ class Problem:
         return f"{self.path}: {self.reason} {self.remedy}".strip()
 
     def to_json(self) -> dict[str, object]:
-        document: dict[str, object] = to_camel_json(self)
-        return document
+        return to_camel_json(self)
 
 
 class BadEvalConfig(BadInput):

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from clara_eval.errors import ConfigError
+from clara_eval.execution.jobs import Compiled
 from clara_eval.execution.solc import OUTPUTS, SOLC_SETTINGS, Compiler
 from clara_eval.hashing import plain_json, sha256_hex
 
@@ -55,39 +56,39 @@ class CompileCache:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._memory: OrderedDict[str, dict[str, object]] = OrderedDict()
+        self._memory: OrderedDict[str, Compiled] = OrderedDict()
 
     @staticmethod
     def key(identity: str, submission: str, harness: str | None) -> str:
         return sha256_hex(plain_json([identity, SOLC_SETTINGS, OUTPUTS, submission, harness]).encode())
 
-    def get(self, key: str) -> dict[str, object] | None:
+    def get(self, key: str) -> Compiled | None:
         found = self._memory.get(key) or self._read(key)
         if found is not None:
             self._keep(key, found)
         return found
 
-    def put(self, key: str, answer: dict[str, object]) -> None:
+    def put(self, key: str, answer: Compiled) -> None:
         self._keep(key, answer)
         if self._folder is not None:
             self._write(self._folder, key, answer)
 
-    def _keep(self, key: str, answer: dict[str, object]) -> None:
+    def _keep(self, key: str, answer: Compiled) -> None:
         self._memory[key] = answer
         self._memory.move_to_end(key)
         while len(self._memory) > KEPT_IN_MEMORY:
             self._memory.popitem(last=False)
 
-    def _read(self, key: str) -> dict[str, object] | None:
+    def _read(self, key: str) -> Compiled | None:
         if self._folder is None:
             return None
         try:
-            found: dict[str, object] = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
+            found: Compiled = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None  # not there, or half written by somebody else: compile again
         return found
 
-    def _write(self, folder: Path, key: str, answer: dict[str, object]) -> None:
+    def _write(self, folder: Path, key: str, answer: Compiled) -> None:
         """Best effort: a cache that cannot be written only costs time."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,11 +8,11 @@ from the function before. No fork, no network; the block, the chain and the bala
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from clara_eval.execution.jobs import CompiledHarness, HarnessFunction
 from clara_eval.execution.model import Call, Kind, Limits, Outcome
 
 CALLER = "0x00000000000000000000000000000000c1a4a001"
@@ -79,9 +79,9 @@ def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
     return ended.gas + CODE_BYTE_GAS * missing
 
 
-def run_harness(harness: Mapping[str, Any], limits: Limits) -> tuple[list[Call], list[str]]:
+def run_harness(harness: CompiledHarness, limits: Limits) -> tuple[list[Call], list[str]]:
     """Every function of a compiled harness, and what was reverted with."""
-    functions: list[Mapping[str, Any]] = harness["functions"]
+    functions = harness["functions"]
     state = _State()
     start, address = _set_up(state, harness["code"], functions, limits)
     logs = [f"setUp: {start.log}"] if start.log else []
@@ -95,7 +95,7 @@ def run_harness(harness: Mapping[str, Any], limits: Limits) -> tuple[list[Call],
     return calls, logs
 
 
-def _set_up(state: _State, code: str, functions: list[Mapping[str, Any]], limits: Limits) -> tuple[_Ended, str]:
+def _set_up(state: _State, code: str, functions: list[HarnessFunction], limits: Limits) -> tuple[_Ended, str]:
     evm = state.machine()
     ended, address = _deploy(evm, code, limits)
     if ended.outcome != Outcome.PASSED:

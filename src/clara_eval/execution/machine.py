@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.execution.compilers import REMEDY, CompileCache, compiler_identity, find_compiler
+from clara_eval.execution.jobs import Compiled, CompileJob, EvmAnswer, EvmJob, ScriptAnswer, limits_document
 from clara_eval.execution.model import (
     Call,
     Executed,
@@ -75,7 +76,10 @@ class Machine:
             found = f"The submission is larger than {limits.source_bytes:,} bytes."
             return _ended(harness, submission, Outcome.TOO_LARGE, found, {fact: False})
         run = self._solidity if submission.language == "solidity" else self._script
-        return run(harness, submission, limits)
+        try:
+            return run(harness, submission, limits)
+        except WorkerLost as lost:
+            return _ended(harness, submission, Outcome.INFRASTRUCTURE, str(lost))
 
     def close(self) -> None:
         self._workers.close()
@@ -100,7 +104,8 @@ class Machine:
         with self._preparing:
             job = prepare_job(self._engines)
             if job is not None:
-                self._ask(job, PREPARE_SECONDS)
+                with suppress(WorkerLost):  # the next line says whether it is ready
+                    self._workers.ask(job, PREPARE_SECONDS)
         return self.is_prepared(language)
 
     def is_prepared(self, language: Language) -> bool:
@@ -136,11 +141,7 @@ class Machine:
         code = compiled["submission"]
         facts: dict[str, Fact] = {"compiles": code is not None or compiled["outcome"] in {None, Outcome.DOES_NOT_FIT}}
         facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
-        parts = {key: compiled[key] for key in ("submission", "runtimeBytes", "harness")}
-        job = {"kind": "evm", **parts, "limits": asdict(limits)}
-        found = self._ask(job, limits) if code or compiled["harness"] else {"deployGas": None, "calls": [], "logs": []}
-        if "lost" in found:
-            return _ended(harness, submission, Outcome.INFRASTRUCTURE, found["lost"])
+        found = self._run_compiled(compiled, limits)
         facts["deploy_gas"] = found["deployGas"]
         calls = tuple(Call.from_json(one) for one in found["calls"])
         return Executed(
@@ -154,17 +155,28 @@ class Machine:
             with_harness=harness is not None,
         )
 
-    def _compiled(self, harness: Harness | None, submission: Submission, limits: Limits) -> dict[str, Any]:
+    def _run_compiled(self, compiled: Compiled, limits: Limits) -> EvmAnswer:
+        code, harness = compiled["submission"], compiled["harness"]
+        if not code and not harness:
+            return {"deployGas": None, "calls": [], "logs": []}
+        job = EvmJob(
+            kind="evm",
+            submission=code,
+            runtimeBytes=compiled["runtimeBytes"],
+            harness=harness,
+            limits=limits_document(limits),
+        )
+        answer: EvmAnswer = self._workers.ask(job, limits.seconds)
+        return answer
+
+    def _compiled(self, harness: Harness | None, submission: Submission, limits: Limits) -> Compiled:
         compiler, identity = self._solidity_compiler()
         source = harness.source if harness else None
         key = self._cache.key(identity, submission.source, source)
-        found = self._cache.get(key)
-        if found is not None:
-            return found
-        job = {"kind": "compile", "compiler": compiler.to_json(), "submission": submission.source, "harness": source}
-        found = self._ask(job, 2 * compiler.seconds + limits.seconds)
-        if "lost" in found:
-            return {"outcome": Outcome.INFRASTRUCTURE.value, "detail": found["lost"]}
+        if kept := self._cache.get(key):
+            return kept
+        job = CompileJob(kind="compile", compiler=compiler.to_json(), submission=submission.source, harness=source)
+        found: Compiled = self._workers.ask(job, 2 * compiler.seconds + limits.seconds)
         if found["outcome"] != Outcome.INFRASTRUCTURE:
             self._cache.put(key, found)
         return found
@@ -173,9 +185,7 @@ class Machine:
         from clara_eval.execution.scripts import script_job, script_machine
 
         self.prepare(submission.language)
-        found = self._ask(script_job(harness, submission, limits, self._engines), limits)
-        if "lost" in found:
-            return _ended(harness, submission, Outcome.INFRASTRUCTURE, found["lost"])
+        found: ScriptAnswer = self._workers.ask(script_job(harness, submission, limits, self._engines), limits.seconds)
         calls = tuple(Call.from_json(one) for one in found["calls"])
         return Executed(
             language=submission.language,
@@ -187,13 +197,6 @@ class Machine:
             machine=script_machine(submission.language, limits),
             with_harness=harness is not None,
         )
-
-    def _ask(self, job: Mapping[str, object], limits: Limits | float) -> dict[str, Any]:
-        """The worker's answer, or `{"lost": reason}`."""
-        try:
-            return self._workers.ask(job, limits if isinstance(limits, (int, float)) else limits.seconds)
-        except WorkerLost as lost:
-            return {"lost": str(lost)}
 
 
 def open_machine(settings: Settings) -> Machine:

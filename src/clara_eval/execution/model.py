@@ -12,7 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
+
+from typing_extensions import TypedDict
 
 from clara_eval.errors import BadInput
 from clara_eval.eval_config.model import LARGEST_NUMBER, HarnessLanguage
@@ -92,6 +94,24 @@ class Limits:
         }
 
 
+class CallDocument(TypedDict):
+    name: str
+    kind: Kind
+    outcome: str
+    used: int
+    value: str | float | None
+    """An integer is a decimal string: it may be larger than a JSON number is exact."""
+
+
+class ExecutedDocument(TypedDict):
+    language: str
+    outcome: str
+    withHarness: bool
+    calls: list[CallDocument]
+    facts: dict[str, Fact]
+    machine: dict[str, object]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One function of the harness, run from the state that `setUp` left."""
@@ -104,7 +124,7 @@ class Call:
     value: int | float | None = None
     """What a metric returned, exactly."""
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> CallDocument:
         value = str(self.value) if isinstance(self.value, int) else self.value
         return {
             "name": self.name,
@@ -115,7 +135,7 @@ class Call:
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Call:
+    def from_json(cls, found: CallDocument) -> Call:
         value = found["value"]
         exact = int(value) if isinstance(value, str) else value
         return cls(found["name"], found["kind"], Outcome(found["outcome"]), found["used"], exact)
@@ -176,7 +196,7 @@ class Executed:
         cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
         return {name: passed if call.kind == "test" else _bounded(call.value), cost: call.used if passed else None}
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""
         tests = [call.outcome == Outcome.PASSED for call in self.calls if call.kind == "test"]
         ran = self.is_measured and bool(self.calls)
@@ -193,7 +213,7 @@ class Executed:
             },
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ExecutedDocument:
         """What is kept of it: everything that another machine must repeat, and no text of a stranger."""
         return {
             "language": self.language,
@@ -205,7 +225,7 @@ class Executed:
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Executed:
+    def from_json(cls, found: ExecutedDocument) -> Executed:
         return cls(
             language=language_of(found["language"], "The language"),
             outcome=Outcome(found["outcome"]),

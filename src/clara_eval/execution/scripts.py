@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from clara_eval.execution import cpython, quickjs
+from clara_eval.execution.jobs import PrepareJob, ScriptAnswer, ScriptJob, limits_document
 from clara_eval.execution.model import Call, Harness, Kind, Language, Limits, Outcome, Submission, flat
 from clara_eval.execution.wasm import (
     CLOCK_SECONDS,
@@ -77,19 +78,19 @@ def missing(language: Language) -> tuple[str, str] | None:
     return None
 
 
-def prepare_job(cache: Path) -> dict[str, Any] | None:
+def prepare_job(cache: Path) -> PrepareJob | None:
     """What compiles the Python engine for this machine; None where that was done."""
     if cpython.is_prepared(cache):
         return None
     return {"kind": "prepare", "module": str(cpython.find_module()), "cache": str(cache)}
 
 
-def prepared(job: Mapping[str, Any]) -> dict[str, Any]:
+def prepared(job: PrepareJob) -> dict[str, object]:
     cpython.prepare(Path(job["module"]), Path(job["cache"]))
     return {}
 
 
-def script_job(harness: Harness | None, submission: Submission, limits: Limits, cache: Path) -> dict[str, Any]:
+def script_job(harness: Harness | None, submission: Submission, limits: Limits, cache: Path) -> ScriptJob:
     engine = quickjs if submission.language == "javascript" else cpython
     return {
         "kind": "script",
@@ -98,11 +99,11 @@ def script_job(harness: Harness | None, submission: Submission, limits: Limits, 
         "cache": str(cache),
         "harness": harness.source if harness else None,
         "submission": submission.source,
-        "limits": asdict(limits),
+        "limits": limits_document(limits),
     }
 
 
-def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
+def script_machine(language: Language, limits: Limits) -> dict[str, object]:
     """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
     engine = quickjs if language == "javascript" else cpython
     told = {
@@ -123,22 +124,29 @@ def script_machine(language: Language, limits: Limits) -> dict[str, Any]:
     return flat(told)
 
 
-def answer(job: Mapping[str, Any]) -> dict[str, Any]:
+def answer(job: ScriptJob) -> ScriptAnswer:
     """Load the submission alone, then run every function of the harness on it."""
     open_guest = _engine(job["language"], job["module"], job["cache"])
     limits = Limits(**job["limits"])
-    found: dict[str, Any] = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
+    found: ScriptAnswer = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
     try:
         alone = open_guest(job["submission"], "submission", limits, None)
     except LoadFailed as failed:
-        return found | {"outcome": _load_outcome(str(failed)).value, "detail": str(failed)}
+        return {**found, "outcome": _load_outcome(str(failed)).value, "detail": str(failed)}
     except Stopped as stopped:
-        return found | {"outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
+        return {**found, "outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
     alone.close()
-    found |= {"loads": True, "logs": alone.printed.lines()}
+    found = {**found, "loads": True, "logs": alone.printed.lines()}
     if job["harness"] is None:
-        return found | {"outcome": Outcome.PASSED.value}
-    return found | _Runs(open_guest, job["harness"], job["submission"], limits).all()
+        return {**found, "outcome": Outcome.PASSED.value}
+    runs = _Runs(open_guest, job["harness"], job["submission"], limits)
+    try:
+        names = runs.names()
+    except (LoadFailed, Stopped) as bad:
+        detail = f"The harness does not load: {bad}"
+        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": detail}
+    calls, logs = runs.all(names)
+    return {**found, "calls": [call.to_json() for call in calls], "logs": logs}
 
 
 @lru_cache(maxsize=2)
@@ -167,11 +175,8 @@ class _Runs:
     submission: str
     limits: Limits
 
-    def all(self) -> dict[str, Any]:
-        try:
-            names = self._names()
-        except (LoadFailed, Stopped) as bad:
-            return {"outcome": Outcome.DOES_NOT_FIT.value, "detail": f"The harness does not load: {bad}"}
+    def all(self, names: list[str]) -> tuple[list[Call], list[str]]:
+        """How every function ended, and what was printed."""
         logs: list[str] = []
         calls: list[Call] = []
         has_set_up = "setUp" in names
@@ -188,9 +193,9 @@ class _Runs:
             logs += [f"{name}: {line}" for line in pair.logs]
             if kind == "setUp" and calls[0].outcome != Outcome.PASSED:
                 break
-        return {"calls": [call.to_json() for call in calls], "logs": logs}
+        return calls, logs
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         wide = _wide(self.limits)
         guest = self.open_guest(self.harness, "harness", wide, lambda _: json.dumps({"value": None}))
         found = json.loads(guest.exchange('{"do": "loaded"}'))
@@ -224,7 +229,8 @@ class _Pair:
         self._limit: Outcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
-        outcome, value = Outcome.PASSED, None
+        outcome = Outcome.PASSED
+        value: object = None
         if self.has_set_up:
             outcome, _ = self._function("setUp")
             if outcome == Outcome.FAILED:
@@ -248,7 +254,7 @@ class _Pair:
     def _used(self) -> int:
         return self.limits.fuel - self._submission.fuel_left
 
-    def _function(self, name: str) -> tuple[Outcome, Any]:
+    def _function(self, name: str) -> tuple[Outcome, object]:
         self._limit = None
         self._submission.refuel(self.limits.fuel)
         self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
@@ -279,7 +285,7 @@ class _Pair:
         return answered
 
 
-def _number(value: Any) -> int | float | None:
+def _number(value: object) -> int | float | None:
     """A metric's value: a finite number, a whole one as an integer."""
     if isinstance(value, dict) and value.get("$") == "bigint":
         return int(value["v"]) if len(str(value["v"])) <= _MOST_DIGITS else None

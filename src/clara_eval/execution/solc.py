@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clara_eval.execution.model import Outcome
+from clara_eval.execution.jobs import Compiled, CompiledHarness, CompilerDocument, HarnessFunction
+from clara_eval.execution.model import Kind, Outcome
 
 EVM_VERSION = "cancun"
-SOLC_SETTINGS: dict[str, Any] = {
+SOLC_SETTINGS: dict[str, object] = {
     "evmVersion": EVM_VERSION,
     "optimizer": {"enabled": True, "runs": 200},
     "viaIR": False,
@@ -39,6 +40,10 @@ _IMPORT_NOT_FOUND = "6275"
 _RUNNER = Path(__file__).with_name("solc_runner.cjs")
 
 
+class _UnclearHarness(Exception):
+    """There is not one contract that can be deployed as the harness; the text says why."""
+
+
 class CompilerBroke(Exception):
     """The compiler did not come to an answer; the text says how."""
 
@@ -52,35 +57,44 @@ class Compiler:
     package: str | None = None
     seconds: float = 120.0
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Compiler:
-        return cls(**value)
-
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> CompilerDocument:
         return {"native": self.native, "node": self.node, "package": self.package, "seconds": self.seconds}
 
 
-def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> dict[str, Any]:
-    """`{"outcome", "detail", "compiler", "submission", "harness"}`: outcome None means that all compiled."""
+def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
     inputs = [_standard_input({SUBMISSION_FILE: submission})]
     if harness is not None:
         inputs.append(_standard_input({SUBMISSION_FILE: submission, HARNESS_FILE: harness}))
     version, outputs = _compile(compiler, inputs)
-    found: dict[str, Any] = {"outcome": None, "detail": "", "compiler": version, "harness": None}
-    found |= {"submission": None, "runtimeBytes": 0}
+    found = compiled(version)
     if problem := _first_error(outputs[0]):
         missing = problem.get("errorCode") == _IMPORT_NOT_FOUND
         outcome = Outcome.FORBIDDEN_IMPORT if missing else Outcome.DOES_NOT_COMPILE
-        return found | {"outcome": outcome.value, "detail": _line(problem)}
-    found |= _deployable(outputs[0])
+        return {**found, "outcome": outcome.value, "detail": _line(problem)}
+    found["submission"], found["runtimeBytes"] = _deployable(outputs[0])
     if harness is None:
         return found
     if problem := _first_error(outputs[1]):
-        return found | {"outcome": Outcome.DOES_NOT_FIT.value, "detail": _line(problem)}
-    return found | _harness_part(outputs[1])
+        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": _line(problem)}
+    try:
+        return {**found, "harness": _harness_part(outputs[1])}
+    except _UnclearHarness as bad:
+        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": str(bad)}
 
 
-def _standard_input(sources: Mapping[str, str]) -> dict[str, Any]:
+def compiled(compiler: str, outcome: Outcome | None = None, detail: str = "") -> Compiled:
+    """Nothing compiled yet, or never will."""
+    return {
+        "outcome": outcome.value if outcome else None,
+        "detail": detail,
+        "compiler": compiler,
+        "submission": None,
+        "runtimeBytes": 0,
+        "harness": None,
+    }
+
+
+def _standard_input(sources: Mapping[str, str]) -> dict[str, object]:
     selection = {"*": {"*": OUTPUTS}, HARNESS_FILE: {"": ["ast"], "*": OUTPUTS}}
     return {
         "language": "Solidity",
@@ -89,7 +103,7 @@ def _standard_input(sources: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _compile(compiler: Compiler, inputs: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+def _compile(compiler: Compiler, inputs: list[dict[str, object]]) -> tuple[str, list[dict[str, Any]]]:
     if compiler.native is not None:
         return _native(compiler.native, inputs, compiler.seconds)
     command = [str(compiler.node), f"--max-old-space-size={NODE_HEAP_MEGABYTES}", str(_RUNNER)]
@@ -98,7 +112,7 @@ def _compile(compiler: Compiler, inputs: list[dict[str, Any]]) -> tuple[str, lis
     return _plain_version(answer["version"]), answer["outputs"]
 
 
-def _native(binary: str, inputs: list[dict[str, Any]], seconds: float) -> tuple[str, list[dict[str, Any]]]:
+def _native(binary: str, inputs: list[dict[str, object]], seconds: float) -> tuple[str, list[dict[str, Any]]]:
     version = _plain_version(_call([binary, "--version"], "", seconds))
     outputs: list[dict[str, Any]] = []
     for one in inputs:
@@ -158,35 +172,31 @@ def _line(problem: Mapping[str, Any]) -> str:
     return f"{problem.get('type', 'Error')} in {place.get('file', '?')}: {problem.get('message', '')}"
 
 
-def _deployable(output: Mapping[str, Any]) -> dict[str, Any]:
+def _deployable(output: Mapping[str, Any]) -> tuple[str | None, int]:
     """`Submission`, or the only contract there is, and how long it is on chain; nothing where it is not clear which."""
     contracts = output.get("contracts", {}).get(SUBMISSION_FILE, {})
     codes: dict[str, str] = {name: one["evm"]["bytecode"]["object"] for name, one in contracts.items()}
     whole = [name for name, code in codes.items() if code and _is_hex(code)]
     chosen = "Submission" if "Submission" in whole else whole[0] if len(whole) == 1 else None
     if chosen is None:
-        return {}
+        return None, 0
     runtime = contracts[chosen]["evm"]["deployedBytecode"]["object"]
-    return {"submission": codes[chosen], "runtimeBytes": len(runtime) // 2}
+    return codes[chosen], len(runtime) // 2
 
 
-def _harness_part(output: Mapping[str, Any]) -> dict[str, Any]:
-    contracts: Mapping[str, Any] = output.get("contracts", {}).get(HARNESS_FILE, {})
+def _harness_part(output: Mapping[str, Any]) -> CompiledHarness:
+    contracts = output.get("contracts", {}).get(HARNESS_FILE, {})
     own = dict(_own_functions(output["sources"][HARNESS_FILE]["ast"]))
     with_functions = [name for name, names in own.items() if any(_role(one) for one in names) and name in contracts]
     chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
     if chosen is None:
         wanted = "one contract with setUp, test_… or metric_… functions, or one that is called Harness"
-        return _broken(f"The harness does not have {wanted}.")
+        raise _UnclearHarness(f"The harness does not have {wanted}.")
     contract = contracts[chosen]
     code = contract["evm"]["bytecode"]["object"]
     if not code or not _is_hex(code):
-        return _broken(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
-    return {"harness": {"code": code, "functions": _functions(contract, own[chosen])}}
-
-
-def _broken(detail: str) -> dict[str, Any]:
-    return {"outcome": Outcome.DOES_NOT_FIT.value, "detail": detail}
+        raise _UnclearHarness(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
+    return {"code": code, "functions": _functions(contract, own[chosen])}
 
 
 def _own_functions(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -197,22 +207,23 @@ def _own_functions(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
             yield node["name"], names
 
 
-def _role(name: str) -> str | None:
+def _role(name: str) -> Kind | None:
     if name == "setUp":
         return "setUp"
-    kind = name.partition("_")[0]
-    return kind if kind in {"test", "metric"} and "_" in name else None
+    if name.startswith("test_"):
+        return "test"
+    return "metric" if name.startswith("metric_") else None
 
 
-def _functions(contract: Mapping[str, Any], own: list[str]) -> list[dict[str, Any]]:
+def _functions(contract: Mapping[str, Any], own: list[str]) -> list[HarnessFunction]:
     outputs = {one["name"]: one.get("outputs", []) for one in contract["abi"] if one["type"] == "function"}
-    found = []
+    found: list[HarnessFunction] = []
     for name in sorted(set(own)):
-        selector = contract["evm"]["methodIdentifiers"].get(f"{name}()")
-        if selector is None or _role(name) is None:
+        selector, kind = contract["evm"]["methodIdentifiers"].get(f"{name}()"), _role(name)
+        if selector is None or kind is None:
             continue
         types = [one["type"] for one in outputs[name]]
-        found.append({"name": name, "kind": _role(name), "selector": selector, "returns": types})
+        found.append({"name": name, "kind": kind, "selector": selector, "returns": types})
     return found
 
 

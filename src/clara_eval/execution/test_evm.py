@@ -23,7 +23,7 @@ from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngi
 from clara_eval.execution.checking import check_harness
 from clara_eval.execution.compilers import CompileCache, find_compiler
 from clara_eval.execution.evm import WORLD
-from clara_eval.execution.solc import compile_solidity
+from clara_eval.execution.solc import compile_solidity, compiled
 
 HEAD = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"
 HARNESS = (
@@ -421,8 +421,8 @@ def test_the_cache_is_keyed_by_sources_compiler_and_settings() -> None:
 def test_half_a_cache_file_is_compiled_again(tmp_path: Path) -> None:
     """A damaged file in the cache costs time and nothing else."""
     cache = CompileCache(tmp_path)
-    cache.put("0xab", {"outcome": None})
-    assert CompileCache(tmp_path).get("0xab") == {"outcome": None}
+    cache.put("0xab", compiled("0.8.30"))
+    assert CompileCache(tmp_path).get("0xab") == compiled("0.8.30")
     (tmp_path / "0xab.json").write_text('{"outcome"', encoding="utf-8")
     assert CompileCache(tmp_path).get("0xab") is None
 
@@ -453,7 +453,9 @@ async def test_gas_is_what_a_node_charges(machine: Machine) -> None:
     assert compiler is not None
     source = submission("calls += 1; for (uint256 i; i < xs.length; i++) { s += xs[i]; }", inside="uint256 calls;")
     harness = loose(HARNESS)
-    compiled = compile_solidity(compiler, source, harness)
+    made = compile_solidity(compiler, source, harness)
+    assert made["submission"] is not None
+    assert made["harness"] is not None
     measured = {call.name: call.used for call in run(machine, source, harness).calls}
     async with Anvil() as node:
         account = rpc(node.rpc_url, "eth_accounts")[0]
@@ -466,10 +468,10 @@ async def test_gas_is_what_a_node_charges(machine: Machine) -> None:
             found: dict[str, Any] = receipt
             return found
 
-        alone = charged(None, "0x" + compiled["submission"])
+        alone = charged(None, "0x" + made["submission"])
         assert int(alone["gasUsed"], 16) == run(machine, source, harness).features["deploy_gas"]
-        address = charged(None, "0x" + compiled["harness"]["code"])["contractAddress"]
-        selectors = {one["name"]: "0x" + one["selector"] for one in compiled["harness"]["functions"]}
+        address = charged(None, "0x" + made["harness"]["code"])["contractAddress"]
+        selectors = {one["name"]: "0x" + one["selector"] for one in made["harness"]["functions"]}
         found = {"setUp": charged(address, selectors.pop("setUp"))}
         kept = rpc(node.rpc_url, "evm_snapshot")
         for name, selector in selectors.items():

@@ -11,8 +11,8 @@ import json
 import resource
 import sys
 from collections.abc import Mapping
-from typing import Any
 
+from clara_eval.execution.jobs import EvmAnswer, EvmJob, Job
 from clara_eval.execution.model import Limits, Outcome
 
 MAX_OPEN_FILES = 64
@@ -20,24 +20,23 @@ MAX_FILE_BYTES = 512 * 1024 * 1024
 """A compiled module of CPython is the largest file that is ever written."""
 
 
-def answer(job: Mapping[str, Any]) -> dict[str, Any]:
+def answer(job: Job) -> Mapping[str, object]:
     """One job's answer. What goes wrong inside a machine is the caller's to name: it gets the words."""
-    kind = job["kind"]
-    if kind == "compile":
-        from clara_eval.execution.solc import Compiler, CompilerBroke, compile_solidity
+    if job["kind"] == "compile":
+        from clara_eval.execution.solc import Compiler, CompilerBroke, compile_solidity, compiled
 
         try:
-            return compile_solidity(Compiler.from_json(job["compiler"]), job["submission"], job["harness"])
+            return compile_solidity(Compiler(**job["compiler"]), job["submission"], job["harness"])
         except CompilerBroke as broke:
-            return {"outcome": Outcome.INFRASTRUCTURE.value, "detail": str(broke)}
-    if kind == "evm":
+            return compiled("", Outcome.INFRASTRUCTURE, str(broke))
+    if job["kind"] == "evm":
         return _evm(job)
     from clara_eval.execution import scripts
 
-    return scripts.prepared(job) if kind == "prepare" else scripts.answer(job)
+    return scripts.prepared(job) if job["kind"] == "prepare" else scripts.answer(job)
 
 
-def _evm(job: Mapping[str, Any]) -> dict[str, Any]:
+def _evm(job: EvmJob) -> EvmAnswer:
     from clara_eval.execution import evm
 
     limits = Limits(**job["limits"])

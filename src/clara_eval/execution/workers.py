@@ -16,8 +16,9 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping
 from typing import Any
+
+from clara_eval.execution.jobs import Job
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 JOBS_PER_WORKER = 200
@@ -37,7 +38,7 @@ class Workers:
         self._idle: list[_Worker] = []
         self._finalizer = weakref.finalize(self, _stop_all, self._idle, self._lock)
 
-    def ask(self, job: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def ask(self, job: Job, seconds: float) -> Any:
         with self._turn:
             worker = self._take()
             try:
@@ -83,7 +84,7 @@ class _Worker:
         )
         self.jobs = 0
 
-    def ask(self, job: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def ask(self, job: Job, seconds: float) -> Any:
         self.jobs += 1
         assert self._process.stdin is not None, "started with a pipe"
         try:
@@ -91,8 +92,7 @@ class _Worker:
             self._process.stdin.flush()
         except OSError as bad:
             raise WorkerLost(f"The worker has ended: {bad.strerror}.") from None
-        answer: dict[str, Any] = json.loads(self._line(time.monotonic() + seconds, seconds))
-        return answer
+        return json.loads(self._line(time.monotonic() + seconds, seconds))
 
     def _line(self, until: float, seconds: float) -> bytes:
         assert self._process.stdout is not None, "started with a pipe"

@@ -18,7 +18,7 @@ from clara_eval.app import Caller
 from clara_eval.errors import ClaraError
 from clara_eval.use_cases.untrusted import escaped
 
-ToolContext = Context[Caller, Any]
+ToolContext = Context[Caller, object]
 MAX_ERROR_CHARS = 6000
 
 

@@ -11,14 +11,15 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
 import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.processors import ExceptionRenderer, JSONRenderer, StackInfoRenderer, TimeStamper, add_log_level
 from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import EventDict, Processor
 
 from clara_eval.challenge.model import short
 
@@ -63,9 +64,7 @@ class Redaction:
         # The longest first: a secret that contains another is hidden whole.
         self._secrets = sorted(long_enough, key=len, reverse=True)
 
-    def __call__(
-        self, _logger: object, _method: str, event: MutableMapping[str, object]
-    ) -> MutableMapping[str, object]:
+    def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         return {name: self._value(name, value) for name, value in event.items()}
 
     def _value(self, name: str, value: object) -> object:
@@ -114,7 +113,7 @@ class Repeats(logging.Filter):
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
     """Send everything, ours and the libraries', through one chain of processors."""
     out = stream or sys.stderr
-    shared: list[Any] = [
+    shared: list[Processor] = [
         *([QuietTicks()] if out.isatty() else []),
         merge_contextvars,
         add_log_level,
@@ -162,7 +161,7 @@ class QuietTicks:
         self._seconds, self._clock = seconds, clock
         self._told = float("-inf")
 
-    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         if event.get("event") == "tick_ended" and not event.get("problems"):
             if self._clock() - self._told < self._seconds:
                 raise structlog.DropEvent
@@ -170,23 +169,23 @@ class QuietTicks:
         return event
 
 
-def _for_people(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _for_people(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Words for names, the time of day, addresses in their short form, and nothing that only programs use."""
     told = {name: _shortened(value) for name, value in event.items() if name not in _FOR_PROGRAMS and value != {}}
     if told.get("about") == told.get("challenge"):
         told.pop("about", None)
-    if isinstance(event.get("timestamp"), str):
-        told["timestamp"] = event["timestamp"][11:19]
+    if isinstance(moment := event.get("timestamp"), str):
+        told["timestamp"] = moment[11:19]
     if str(event.get("event")).replace("_", "").isalnum():
         told["event"] = str(event["event"]).replace("_", " ").capitalize()
     return told
 
 
-def _shortened(value: Any) -> Any:
+def _shortened(value: object) -> object:
     return _LONG_HEX.sub(lambda found: short(found.group()), value) if isinstance(value, str) else value
 
 
-def _renderer(*, is_person: bool) -> Any:
+def _renderer(*, is_person: bool) -> Processor:
     """For a person at a terminal a line to read, for programs JSON."""
     if not is_person:
         return JSONRenderer(sort_keys=True)

@@ -8,7 +8,6 @@ costs nothing but the spans.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from clara_eval.extras import require
 
@@ -26,7 +25,11 @@ class Telemetry:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        facts: dict[str, Any] = {"service.name": "clara-eval", "service.version": version, "clara.chain_id": chain_id}
+        facts: dict[str, str | int] = {
+            "service.name": "clara-eval",
+            "service.version": version,
+            "clara.chain_id": chain_id,
+        }
         self._provider = TracerProvider(resource=Resource(facts))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=10)))
         self._tracer = self._provider.get_tracer("clara_eval", version)
@@ -53,7 +56,7 @@ class Telemetry:
     def close(self) -> None:
         self._provider.shutdown()
 
-    def _ended(self, name: str, seconds: float, result: str, facts: dict[str, Any], *, event: bool = False) -> None:
+    def _ended(self, name: str, seconds: float, result: str, facts: dict[str, str], *, event: bool = False) -> None:
         from opentelemetry.trace import Status, StatusCode
 
         end = time.time_ns()

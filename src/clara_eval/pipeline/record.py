@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any
 
 from clara_eval import __version__
 from clara_eval.camel_json import to_camel_json
@@ -17,13 +16,13 @@ from clara_eval.judge.port import PaidAnswer
 from clara_eval.pipeline.objections import DISPUTED_FORM
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.rulings import RULINGS
-from clara_eval.pipeline.sources import ANSWER, KEY_REPORT, RECEIVED
+from clara_eval.pipeline.sources import KEY_REPORT, RECEIVED
 from clara_eval.pipeline.walk import Piece, Walk
 from clara_eval.solutions import Rejected, Solution
 from clara_eval.tournament.ruled import RuledComparisons
 from clara_eval.trace.form import Form
 
-Entry = tuple[str, Any]
+Entry = tuple[str, object]
 CHALLENGE = Form(Challenge)
 PLAN = Form(EvaluationPlan)
 RULES = 6
@@ -149,6 +148,6 @@ def _rejection(rejected: Rejected) -> dict[str, object]:
 
 
 def _answer(paid: PaidAnswer) -> dict[str, object]:
-    answer = ANSWER.body(paid.answer)
+    answer = to_camel_json(paid.answer)
     signed = answer.pop("signed")
     return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}

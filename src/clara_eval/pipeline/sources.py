@@ -16,6 +16,7 @@ from clara_eval.challenge.model import Address, Challenge, Submission
 from clara_eval.errors import BadSubmission, BadTrace, CannotPublish, GivenUp, Temporary
 from clara_eval.execution import Executed, Harness, Machine, MissingEngine
 from clara_eval.execution import Submission as Program
+from clara_eval.execution.model import ExecutedDocument
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.signed import check_signed, signing
 from clara_eval.pipeline.execution import run_here
@@ -136,7 +137,7 @@ SIGNED = Form(Signed)
 KEY_REPORT = Form(KeyReport)
 _TEXT = Form(str)
 _UNANSWERED = Form(dict[str, str])
-_EXECUTED = Form(dict[str, Any])
+_EXECUTED = Form(ExecutedDocument)
 
 
 async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
@@ -194,11 +195,10 @@ class LiveSources:
         return self.revealed
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        async def run() -> dict[str, object]:
+        async def run() -> ExecutedDocument:
             return (await run_here(self.machine, harness, program)).to_json()
 
-        saved: dict[str, object] = await self.journal.once(f"executed/{account}", _EXECUTED, run)
-        return Executed.from_json(saved)
+        return Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run))
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
         return await self.models.key_report(judge, key)
@@ -277,7 +277,7 @@ class TraceSources:
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
         machine = self._body("execution")["machine"]
-        recorded = Executed.from_json({**self._body(f"executed/{account}"), "machine": machine})
+        recorded = Executed.from_json(_EXECUTED.read({**self._body(f"executed/{account}"), "machine": machine}))
         if recorded.is_measured:
             again, why = await self._again(harness, program, machine)
             if again is not None:
@@ -387,7 +387,7 @@ class _RecordedAsker:
         raise Temporary(f"The trace records no answer to {request_hash(self.name, prompt, attempt)}.")
 
 
-def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
     """Which versions and settings are not the same, in words: what the numbers depend on."""
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
     told = [f"{name} {_word(theirs, name)} (here: {_word(ours, name)})" for name in names[:SHOWN_DIFFERENCES]]
@@ -395,5 +395,5 @@ def _differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     return f"{', '.join(told)}{more}"
 
 
-def _word(machine: Mapping[str, Any], name: str) -> str:
+def _word(machine: Mapping[str, object], name: str) -> str:
     return str(machine[name])[:40] if name in machine else "none"

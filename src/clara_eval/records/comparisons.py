@@ -51,7 +51,7 @@ class Verdicts(Document):
             for account in (first, second)
         ]
         decision = RulesJudge(schema).decide(*shown)
-        return Pairwise(**votes_document([compared(Pairing(first, second, self.judge), decision)]))
+        return Pairwise.model_validate(votes_document([compared(Pairing(first, second, self.judge), decision)]))
 
 
 async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:

@@ -231,7 +231,7 @@ def facts_in(trace: str) -> Facts:
         elif kind == "comparison":
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
-    comparisons = {pair: Pairwise(**votes_document(all_votes)) for pair, all_votes in votes.items()}
+    comparisons = {pair: Pairwise.model_validate(votes_document(all_votes)) for pair, all_votes in votes.items()}
     return Facts(features, comparisons, _verdicts(whole))
 
 

@@ -9,29 +9,46 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, TypedDict
 
 from clara_eval.tournament.play import Comparison
+from clara_eval.tournament.results import Winner
+
+Letter = Literal["A", "B", "tie"] | None
+_LETTERS: dict[Winner | None, Letter] = {"first": "A", "second": "B", "tie": "tie", None: None}
 
 
-def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
+class VoteDocument(TypedDict):
+    judge: str
+    winner: Letter
+    confidence: float | None
+    reason: str
+
+
+class VotesDocument(TypedDict):
+    winner: Letter
+    confidence: float | None
+    reason: str
+    votes: list[VoteDocument]
+
+
+def votes_document(votes: Sequence[Comparison]) -> VotesDocument:
     """The specification's pairwise document of one question: two submissions in one order, every judge's vote."""
-    letters = {"first": "A", "second": "B", "tie": "tie", None: None}
     winner = _majority([vote.winner for vote in votes])
     agreeing = [vote for vote in votes if vote.winner == winner]
     confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]
     return {
-        "winner": letters[winner],
+        "winner": _LETTERS[winner],
         "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
         "reason": agreeing[0].reason if agreeing else "The judges disagree.",
         "votes": [
-            {"judge": v.judge, "winner": letters[v.winner], "confidence": v.confidence, "reason": v.reason}
+            {"judge": v.judge, "winner": _LETTERS[v.winner], "confidence": v.confidence, "reason": v.reason}
             for v in votes
         ],
     }
 
 
-def _majority(winners: Sequence[object]) -> Any:
+def _majority(winners: Sequence[Winner | None]) -> Winner | None:
     """The most frequent verdict; a split among verdicts is a tie, and no verdict at all stays none."""
     counted = Counter(winner for winner in winners if winner is not None).most_common(2)
     if not counted:

@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from clara_eval.errors import BadTrace
 from clara_eval.hashing import plain_json, sha256_hex
@@ -167,10 +166,10 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
     entry = _entry(text, name)
     if entry["prev"] != previous or entry["seq"] != seq:
         raise BadTrace(f"Entry {name} does not follow the entry before it.", entry=name)
-    return TraceEntry(seq, entry["key"], entry["body"], actual, line)
+    return TraceEntry(seq, str(entry["key"]), entry["body"], actual, line)
 
 
-def _entry(text: str, name: str) -> dict[str, Any]:
+def _entry(text: str, name: str) -> dict[str, object]:
     """A right hash is easily computed, so it says nothing about what was hashed."""
     try:
         entry = json.loads(text)

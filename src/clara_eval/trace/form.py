@@ -6,7 +6,7 @@ In: a dataclass or a plain type. Out: `body`, camelCase JSON with decimal string
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -22,7 +22,7 @@ class Form(Generic[T]):
         # A dataclass alone would keep its own names: only around it does pydantic apply the casing, all the way down.
         self._boxed: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=_CAMEL)  # type: ignore[valid-type, arg-type]
 
-    def body(self, value: T) -> Any:
+    def body(self, value: T) -> object:
         return to_camel_json(value)
 
     def text(self, value: T) -> str:

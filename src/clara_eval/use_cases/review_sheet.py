@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address
 from clara_eval.flags import Flag
 from clara_eval.pipeline.review import known_review
-from clara_eval.pipeline.rulings import RULINGS, read_rulings
+from clara_eval.pipeline.rulings import read_rulings
 from clara_eval.records.comparisons import read_comparison
 from clara_eval.records.documents import EvalStatus, Features, Ranked, Scores, Summary, Value, read
 from clara_eval.trace.store import Store
@@ -87,7 +88,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
         doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
         facts=await _facts(store, chain_id, address, near),
         games=await _games(store, chain_id, address, near),
-        rulings=RULINGS.body(rulings),
+        rulings=[to_camel_json(one) for one in rulings],
     )
 
 

@@ -8,7 +8,6 @@ stranger's code is the evaluator's business, not that of a server for everybody.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -17,6 +16,7 @@ from clara_eval.errors import BadInput
 from clara_eval.eval_config import EvalConfig, FeatureSchema, compile_schema, read_metadata
 from clara_eval.execution import Executed, Harness, Machine
 from clara_eval.execution.machine import open_machine
+from clara_eval.execution.model import Fact
 from clara_eval.features.executed import executed_values
 from clara_eval.features.measured import measure
 from clara_eval.pipeline.execution import program_of, run_here
@@ -71,7 +71,7 @@ async def measure_draft(machine: Machine, address: str, config: EvalConfig, text
 
 
 def _result(
-    address: str, kind: str, schema: FeatureSchema, values: dict[str, Any], executed: Executed | None
+    address: str, kind: str, schema: FeatureSchema, values: dict[str, Fact | str], executed: Executed | None
 ) -> TryResult:
     logs = "\n".join(executed.logs) if executed else ""
     return TryResult(
@@ -85,7 +85,7 @@ def _result(
         readByModel=[feature.name for feature in schema.features if feature.source != "measured"],
         used=executed.used if executed else None,
         unit=executed.unit if executed else None,
-        calls=[call.to_json() for call in executed.calls] if executed else [],
+        calls=[dict(call.to_json()) for call in executed.calls] if executed else [],
         logs=fence(logs, "the draft") if logs else None,
     )
 
