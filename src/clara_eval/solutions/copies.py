@@ -3,10 +3,11 @@
 Solutions come in, clusters go out; each names the author as the original and every other as a copy: exact (same bytes),
 normalised (same tokens without comments and formatting), near (most of both in common) or contained (one holds the
 other, with padding or with parts left out). Compared are tokens, tokens without the chosen names, and the shapes of
-statements, which neither renaming nor moving nor restyling changes. Short texts are never near copies: tiny programs
-look alike. Families are wider: ranked entries that share half, or one that holds a whole earlier one, or one agent's.
-Nobody is refused for that; the ranking asks whether somebody else would be paid without them, and two on paid places
-wait. The author is whom the chain shows first with this content, in any version; mutable content is never first.
+statements, which neither renaming nor moving nor restyling changes; where statements are few, the outline: all of them,
+as often as they stand there. Tiny texts, of less than ten statements, are never near copies: they look alike. Families
+are wider: ranked entries that share half, or one that holds a whole earlier one, or one agent's. Nobody is refused for
+that; the ranking asks whether somebody else would be paid without them, and two on paid places wait. The author is whom
+the chain shows first with this content, in any version; mutable content is never first.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ ALIKE = 0.5
 WIDTH = 5
 ABSTRACT_WIDTH = 8
 MIN_SHAPE_LEAVES = 3
+MIN_OUTLINE_LEAVES = 2
 LARGEST = 1024
 """Features of one entry that are compared; of more, a sample that the key draws, the same for all entries."""
 
@@ -69,6 +71,14 @@ SHAPES = Bounds(least=16, near=0.65, held=0.7)
 FEW_SHAPES = Bounds(least=6, near=0.8, held=0.85)
 """Few statements prove little: their tokens must be alike too, half of them at least."""
 HALF = 0.5
+OUTLINE = Bounds(least=10, near=0.9, held=0.95)
+"""Where statements are few or repeat each other, all of them count, as often as they stand there."""
+THIRD = 0.35
+"""Of the tokens at least, so that an outline says anything."""
+_FEW_TOKENS = 16
+"""Windows over tokens that bear out an outline, where they are too few to say anything themselves."""
+_FEW = 32
+"""Entries with more different shapes than this need no outline."""
 _LEVELS = 24
 _BOUNDS = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(_LEVELS)], dtype=np.uint64)
 _FEWEST_SAMPLED = 16
@@ -324,8 +334,8 @@ class _Given:
 
     def shapes(self, language: str) -> Hashes:
         if language not in self._shapes:
-            found = [_shape_hashes(_words_only(part), language, self.key)[0] for part in self._parts]
-            self._shapes[language] = _union(found)
+            found = [_shape_counts(_words_only(part), language) for part in self._parts]
+            self._shapes[language] = _union([_hashed(counts, self.key)[0] for counts in found])
         return self._shapes[language]
 
 
@@ -344,6 +354,7 @@ class _Print:
     plain: FeatureSet
     abstract: FeatureSet
     shapes: FeatureSet
+    outline: FeatureSet
 
     @classmethod
     def of(cls, solution: Solution, given: _Given) -> _Print:
@@ -351,15 +362,15 @@ class _Print:
         stream = token_stream(solution.text, language)
         coded = Coded.of(stream, given.key)
         plain, abstract = coded.shingles(WIDTH), coded.abstract_shingles(ABSTRACT_WIDTH)
-        hashes, weights = _shape_hashes(solution.text, language, given.key)
-        own = _is_own(hashes, given.shapes(language)) if language else np.zeros(0, dtype=bool)
+        shapes, outline = _shape_features(solution.text, language, given)
         return cls(
             content=solution.content_sha256,
             # A text of comments only has no tokens, and must not equal every other such text.
             stream=_digest("\x1f".join(stream.tokens)) if stream.tokens else solution.content_sha256,
             plain=FeatureSet.of(plain[_is_own(plain, given.plain)]),
             abstract=FeatureSet.of(abstract[_is_own(abstract, given.abstract)]),
-            shapes=FeatureSet.of(hashes[own], weights[own]),
+            shapes=shapes,
+            outline=outline,
         )
 
 
@@ -372,15 +383,40 @@ def _is_own(hashes: Hashes, given: Hashes) -> npt.NDArray[np.bool_]:
     return own
 
 
-def _shape_hashes(text: str, language: str | None, key: bytes) -> tuple[Hashes, Amounts]:
-    """The shapes of the statements with their leaves; nothing where the text cannot be parsed."""
-    parsed = parse(text.encode("utf-8", "replace"), language) if language else None
+def _shape_features(text: str, language: str | None, given: _Given) -> tuple[FeatureSet, FeatureSet]:
+    """The shapes of the statements, and where they are few the outline; nothing where the text cannot be parsed."""
+    counts = _shape_counts(text, language) if language else {}
+    if not counts or not language:
+        return FeatureSet.of(NO_HASHES), FeatureSet.of(NO_HASHES)
+    poster = given.shapes(language)
+    hashes, weights = _hashed([shape for shape in counts if shape.leaves >= MIN_SHAPE_LEAVES], given.key)
+    own = _is_own(hashes, poster)
+    shapes = FeatureSet.of(hashes[own], weights[own])
+    if len(hashes) > _FEW:
+        return shapes, FeatureSet.of(NO_HASHES)
+    poster_has = set(poster.tolist())
+    each = [
+        Shape(f"{text} {time}", leaves)
+        for (text, leaves), times in counts.items()
+        if keyed(text, given.key) not in poster_has
+        for time in range(times)
+    ]
+    return shapes, FeatureSet.of(*_hashed(each, given.key))
+
+
+def _shape_counts(text: str, language: str) -> Counter[Shape]:
+    """How often each statement stands there."""
+    parsed = parse(text.encode("utf-8", "replace"), language)
     if parsed is None:
-        return NO_HASHES, np.zeros(0)
-    leaves = {shape.text: _weight(shape) for shape in shapes_of(parsed) if shape.leaves >= MIN_SHAPE_LEAVES}
-    hashes = np.array([keyed(shape, key) for shape in leaves], dtype=np.uint64)
+        return Counter()
+    return Counter(shape for shape in shapes_of(parsed) if shape.leaves >= MIN_OUTLINE_LEAVES)
+
+
+def _hashed(shapes: Iterable[Shape], key: bytes) -> tuple[Hashes, Amounts]:
+    weights = {shape.text: _weight(shape) for shape in shapes}
+    hashes = np.array([keyed(text, key) for text in weights], dtype=np.uint64)
     order = np.argsort(hashes)
-    return hashes[order], np.array(list(leaves.values()), dtype=np.float64)[order]
+    return hashes[order], np.array(list(weights.values()), dtype=np.float64)[order]
 
 
 def _weight(shape: Shape) -> int:
@@ -432,15 +468,32 @@ class _Compared:
 
 def _alike(prints: Sequence[_Print], known: Container[int] = ()) -> Iterator[tuple[int, _Alike]]:
     """Each entry that shares much with earlier ones."""
-    plain = overlaps([one.plain for one in prints], PLAIN.least, known)
-    abstract = overlaps([one.abstract for one in prints], ABSTRACT.least, known)
+    plain = overlaps([one.plain for one in prints], _FEW_TOKENS, known)
+    abstract = overlaps([one.abstract for one in prints], _FEW_TOKENS, known)
     shapes = overlaps([one.shapes for one in prints], FEW_SHAPES.least, known)
-    enough = np.array([len(one.shapes.hashes) >= SHAPES.least for one in prints], dtype=bool)
-    for later, (by_plain, by_abstract, by_shapes) in enumerate(zip(plain, abstract, shapes, strict=True)):
-        earlier = np.flatnonzero(by_plain.likely | by_abstract.likely | by_shapes.likely)
+    outline = overlaps([one.outline for one in prints], OUTLINE.least, known)
+    much_plain = _hold_at_least(PLAIN.least, [one.plain for one in prints])
+    much_abstract = _hold_at_least(ABSTRACT.least, [one.abstract for one in prints])
+    many_shapes = _hold_at_least(SHAPES.least, [one.shapes for one in prints])
+    for later, kinds in enumerate(zip(plain, abstract, shapes, outline, strict=True)):
+        earlier = np.flatnonzero(np.logical_or.reduce([kind.likely for kind in kinds]))
         if len(earlier):
-            compared = by_plain.of(earlier), by_abstract.of(earlier), by_shapes.of(earlier)
-            yield later, _Alike(earlier, *compared, enough[earlier] & enough[later])
+            by_plain, by_abstract, by_shapes, by_outline = (kind.of(earlier) for kind in kinds)
+            yield (
+                later,
+                _Alike(
+                    earlier,
+                    by_plain.where(much_plain[earlier] & much_plain[later]),
+                    by_abstract.where(much_abstract[earlier] & much_abstract[later]),
+                    by_shapes,
+                    by_outline.where(np.maximum(by_plain.most, by_abstract.most) >= THIRD),
+                    many_shapes[earlier] & many_shapes[later],
+                ),
+            )
+
+
+def _hold_at_least(least: int, sets: Sequence[FeatureSet]) -> npt.NDArray[np.bool_]:
+    return np.array([len(one.hashes) >= least for one in sets], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,13 +504,16 @@ class _Alike:
     plain: Overlap
     abstract: Overlap
     shapes: Overlap
+    outline: Overlap
+    """Nothing where the tokens do not bear it out."""
     many_shapes: npt.NDArray[np.bool_]
 
     def only(self, anew: Ints) -> _Alike:
         """With those earlier ones only that have a new number, under it."""
         kept = np.flatnonzero(anew[self.earlier] >= 0)
-        parts = (self.plain.only(kept), self.abstract.only(kept), self.shapes.only(kept))
-        return _Alike(anew[self.earlier[kept]], *parts, self.many_shapes[kept])
+        plain, abstract, shapes = self.plain.only(kept), self.abstract.only(kept), self.shapes.only(kept)
+        places, outline = anew[self.earlier[kept]], self.outline.only(kept)
+        return _Alike(places, plain, abstract, shapes, outline, self.many_shapes[kept])
 
     def first(self) -> _Link | None:
         """The earliest of which this is a copy."""
@@ -470,6 +526,7 @@ class _Alike:
             (self.abstract, ABSTRACT, always),
             (self.shapes, SHAPES, self.many_shapes),
             (self.shapes, FEW_SHAPES, tokens >= HALF),
+            (self.outline, OUTLINE, always),
         ]
         found: list[tuple[int, CopyKind, float]] = []
         for overlap, bounds, counts in verdicts:
@@ -519,6 +576,10 @@ class Overlap:
     def most(self) -> Amounts:
         most: Amounts = np.maximum(self.of_earlier, self.of_later)
         return most
+
+    def where(self, counts: npt.NDArray[np.bool_]) -> Overlap:
+        """Nothing in common where it does not count."""
+        return Overlap(self.jaccard * counts, self.of_earlier * counts, self.of_later * counts)
 
     def only(self, kept: Ints) -> Overlap:
         return Overlap(self.jaccard[kept], self.of_earlier[kept], self.of_later[kept])

@@ -38,22 +38,48 @@ _RUST = re.compile(
     r"|(?P<string>\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\\n]|\\.)')|(?P<word>\w+)|(?P<other>[^\w\s])",
     re.DOTALL,
 )
-_KEYWORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        and as assert async await break case catch class const continue contract def default defer del delete
-        do elif else emit enum error event except export extends external false final finally fn for from func
-        function global go if impl implements import in instanceof interface internal is lambda let library
-        loop map mapping match memory mod modifier mut new nil None nonlocal not null or package pass payable
-        pragma private pub public pure raise range require return returns revert select self static storage
-        string struct super switch this throw trait true True False try type typeof uint256 int256 address
-        bool bytes uint unchecked undefined unsafe use using var view virtual void where while with yield int
-        float str len print
-        """,
-    )
-)
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SCRIPT = _words(
+    "as async await break case catch class const continue debugger default delete do else export extends false finally "
+    "for from function if import in instanceof let new null of return static super switch this throw true try typeof "
+    "undefined var void while with yield"
+)
+_FIXED_WORDS = {
+    "python": _words(
+        "False None True and as assert async await break class continue def del elif else except finally for from "
+        "global if import in is lambda nonlocal not or pass raise return try while with yield self super bool bytes "
+        "float int len print range str"
+    ),
+    "javascript": _SCRIPT,
+    "typescript": _SCRIPT
+    | _words("abstract any boolean declare enum implements interface keyof namespace never number private protected")
+    | _words("public readonly string type unknown"),
+    "solidity": _words(
+        "abstract address assembly assert bool break bytes calldata catch constant constructor continue contract "
+        "delete do else emit enum error event external fallback false for function if immutable import indexed int "
+        "interface internal is let library mapping memory modifier new override payable pragma private public pure "
+        "receive require return returns revert storage string struct super switch this throw true try type uint "
+        "unchecked using var view virtual while"
+    ),
+    "rust": _words(
+        "Self as async await bool break char const continue crate dyn else enum extern false fn for if impl in let "
+        "loop match mod move mut pub ref return self static str struct super trait true type unsafe use usize where "
+        "while"
+    ),
+    "go": _words(
+        "bool break byte case chan const continue default defer else error fallthrough false for func go goto if "
+        "import int interface len map nil package range return select string struct switch true type uint var"
+    ),
+}
+"""What nobody can rename. Each language has its own: `map` and `len` are anybody's names in some of them."""
+_HOLE = re.compile(r"\$?\{[^{}]*\}")
+_SIZED = re.compile(r"(?:u?int|bytes|[iuf])\d{1,3}")
+_WITH_SIZES = frozenset({"solidity", "rust", "go"})
 
 READ_AS_CODE = frozenset({"python", "rust", "solidity", "javascript", "typescript", "go"})
 _LOOKALIKES = str.maketrans(
@@ -69,7 +95,8 @@ NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 @dataclass(frozen=True, slots=True)
 class TokenStream:
     tokens: tuple[str, ...]
-    is_code: bool
+    language: str | None
+    """None where it is prose."""
 
 
 def token_stream(text: str, language: str | None = None) -> TokenStream:
@@ -77,11 +104,11 @@ def token_stream(text: str, language: str | None = None) -> TokenStream:
     language = language if language in READ_AS_CODE else guess_language(text)
     plain = _same_letters(text)
     if language is None:
-        return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), is_code=False)
+        return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), None)
     pattern = {"python": _PYTHON, "rust": _RUST}.get(language, _BRACES)
     found = pattern.findall(plain)  # skip, string, word, other: one of them stands for each piece
     tokens = [word or other or _one_quote(string) for skip, string, word, other in found if not skip]
-    return TokenStream(tuple(tokens), is_code=True)
+    return TokenStream(tuple(tokens), language)
 
 
 def _same_letters(text: str) -> str:
@@ -125,27 +152,39 @@ class Coded:
     numbers: Numbers
     """For each token its place among the distinct ones."""
     codes: Hashes
-    is_code: bool
+    language: str | None
+    key: bytes
 
     @classmethod
     def of(cls, stream: TokenStream, key: bytes) -> Coded:
         known: dict[str, int] = {token: n for n, token in enumerate(dict.fromkeys(stream.tokens))}
         numbers = np.fromiter(map(known.__getitem__, stream.tokens), dtype=np.int64, count=len(stream.tokens))
         codes = np.array([keyed(token, key) for token in known], dtype=np.uint64)
-        return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.is_code)
+        return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.language, key)
 
     def shingles(self, width: int) -> Hashes:
         return _windows([self.codes] * width, len(self.codes), width)
 
+    def _without_holes(self) -> Hashes:
+        """The tokens, with sentences as they are whatever the names that they quote."""
+        filled = {
+            n: _HOLE.sub("{}", token) for n, token in enumerate(self.distinct) if token[0] == '"' and "{" in token
+        }
+        codes = self.codes.copy() if filled else self.codes
+        for n, token in filled.items():
+            codes[self.numbers == n] = keyed(token, self.key)
+        return codes
+
     def abstract_shingles(self, width: int) -> Hashes:
-        if not self.is_code or len(self.codes) < width:
+        if self.language is None or len(self.codes) < width:
             return NO_HASHES  # without its words, prose has nothing left to compare
-        is_name = np.array([_is_name(token) for token in self.distinct], dtype=bool)[self.numbers]
+        is_name = np.array([_is_name(token, self.language) for token in self.distinct], dtype=bool)[self.numbers]
+        codes = self._without_holes()
         since = _distance_back(self.numbers)
         by_offset = []
         for offset in range(width):
             back = np.where(since <= offset, since, 0).astype(np.uint64)
-            by_offset.append(np.where(is_name, back + np.uint64(1), self.codes))
+            by_offset.append(np.where(is_name, back + np.uint64(1), codes))
         return _windows(by_offset, len(self.codes), width)
 
 
@@ -178,6 +217,8 @@ def _windows(by_offset: Sequence[Hashes], length: int, width: int) -> Hashes:
 
 
 @lru_cache(maxsize=65_536)
-def _is_name(token: str) -> bool:
+def _is_name(token: str, language: str) -> bool:
     # A string of one word is a key, and renamed like any other name; a sentence is content.
-    return token.strip('"').isidentifier() and token not in _KEYWORDS
+    if not token.strip('"').isidentifier() or token in _FIXED_WORDS[language]:
+        return False
+    return language not in _WITH_SIZES or not _SIZED.fullmatch(token)
