@@ -12,8 +12,9 @@ import asyncio
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import structlog
 
@@ -40,6 +41,7 @@ from clara_eval.use_cases.publication import publish_after_post
 
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0
+T = TypeVar("T")
 
 
 def _this_process() -> str:
@@ -113,7 +115,7 @@ async def _say_error(status: StatusWriter, bad: BaseException) -> None:
 
 
 async def _evaluate(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    challenge = await look_at_challenge(app.chain, address)
+    challenge = await _look(app, address)
     check_ours(challenge, app.evaluator)
     if challenge.score_posted_at and not request.dry_run:
         return await _recognised(app, challenge)
@@ -135,7 +137,7 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
     budget = asyncio.timeout(seconds)
     try:
         async with budget:
-            done = await walk_and_publish(address, app.ports, options, status)
+            done = await _while_there(address, walk_and_publish(address, app.ports, options, status))
     except TimeoutError:
         if not budget.expired():
             raise
@@ -153,6 +155,26 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
     if done.receipt is not None and done.receipt.outcome is Outcome.ALREADY_DONE:
         await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
     return done
+
+
+async def _look(app: App, address: Address) -> Challenge:
+    """The challenge as it is now; one that is listed, or that we sent something about, was seen before."""
+    run = f"{app.chain_id}:{address}"
+    was_seen = await app.store.get(app.chain_id, index_key(address)) is not None
+    was_seen = was_seen or bool(await app.store.transactions(run, Intention.POST_SCORES))
+    looking = look_at_challenge(app.chain, address)
+    return await (_while_there(address, looking) if was_seen else looking)
+
+
+async def _while_there(address: Address, part: Awaitable[T]) -> T:
+    """A challenge that was seen does not vanish: a node that lost it, as in the middle of a reorg, is an outage."""
+    try:
+        return await part
+    except NotFound as lost:
+        raise Temporary(
+            f"The node no longer shows challenge {address}, which was there: {lost}",
+            remedy="It is tried again by itself.",
+        ) from lost
 
 
 def check_ours(challenge: Challenge, evaluator: Address) -> None:

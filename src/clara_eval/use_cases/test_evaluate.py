@@ -12,7 +12,10 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval import public
 from clara_eval.app import open_app
+from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.rpc import Rpc
 from clara_eval.challenge.model import ZERO_ADDRESS, Address
+from clara_eval.challenge.read import look_at_challenge
 from clara_eval.demo.lifecycle import local_settings
 from clara_eval.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, Terms, create
@@ -24,7 +27,9 @@ from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.scoring_window import Speed
 from clara_eval.pipeline.status import MEANINGS, read_status
 from clara_eval.publish.send import Outcome, Pace, Receipt
+from clara_eval.records.challenge_index import save_summary
 from clara_eval.settings import Settings
+from clara_eval.testing.faulty_node import FaultyNode
 from clara_eval.use_cases.evaluate import EvaluationRequest, Observer, evaluate
 
 PACE = Pace(poll_seconds=0.02)
@@ -230,3 +235,38 @@ async def test_a_challenge_that_its_poster_scores_has_not_failed(local_chain: Lo
         with pytest.raises(NotOurs, match="its poster scores it"):
             await evaluate(app, address, EvaluationRequest(is_named=True))
         assert await read_status(app.store, app.chain_id, address) is None
+
+
+@pytest.mark.parametrize("seen", [0, 30])
+async def test_a_challenge_that_a_node_loses_is_waited_for(local_chain: LocalChain, tmp_path: Path, seen: int) -> None:
+    """No code at a listed challenge, at once or in the middle, is an outage and not the end; an unknown one is unknown."""
+    address = await closed_round(local_chain)
+    async with FaultyNode(local_chain.rpc_url) as node:
+        settings = settings_of(local_chain, tmp_path, rpc_url=node.url)
+        asked = 0
+
+        def lost(call: dict[str, Any]) -> dict[str, Any] | None:
+            nonlocal asked
+            about = call["method"] == "eth_call" and str(call["params"][0].get("to", "")).lower() == address
+            asked += about
+            return {"result": "0x"} if about and asked > seen else None
+
+        node.instead = lost
+        async with open_app(settings, pace=PACE) as app:
+            if not seen:
+                with pytest.raises(NotFound, match="no code there"):
+                    await evaluate(app, address, EvaluationRequest(is_named=True))
+                await save_summary(
+                    app.store,
+                    await look_at_challenge(
+                        EthereumChain(Rpc([local_chain.rpc_url], chain_id=31337), settings.network), address
+                    ),
+                    None,
+                )
+            with pytest.raises(Temporary, match="no longer shows challenge"):
+                await evaluate(app, address)
+            told = await read_status(app.store, app.chain_id, address) or {}
+            assert told["status"] == "pending"
+            node.instead = None
+            assert (await evaluate(app, address)).receipt is not None
+    assert await posted_at(local_chain, address)
