@@ -362,12 +362,12 @@ async function checkChain(url, bodies, challenge, digest) {
     if (reply.error) throw new Unreadable(`the node says ${JSON.stringify(reply.error).slice(0, 200)}`); return reply.result;
   };
   const hex = (n) => "0x" + n.toString(16), topic = keccak("ScoresPosted(address,uint256)"); hold(BigInt(await ask("eth_chainId")) === BigInt(challenge.chainId.text), "challenge", "the node is on another chain");
-  hold((await ask("eth_getBlockByNumber", hex(+challenge.block.number), false))?.hash === challenge.block.hash, "challenge", "the pinned block is not on this chain");
+  const isThere = (await ask("eth_getBlockByNumber", hex(+challenge.block.number), false))?.hash === challenge.block.hash;
   const head = Number(await ask("eth_blockNumber"));
   for (let from = +challenge.block.number; from <= head; from += 10000) {
     const logs = await ask("eth_getLogs", { address: challenge.address, topics: [topic], fromBlock: hex(from), toBlock: hex(Math.min(head, from + 9999)) });
     if (!logs.length) continue; const sent = await ask("eth_getTransactionByHash", logs[0].transactionHash);
-    return hold(sent.input === bodies.get("calldata") + "434c5231" + digest.slice(2), "digest", `transaction ${sent.hash} does not commit to this trace`);
+    hold(sent.input === bodies.get("calldata") + "434c5231" + digest.slice(2), "digest", `transaction ${sent.hash} does not commit to this trace`); return isThere;
   }
   fail("digest", "no scores are posted"); }
 async function main(path, url) {
@@ -388,8 +388,8 @@ async function main(path, url) {
   if (!ran) hold(!spec && !runs.length, "execution", "submissions were run, or should have been, and it is missing"); else hold(ran.hidden === (spec?.hidden === true) && (ran.harness === "revealed" ? ran.hidden && keccak(Buffer.from(ran.reveal, "base64")) === challenge.privateSetHash : ran.reveal === null && (ran.hidden || ran.harness === (spec ? "public" : "none"))) && ran.language === (ran.harness === "none" ? null : spec.language) && runs.every((run) => run.withHarness === (ran.harness !== "none")), "execution", "the harness is not that of the config, or what was revealed is not what privateSetHash commits to");
   for (const [key, body] of answers) checkSigned(key, body, bodies.get("attestation") ?? [], `${+challenge.chainId}:${challenge.address}`);
   if (bodies.has("objections")) checkObjections(bodies.get("objections"), bodies.get("rulings"), challenge);
-  if (url) await checkChain(url, bodies, challenge, digest);
-  return { digest, entries: bodies.size, comparisons: comparisons.length, compared: url ? "with the chain" : "offline" };
+  const isThere = !url || await checkChain(url, bodies, challenge, digest);
+  return { digest, entries: bodies.size, comparisons: comparisons.length, compared: !url ? "offline" : isThere ? "with the chain" : "with the chain, but not the block that was read: a reorg replaced it" };
 }
 const [path, flag, url] = process.argv.slice(2);
 if (!path || (flag && (flag !== "--rpc" || !url))) { console.error("usage: node verify.mjs TRACE.json [--rpc URL]"); process.exit(2); }

@@ -201,24 +201,28 @@ def _end(run: Run, name: str, which: tuple[int, int], report: Report, done: int,
 
 
 async def scenarios(run: Run, name: str, found: Class, seeds: Iterator[int]) -> None:
-    """One seed after the other, each with a store of its own, on one chain."""
-    async with local_chain(AnvilOptions(accounts=6)) as chain:
-        address = await closed_round(chain)
-        while found.take(1):
-            seed = next(seeds)
-            with tempfile.TemporaryDirectory(prefix="clara-soak-") as place:
-                snapshot = await chain.snapshot()
-                try:
-                    # A reorg may reach below a round that stands, and below the snapshot with it.
-                    due = await closed_round(chain) if name == "reorgs" else address
-                    problems = await SCENARIOS[name](chain, due, Path(place), seed)
-                except ClaraError as bad:
-                    problems = [f"broken off: {bad}"]
+    """One seed after the other, each with a store of its own, on one chain; each reorg on a chain of its own.
+
+    anvil forgets the states of old blocks after some hundred, and a reorg back to such a block leaves an empty chain.
+    """
+    while found.begun < found.wanted:
+        async with local_chain(AnvilOptions(accounts=6)) as chain:
+            address = await closed_round(chain)
+            while found.take(1):
+                seed = next(seeds)
+                with tempfile.TemporaryDirectory(prefix="clara-soak-") as place:
+                    snapshot = await chain.snapshot()
+                    try:
+                        problems = await SCENARIOS[name](chain, address, Path(place), seed)
+                    except ClaraError as bad:
+                        problems = [f"broken off: {bad}"]
+                found.count_scenario(problems)
+                if problems:
+                    found.failed(name, seed, 1, problems)
+                run.tell(name)
+                if name == "reorgs":
+                    break
                 await chain.revert(snapshot)
-            found.count_scenario(problems)
-            if problems:
-                found.failed(name, seed, 1, problems)
-            run.tell(name)
 
 
 async def _on_postgres(base: Ground, plan: ChaosPlan, server: Any) -> Report:

@@ -17,7 +17,7 @@ from typing import Any
 from clara_eval.api.reading import Reading
 from clara_eval.challenge.model import Address
 from clara_eval.errors import BadTrace, ClaraError
-from clara_eval.pipeline.replay import COMPARED, Checked
+from clara_eval.pipeline.replay import Checked
 from clara_eval.settings import Settings
 from clara_eval.trace.archive import stream_trace
 from clara_eval.use_cases.verify import verify_trace
@@ -81,6 +81,5 @@ def _held(checked: Checked) -> dict[str, object]:
         f"{len(walk.comparisons):,} games were read again, to the same verdicts.",
         "Rating, order, winners and prizes come out the same.",
     ]
-    if checked.posted is not None:
-        held += [f"The chain agrees: {point}." for point in COMPARED]
+    held += [f"The chain agrees: {point}." for point in checked.compared]
     return {"ok": True, "held": held, "open": list(checked.not_proven), "tx": checked.posted}

@@ -143,19 +143,16 @@ class EthereumChain:
             raw = None
         if raw is not None:
             return _block(raw)
-        return await self._block_by_number(max(0, head.number - self._network.confirmations))
+        return await self.block_at(max(0, head.number - self._network.confirmations))
 
     async def is_canonical(self, block: Block | Checkpoint) -> bool:
         number, known = (
             (block.number, block.hash) if isinstance(block, Block) else (block.block_number, block.block_hash)
         )
-        return (await self._block_by_number(number)).hash == known
+        return (await self.block_at(number)).hash == known
 
-    async def block_hash(self, number: int) -> str:
-        """Of a block that is there; Temporary where it is not yet."""
-        return (await self._block_by_number(number)).hash
-
-    async def _block_by_number(self, number: int) -> Block:
+    async def block_at(self, number: int) -> Block:
+        """A block that is there; Temporary where it is not yet."""
         (raw,) = await self._present_answers([Call("eth_getBlockByNumber", (hex(number), False))])
         if _is(raw, Meaning.MISSING):
             raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")

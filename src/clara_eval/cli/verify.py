@@ -13,7 +13,7 @@ from clara_eval.cli.options import JsonFlag, YesToCost
 from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import agree_to_cost, console, safe
 from clara_eval.errors import BadInput, BadTrace, NotFound
-from clara_eval.pipeline.replay import COMPARED, Checked
+from clara_eval.pipeline.replay import Checked
 from clara_eval.settings import Settings
 from clara_eval.use_cases.rejudge import Foreseen, Rejudged, rejudge
 from clara_eval.use_cases.verify import verify_trace
@@ -94,7 +94,7 @@ def _document(checked: Checked) -> dict[str, object]:
         "comparisons": len(walk.comparisons),
         "executed": len(walk.execution.executed) if walk.execution else 0,
         "notChecked": list(checked.unchecked),
-        "comparedWithChain": list(COMPARED) if posted else [],
+        "comparedWithChain": list(checked.compared),
         "approvals": to_camel_json(checked.approvals),
         "judges": [
             {

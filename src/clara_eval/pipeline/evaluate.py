@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from clara_eval.calibration.gate import FLOOR, Mode, known, prompt_hash, why_not_alone
 from clara_eval.calibration.labels import work_hash
-from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus
 from clara_eval.challenge.read import Chain, read_challenge
 from clara_eval.errors import Disagrees, NeedsReview, NotFound, Unscorable
 from clara_eval.eval_config import EvalConfig, read_metadata
@@ -59,7 +59,7 @@ from clara_eval.publish.transaction import read_signed
 from clara_eval.records.challenge_index import read_document
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.tournament.ruled import RuledComparisons
-from clara_eval.trace.archive import save_trace
+from clara_eval.trace.archive import keep_result, save_trace
 from clara_eval.trace.document import TraceWriter, render
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
@@ -73,6 +73,10 @@ SUPERSEDED = "superseded"
 
 class ChainOfRecord(Chain, Results, Protocol):
     """The node, as this walk needs it."""
+
+    async def block_at(self, number: int) -> Block:
+        """That block; Temporary where it is not there yet."""
+        ...
 
 
 class Models(Protocol):
@@ -209,6 +213,8 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
     signed = {
         read_signed(row.raw).data.hex() for row in await ports.store.transactions(journal.run, Intention.POST_SCORES)
     }
+    if signed:
+        await keep_result(ports.store, challenge.chain_id, address)
     await journal.forget()
     if signed:
         # What was signed about the block that is gone is replaced on its own nonce, never sent again.

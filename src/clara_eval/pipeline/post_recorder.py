@@ -2,7 +2,8 @@
 
 With an empty store this is how the past comes back: who posted, in which transaction, and the winners as the contract
 holds them. A ranking that we made ourselves and that was posted is never replaced by this shorter one; one that was not
-posted, because somebody else's stands, always is: nobody may take it for the result.
+posted, because somebody else's stands, always is: nobody may take it for the result. Where an earlier reading of ours
+was mined although a reorg had made us read again, the documents of that reading are brought back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted, PostedBy, Results
 from clara_eval.records.challenge_index import read_document
 from clara_eval.records.documents import Ranked, State
+from clara_eval.trace.archive import bring_back
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import scores_key
 
@@ -29,7 +31,11 @@ async def record_posted(store: Store, results: Results, challenge: Challenge) ->
         await writer.say("publishing", 95, reason="Scores are posted; their block is not deep enough yet.")
         return None
     scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
-    ours = scores if scores is not None and _is_posted(scores, posted) else None
+    committed = _committed(posted) if posted.by is PostedBy.EVALUATOR else None
+    if committed and (scores is None or scores.get("traceDigest") != committed):
+        await bring_back(store, challenge.chain_id, challenge.address, committed)
+        scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
+    ours = scores if scores is not None and committed and scores.get("traceDigest") == committed else None
     if scores is None or not scores.get("postedBy") or (scores.get("traceDigest") and ours is None):
         document = ours or await _on_chain(results, challenge, posted.by)
         document |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
@@ -40,13 +46,12 @@ async def record_posted(store: Store, results: Results, challenge: Challenge) ->
     return posted
 
 
-def _is_posted(scores: dict[str, object], posted: Posted) -> bool:
-    """Whether this ranking is the posted one: the transaction commits to its trace."""
+def _committed(posted: Posted) -> str | None:
+    """The digest of the trace to which the transaction commits."""
     try:
-        committed = read_calldata(posted.calldata).trace_digest
+        return read_calldata(posted.calldata).trace_digest
     except BadInput:
-        return False
-    return committed is not None and committed == scores.get("traceDigest")
+        return None
 
 
 async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, object]:

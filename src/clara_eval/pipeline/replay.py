@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eth_abi.exceptions import EncodingError
 
@@ -40,9 +40,9 @@ OFFLINE = (
     "that the chain holds this challenge, these submissions with their agents and this result: nothing was compared "
     "with a chain, and nothing else tells the agent of an unpaid submission"
 )
-COMPARED = (
-    "the block and the challenge with its submissions at that block",
-    "the posted transaction: its winners, and that it commits to this trace",
+REPLACED = (
+    "that block {number}, at which the challenge was read, was ever on the chain: another stands in its place since a "
+    "reorg, and the block before the post tells the same facts"
 )
 UNSIGNED = "that the models really gave the recorded answers: most providers do not sign them, these did not: {judges}"
 SIGNED_LIMITS = (
@@ -77,6 +77,18 @@ class Checked:
     """Those that signed answers, by judge and name."""
     approvals: tuple[Approval, ...] = ()
     """Who approved exactly this result, by the trace's own word."""
+    is_replaced: bool = False
+    """A reorg replaced the block at which the challenge was read."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What the chain agrees to."""
+        if self.posted is None:
+            return ()
+        facts = "the block and the challenge with its submissions at that block"
+        if self.is_replaced:
+            facts = "the challenge with its submissions, as they were just before the post"
+        return facts, "the posted transaction: its winners, and that it commits to this trace"
 
     @property
     def judges(self) -> list[JudgeEvidence]:
@@ -109,6 +121,8 @@ class Checked:
     def _open(self) -> list[str]:
         """What a node, or the evaluator's own books, would have to tell."""
         found = [OFFLINE] if self.posted is None else []
+        if self.is_replaced:
+            found.append(REPLACED.format(number=self.challenge.block.number))
         if self.plan.max_games is not None:
             found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
         if silent := len(self.walk.unanswered):
@@ -164,6 +178,7 @@ async def check_trace(
         ) from bad
     digest = recorded[-1].hash
     posted = await _check_chain(challenge, walked, digest, chain) if chain else None
+    is_replaced = chain is not None and not await chain.is_canonical(challenge.block)
     return Checked(
         challenge,
         plan,
@@ -174,6 +189,7 @@ async def check_trace(
         tuple(sources.unchecked),
         sources.keys,
         tuple(approvals),
+        is_replaced,
     )
 
 
@@ -233,16 +249,27 @@ def _same(recorded: object, computed: object, estimates: frozenset[str], *, loos
     return type(recorded) is type(computed) and bool(recorded == computed)
 
 
+async def _check_facts(challenge: Challenge, posted: Posted | None, chain: ChainOfRecord) -> None:
+    """The challenge as it was at its block; where a reorg replaced that block, what is frozen as it was at the post."""
+    is_there = await chain.is_canonical(challenge.block)
+    if not is_there and posted is None:
+        raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
+    block = challenge.block if is_there or posted is None else await chain.block_at(posted.block_number - 1)
+    again = await chain.challenge_at(challenge.address, block)
+    if not is_there:
+        again = replace(
+            again, block=challenge.block, status=challenge.status, score_posted_at=challenge.score_posted_at
+        )
+    if again != challenge:
+        raise BadTrace(f"The chain tells other facts about the challenge at block {block.number}.", entry="challenge")
+
+
 async def _check_chain(challenge: Challenge, walked: Walk, digest: str, chain: ChainOfRecord) -> Posted:
     """The chain's own facts against the trace, and the digest in the transaction that posted."""
     if chain.chain_id != challenge.chain_id:
         raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")
-    if not await chain.is_canonical(challenge.block):
-        raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
-    again = await chain.challenge_at(challenge.address, challenge.block)
-    if again != challenge:
-        raise BadTrace("The chain tells other facts about the challenge at this block.", entry="challenge")
     posted = await chain.posted_by(challenge)
+    await _check_facts(challenge, posted, chain)
     if posted is None:
         raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")
     try:

@@ -39,6 +39,7 @@ from clara_eval.publish.send import Outcome, Pace
 from clara_eval.solutions import Fetch, Fetched
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.tournament.play import Comparison
+from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.journal import Journal
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
@@ -484,6 +485,40 @@ async def test_a_reorg_of_the_pinned_block_starts_anew(local_chain: LocalChain, 
         second = await run(app, address, dry_run=True)
     assert first.challenge.block != second.challenge.block
     assert first.walk.winners == second.walk.winners
+
+
+async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Signed bytes cannot be called back: mined after a reorg made us read anew, they stand with their own trace."""
+    address = await closed_round(local_chain)
+    await local_chain.mine(5)
+    async with opened(local_chain, tmp_path) as app:
+        first = await run(app, address)
+        sent = [
+            tx
+            for intention in ("advance_to_scoring", "post_scores")
+            for tx in await app.store.transactions(f"31337:{address}", intention)
+        ]
+        await local_chain.reorg(5)
+        again = await run(app, address, dry_run=True)
+        assert again.digest != first.digest
+        for tx in sent:
+            await local_chain.node.rpc("eth_sendRawTransaction", tx.raw)
+        await local_chain.mine(2)
+        last = await run(app, address)
+        assert last.receipt is not None
+        assert last.receipt.outcome is Outcome.ALREADY_DONE
+        scores = await read_scores(app.store, 31337, address)
+        assert scores is not None
+        assert (scores["traceDigest"], scores["postedBy"]) == (first.digest, "evaluator")
+        assert (await read_status(app.store, 31337, address) or {})["status"] == "complete"
+        pieces = [piece async for piece in stream_trace(app.store, 31337, address)]
+        checked = await check_trace("".join(pieces).splitlines(keepends=True), app.chain)
+    assert checked.is_replaced
+    assert checked.compared[0].endswith("just before the post")
+    assert any("was ever on the chain" in point for point in checked.not_proven)
+    assert await posts(local_chain, address) == 1
 
 
 async def test_a_node_that_is_behind_is_no_reorg(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 Parts of about one megabyte keep memory flat while a trace is written, served or verified. The key itself is written
 last, and emptied first where another trace stands, so a half-written trace is never taken for a whole one.
+A result that was signed is kept aside when it is made anew: nobody can call back what is signed, and if it is mined
+after all, its own documents stand again.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from clara_eval.hashing import plain_json
-from clara_eval.trace.store import KeyedDocuments
-from clara_eval.trace.store_keys import trace_key
+from clara_eval.trace.store import KeyedDocuments, PublicKeys
+from clara_eval.trace.store_keys import kept_key, status_key, trace_key
 
 _PART = 1_000_000
 
@@ -71,3 +73,21 @@ async def stream_trace(keys: KeyedDocuments, chain_id: int, address: str) -> Asy
 async def trace_part(keys: KeyedDocuments, chain_id: int, address: str, part: int) -> str:
     """One part of the archived text."""
     return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
+
+
+async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
+    """Set the documents of the archived result aside, under the digest of its trace."""
+    archived = await archived_trace(keys, chain_id, address)
+    if archived is None:
+        return
+    found = await keys.items(chain_id, f"challenges:{address}:")
+    await keys.put_many(chain_id, [(kept_key(archived.digest, key), text) for key, text in found])
+
+
+async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> bool:
+    """Put the documents of a kept result in the place of those that stand now; whether that result was kept."""
+    own = kept_key(digest, "")
+    found = {key.removeprefix(own): text for key, text in await keys.items(chain_id, own)}
+    found.pop(status_key(address), None)  # where the evaluation stands is not part of a result
+    await keys.put_many(chain_id, list(found.items()))
+    return bool(found)

@@ -57,6 +57,11 @@ def harness_key(address: str) -> str:
     return f"challenges:{address}:harness"
 
 
+def kept_key(digest: str, key: str) -> str:
+    """A document of a result that was signed before its challenge was read anew; no key: what they all begin with."""
+    return f"kept-result:{digest}:{key}"
+
+
 def trace_uri_key(address: str) -> str:
     return f"{TRACE_URIS}{address}"
 

@@ -115,7 +115,12 @@ async def _say_error(status: StatusWriter, bad: BaseException) -> None:
 
 
 async def _evaluate(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    challenge = await _look(app, address)
+    looking = _evaluate_now(app, address, request, status)
+    return await (_while_there(address, looking) if await _was_seen(app, address) else looking)
+
+
+async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
+    challenge = await look_at_challenge(app.chain, address)
     check_ours(challenge, app.evaluator)
     if challenge.score_posted_at and not request.dry_run:
         return await _recognised(app, challenge)
@@ -157,13 +162,12 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
     return done
 
 
-async def _look(app: App, address: Address) -> Challenge:
-    """The challenge as it is now; one that is listed, or that we sent something about, was seen before."""
+async def _was_seen(app: App, address: Address) -> bool:
+    """Whether it is listed, or something was sent about it: then it was there, and so was its factory."""
     run = f"{app.chain_id}:{address}"
-    was_seen = await app.store.get(app.chain_id, index_key(address)) is not None
-    was_seen = was_seen or bool(await app.store.transactions(run, Intention.POST_SCORES))
-    looking = look_at_challenge(app.chain, address)
-    return await (_while_there(address, looking) if was_seen else looking)
+    return await app.store.get(app.chain_id, index_key(address)) is not None or bool(
+        await app.store.transactions(run, Intention.POST_SCORES)
+    )
 
 
 async def _while_there(address: Address, part: Awaitable[T]) -> T:
