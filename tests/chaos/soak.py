@@ -49,8 +49,8 @@ Scenario = Callable[[LocalChain, Address, Path, int], Awaitable[list[str]]]
 SCENARIOS: dict[str, Scenario] = {
     "node": node_scenario, "reorgs": reorg_scenario, "poison": poison_scenario, "connections": connections_scenario,
 }  # fmt: skip
-COUNTS = {"kills": 60, "node": 40, "database": 10, "reorgs": 12, "poison": 12, "connections": 1}
-"""What `make soak` does without options."""
+COUNTS = {"kills": 1000, "node": 300, "database": 100, "reorgs": 50, "poison": 50, "connections": 1}
+"""What `make soak` does without options: an hour or two on two cores."""
 EVENTS = ("evaluation_queued", "chunk_asked", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
 _ONE_RESTART = threading.Lock()
 """The servers of all lanes share one lock of their package, which threads must not share."""
@@ -75,6 +75,9 @@ class Class:
     paid: int = 0
     paid_again: int = 0
     paid_again_in_flight: int = 0
+    resumed: int = 0
+    """How often the next process was seen at work after a kill, and how many seconds it took at most."""
+    slowest_resume: float = 0.0
     at: dict[str, int] = field(default_factory=dict)
     """How often at which step, event or kind."""
     failures: list[dict[str, Any]] = field(default_factory=list)
@@ -99,6 +102,8 @@ class Class:
         self.paid += report.paid
         self.paid_again += report.paid_again
         self.paid_again_in_flight += report.allowed_again
+        self.resumed += len(report.resumed_after)
+        self.slowest_resume = round(max([self.slowest_resume, *report.resumed_after]), 1)
 
     def count_at(self, at: dict[str, int]) -> None:
         self.at = dict(sorted((Counter(self.at) + Counter(at)).items()))
@@ -154,10 +159,16 @@ def _sums(runs: list[dict[str, Any]]) -> dict[str, Any]:
     sums: dict[str, Any] = {}
     for name in COUNTS:
         told = [run[name] for run in runs if name in run and run[name]["done"]]
-        keys = [key for key in asdict(Class(0)) if key not in ("wanted", "begun", "at", "failures")]
+        keys = [key for key in asdict(Class(0)) if key not in ("wanted", "begun", "slowest_resume", "at", "failures")]
         at = sum((Counter(one["at"]) for one in told), Counter())
         totals = {key: sum(one[key] for one in told) for key in keys}
-        sums[name] = {**totals, "failures": sum(len(one["failures"]) for one in told), "at": dict(sorted(at.items()))}
+        slowest = max((one["slowest_resume"] for one in told), default=0.0)
+        sums[name] = {
+            **totals,
+            "slowest_resume": slowest,
+            "failures": sum(len(one["failures"]) for one in told),
+            "at": dict(sorted(at.items())),
+        }
     return sums
 
 

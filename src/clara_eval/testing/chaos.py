@@ -49,6 +49,10 @@ EVENT_SECONDS = 10.0
 """So long an event is waited for before the next one's turn."""
 AFTER_A_DEATH = frozenset({"engine_started", "workflow_taken_over"})
 """What workers say only when one has died before."""
+GOES_ON = ("workflow_taken_over", "evaluation_queued", "chunk_asked", "attempt_ended")
+"""What the process after a dead one says when it is at work."""
+RESUME_SECONDS = 30.0
+"""So soon after a kill the next process on the same machine is at work."""
 _WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "juniper", "knoll", "lagoon",
           "meadow", "north", "ocean", "prairie", "quarry", "ridge", "summit", "tundra")  # fmt: skip
 
@@ -98,6 +102,8 @@ class Report:
     takeovers: int = 0
     seconds: float = 0.0
     statuses: dict[str, str] = field(default_factory=dict)
+    resumed_after: list[float] = field(default_factory=list)
+    """From a kill to the next process at work, in seconds, where there was one process and work left."""
     killed_at: Counter[str] = field(default_factory=Counter)
     restarted_at: Counter[str] = field(default_factory=Counter)
     broken: str = ""
@@ -114,6 +120,7 @@ class Report:
             found.append(
                 f"{self.paid_again} answers were paid again, of which {self.allowed_again} were in flight at kills"
             )
+        found += [f"went on {after:.0f} s after a kill" for after in self.resumed_after if after > RESUME_SECONDS]
         found += [self.broken] if self.broken else []
         found += [f"{address}: {status}" for address, status in self.statuses.items() if status != "complete"]
         if self.traces_verified != self.challenges:
@@ -159,6 +166,13 @@ class Worker:
     life_seconds: float = 0.0
     """Or when it has turned for so long."""
     dies_at: float | None = None
+    killed_before_at: float | None = None
+    """When the process was killed whose work this one takes up, until it has."""
+
+    def has_gone_on(self) -> bool:
+        """Whether it says that it is at work."""
+        said = self.log.read_text()
+        return any(f'"event": "{event}"' in said for event in GOES_ON)
 
     def is_overdue(self, answers: int) -> bool:
         if self.death is None or self.process.end is not None:
@@ -204,7 +218,7 @@ class World:
     def settings(self) -> Settings:
         return Settings.from_env(self.environ)
 
-    async def start_worker(self) -> None:
+    async def start_worker(self, killed_before_at: float | None = None) -> None:
         """One more process; its log is kept for whoever has to look."""
         log = self.logs / f"worker-{len(list(self.logs.iterdir())):03}.log"
         log.touch()
@@ -213,24 +227,28 @@ class World:
         answers = self.endpoint.paid + self.rng.randint(*self.plan.answers_between)
         life = self.rng.uniform(*self.plan.life_seconds)
         process = await self.ground.nursery.fork({**self.environ, **point}, log)
-        self.workers.append(Worker(process, log, death, answers, life))
+        self.workers.append(Worker(process, log, death, answers, life, killed_before_at=killed_before_at))
 
     async def look_after(self) -> None:
         """Kill whose time has come; like a supervisor, start another in the place of each that ended."""
         for worker in list(self.workers):
+            if worker.killed_before_at is not None and worker.has_gone_on():
+                self.report.resumed_after.append(time.monotonic() - worker.killed_before_at)
+                worker.killed_before_at = None
             if worker.is_overdue(self.endpoint.paid):
                 await self.kill(worker)
             if (end := worker.process.end) is None:
                 continue
             self.workers.remove(worker)
-            if end.code == -signal.SIGKILL:
+            was_killed = end.code == -signal.SIGKILL
+            if was_killed:
                 self.troubles.append((end.at, end.at))
                 self.report.kills += 1
                 self.report.killed_at[worker.death or RANDOM] += 1
             else:
                 self.report.ended_themselves += 1
                 self.deaths[:0] = [worker.death] if worker.death else []
-            await self.start_worker()
+            await self.start_worker(end.at if was_killed and self.plan.workers == 1 else None)
 
     async def kill(self, worker: Worker) -> None:
         """SIGKILL from outside, now."""
