@@ -15,6 +15,7 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval.app import open_app
 from clara_eval.challenge.model import Address, Challenge
+from clara_eval.challenge.read import look_at_challenge
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.test_engine import FAST, PACE, Turning, settings_of
@@ -22,11 +23,14 @@ from clara_eval.engine.tick import Ticker
 from clara_eval.judge.calls import Patience
 from clara_eval.observe.alerts import Alerts, Webhook
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.review import known_review
+from clara_eval.pipeline.scoring_window import Window
 from clara_eval.pipeline.status import read_status
 from clara_eval.publish.calldata import scoring_function
 from clara_eval.testing.chaos import ChaosPlan, CountingEndpoint, post_challenge
-from clara_eval.testing.fake_endpoint import Fault
+from clara_eval.testing.fake_endpoint import Fault, Seen
 from clara_eval.testing.scenarios import ended_well, mining, opened, posts_of, until_posted
+from clara_eval.use_cases.review import approve
 
 ASKED = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, latency=0.0)
 BY_RULES = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, by_rules=True)
@@ -83,6 +87,30 @@ async def test_a_judge_that_talks_nonsense_is_down_and_nobodys_loss(local_chain:
         kept = [paid.answer.text async for paid in world.app.store.answers_of(f"{world.app.chain_id}:{address}")]
     assert sum("teapot" in text for text in kept) <= 2 < nonsense
     assert len(kept) - 2 <= 3 + 6
+
+
+async def test_nonsense_to_the_end_of_the_window_is_a_persons_matter(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A judge that loses its mind after one verdict is waited for; near the end a person gets what there is to decide."""
+    endpoint, verdicts = CountingEndpoint(latency=0.0), 0
+
+    def script(seen: Seen) -> Fault | None:
+        nonlocal verdicts
+        has_judged, is_asked = verdicts > 0, "SOLUTION B FEATURES" in seen.text
+        verdicts += is_asked
+        return Fault("text", text="I am a teapot, short and stout.") if has_judged else None
+
+    endpoint.script = script
+    [address] = await closed(local_chain, ASKED)
+    async with endpoint.running(), watched(local_chain, tmp_path, asking(endpoint)) as world:
+        await ticking_until(world, address, "pending", told="comparisons got no answer")
+        window = Window.of(await look_at_challenge(world.app.chain, address))
+        await local_chain.move_time(int(0.8 * window.seconds_left))
+        status = await ticking_until(world, address, "review")
+        review = await known_review(world.app.store, world.app.chain_id, address)
+        assert any("have no verdict" in reason for reason in review.reasons), status
+        await approve(world.app.store, world.app.chain_id, address, note="The facts bear it out.", digest=review.digest)
+        await ticking_until(world, address, "complete")
+        assert await ended_well(world.app, local_chain, address) == []
 
 
 async def test_rounds_that_wait_for_their_judge_hold_no_place(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -210,6 +210,7 @@ async def _tournament(
             vectors,
             orderers=jury.orderers() if in_fours else None,
             on_comparison=lambda done, total: listener("comparing", done, total),
+            gives_up=jury.sources.gives_up,
         )
     known = facts if choice.schedule.name == "fours" else None
     exact = is_exact(jury.schema, judges)

@@ -62,8 +62,11 @@ async def play_tournament(
     orderers: Mapping[str, OrderingJudge] | None = None,
     on_comparison: Callable[[int, int], None] | None = None,
     at_once: int = 64,
+    gives_up: bool = False,
 ) -> tuple[Comparison, ...]:
     """Play until the schedule is finished. `on_comparison` is told how many questions are done, of how many at most.
+
+    An outage stops it, unless it `gives_up` waiting: then whatever was answered has to do, and a person looks at it.
 
     `orderers` put several in order, for schedules that ask for it; an order becomes one comparison for each pair.
     """
@@ -74,7 +77,9 @@ async def play_tournament(
     done, most = 0, schedule.most_questions
     while batch := schedule.next_batch(results, undecided):
         await table.foresee(batch)
-        fresh = await _play(batch, table, at_once, _counter(done, max(most, done + len(batch)), on_comparison))
+        bearable = len(batch) - (not results) if gives_up else OUTAGE_SHARE * len(batch)
+        count = _counter(done, max(most, done + len(batch)), on_comparison)
+        fresh = await _play(batch, table, at_once, count, bearable)
         done += len(batch)
         for comparison in fresh:  # in the order of the batch: arrival must not matter
             played.append(comparison)
@@ -129,8 +134,9 @@ def _counter(done: int, total: int, on_comparison: Callable[[int, int], None] | 
 
 
 async def _play(
-    batch: Sequence[Pairing | Group], table: _Table, at_once: int, count: Callable[[], None]
+    batch: Sequence[Pairing | Group], table: _Table, at_once: int, count: Callable[[], None], bearable: float
 ) -> list[Comparison]:
+    """Ask all of these; more than `bearable` without an answer are an outage."""
     answers: list[list[Comparison]] = [[] for _ in batch]
     unanswered: list[Decision | Decision[Ordered]] = []
 
@@ -143,7 +149,7 @@ async def _play(
 
     waiting = iter(enumerate(batch))
     await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
-    if len(unanswered) > OUTAGE_SHARE * len(batch):
+    if len(unanswered) > bearable:
         raise Temporary(
             f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
             retry_after_seconds=max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,

@@ -110,6 +110,21 @@ async def test_an_outage_stops_the_tournament_without_a_result() -> None:
         await play_tournament(both(), {"rules": Judge(unanswered, lambda _: 0)}, VECTORS)
 
 
+async def test_who_gives_up_waiting_ranks_what_was_answered() -> None:
+    """At the end of the window one answer has to do, as none does not; the others are undecided."""
+
+    def once(first: JudgeVector, second: JudgeVector) -> Decision:
+        known = (VECTORS["item0"], VECTORS["item1"])
+        return by_rules(first, second) if (first, second) == known else unanswered(first, second)
+
+    with pytest.raises(Temporary, match="comparisons got no answer"):
+        await play_tournament(both(), {"rules": Judge(once, lambda _: 0)}, VECTORS)
+    played = await play_tournament(both(), {"rules": Judge(once, lambda _: 0)}, VECTORS, gives_up=True)
+    assert [(one.first, one.second) for one in played if one.winner is not None] == [("item0", "item1")]
+    with pytest.raises(Temporary, match="15 of 15 comparisons got no answer"):
+        await play_tournament(both(), {"rules": Judge(unanswered, lambda _: 0)}, VECTORS, gives_up=True)
+
+
 async def test_a_few_unanswered_games_do_not_stop_it() -> None:
     """They are undecided with their reason."""
 
