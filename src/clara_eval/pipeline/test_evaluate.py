@@ -362,8 +362,14 @@ async def test_somebody_elses_challenge_is_refused(local_chain: LocalChain, tmp_
             await run(app, address)
 
 
-async def test_the_poster_may_be_first_and_is_named(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Scores that the poster posted stand, and our status says whose they are."""
+@pytest.mark.parametrize(
+    ("commits", "refusal"),
+    [(False, "posted by the poster, commits to the trace none"), (True, "winners are not those of the trace")],
+)
+async def test_the_poster_may_be_first_and_is_named(
+    local_chain: LocalChain, tmp_path: Path, commits: bool, refusal: str
+) -> None:
+    """Scores that the poster posted stand, and our status says whose they are; also where they name our trace."""
     address = await closed_round(local_chain)
     contract = local_chain.challenge(address)
     async with opened(local_chain, tmp_path) as app:
@@ -373,7 +379,9 @@ async def test_the_poster_may_be_first_and_is_named(local_chain: LocalChain, tmp
             (local_chain.web3.to_checksum_address(w.account), w.agent_id, 1, w.prize_amount)
             for w in planned.walk.winners.entries
         ]
-        await local_chain.send(local_chain.poster, contract, "postScores", rows)
+        call = contract.encode_abi("postScores", args=[rows])
+        call += "434c5231" + str(planned.digest)[2:] if commits else ""
+        await local_chain.node.receipts([await local_chain.node.post(local_chain.poster, address, call)])
         done = await run(app, address)
         assert done.receipt is not None
         assert done.receipt.outcome is Outcome.ALREADY_DONE
@@ -384,7 +392,7 @@ async def test_the_poster_may_be_first_and_is_named(local_chain: LocalChain, tmp
         assert (scores["postedBy"], scores["winners"], scores["traceDigest"]) == ("poster", [], None)
         assert {(row["score"], row["elo"]) for row in scores["rankings"]} == {(1, None)}
         path = await write_trace(app, address)
-        with pytest.raises(BadTrace, match="posted by the poster, commits to the trace none"):
+        with pytest.raises(BadTrace, match=refusal):
             await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
     assert await posts(local_chain, address) == 1
 
