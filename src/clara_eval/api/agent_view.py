@@ -6,8 +6,6 @@ that every door shows.
 
 from __future__ import annotations
 
-from typing import Any
-
 from clara_eval.api.reading import Reading
 from clara_eval.errors import NotFound
 from clara_eval.records.agents import agent_record
@@ -15,7 +13,7 @@ from clara_eval.records.agents import agent_record
 MOST_ROUNDS = 200
 
 
-async def agent_view(reading: Reading, number: int) -> dict[str, Any]:
+async def agent_view(reading: Reading, number: int) -> dict[str, object]:
     """The values of the template `agent.html`; NotFound for an agent that entered nothing that is over."""
     record = await agent_record(reading.store, reading.chain_id, number)
     if not record.entered:

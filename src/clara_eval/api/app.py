@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.resources import files
-from typing import Any
+from types import ModuleType
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -122,7 +122,7 @@ def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:
     app.add_middleware(Door, limits=limits, count=count)
 
 
-def _tools() -> Any | None:
+def _tools() -> ModuleType | None:
     """The agents' tools as an ASGI application, where that door is installed."""
     try:
         found = importlib.util.find_spec("clara_eval.mcp_server.asgi")

@@ -1,6 +1,6 @@
 """The list of challenges: filtered, searched and paged for the first page.
 
-Comes in: every challenge of the board with its evaluation, and what the visitor asked for. Goes out: one page of cards.
+Comes in: every challenge of the index with its evaluation, and what the visitor asked for. Goes out: one page of cards.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from clara_eval.api import wording
+from clara_eval.api.schemas import ChallengeSummary
 from clara_eval.api.wording import Phase
 
 PAGE_CARDS = 24
@@ -31,12 +31,12 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    row: dict[str, Any]
+    row: ChallengeSummary
     phase: Phase
 
     @property
     def is_live(self) -> bool:
-        return self.row["evaluation"]["status"] in wording.RUNNING
+        return self.row.evaluation.status in wording.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class Listed:
     skills: tuple[str, ...]
 
 
-def card_of(row: dict[str, object], now: float) -> Card:
+def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def listed(rows: Sequence[dict[str, object]], wanted: Wanted, now: float) -> Listed:
+def listed(rows: Sequence[ChallengeSummary], wanted: Wanted, now: float) -> Listed:
     """One page of the challenges that pass, the latest deadline first; those that are being judged come before all."""
     cards = [card_of(row, now) for row in rows]
     passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
@@ -97,12 +97,12 @@ def _passes(card: Card, wanted: Wanted) -> bool:
     row = card.row
     if wanted.status in GROUPS and card.phase.label not in GROUPS[wanted.status][1]:
         return False
-    if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.get("skills") or ()):
+    if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.skills):
         return False
-    text = f"{row['title']} {row['problemStatement']} {row['address']} {row['poster']}".lower()
+    text = f"{row.title} {row.problemStatement} {row.address} {row.poster}".lower()
     return all(word in text for word in wanted.words.lower().split())
 
 
 def _skills(cards: Sequence[Card]) -> tuple[str, ...]:
-    counted = Counter(skill.lower() for card in cards for skill in set(card.row.get("skills") or ()))
+    counted = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
     return tuple(sorted(skill for skill, _ in counted.most_common(MOST_SKILLS)))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 from clara_eval.api import wording
 from clara_eval.api.board import Board, around_line, board_of, executed_facts, executed_names, key_facts
 from clara_eval.api.reading import PLOTS, Reading
+from clara_eval.api.schemas import ChallengeSummary
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config.model import Feature
 from clara_eval.pipeline.status import FINAL_STATES
@@ -61,24 +61,24 @@ class Step:
     """Base units of the prize token."""
 
 
-async def challenge_view(reading: Reading, address: Address, number: int, settings: Settings) -> dict[str, Any]:
+async def challenge_view(reading: Reading, address: Address, number: int, settings: Settings) -> dict[str, object]:
     """The values of the template `challenge.html`."""
     found = await reading.detail(address, admin=False)
     now = time.time()
-    scores: Scores | None = found["leaderboard"]
+    scores = found.leaderboard
     if scores is not None:
         # The summary may be of a block before the last entry; the ranking has all of them.
-        found["submissionCount"] = max(found["submissionCount"], len(scores.rankings))
+        found.submissionCount = max(found.submissionCount, len(scores.rankings))
     created, claims = await reading.history(address)
     values = {
         "found": found,
         "phase": wording.phase(found, now),
-        "is_live": found["evaluation"]["status"] not in FINAL_STATES,
+        "is_live": found.evaluation.status not in FINAL_STATES,
         "now": int(now),
         "explorer": settings.network.explorer,
         "steps": timeline(found, scores, int(now), created, claims),
-        "money": wording.money(await reading.money(address), found["evaluation"], settings.budget_per_challenge_usd),
-        "has_trace": found["traceDigest"] is not None and reading.traces_public != "never",
+        "money": wording.money(await reading.money(address), found.evaluation, settings.budget_per_challenge_usd),
+        "has_trace": found.traceDigest is not None and reading.traces_public != "never",
         "network": settings.network_name,
         "stages": wording.STAGES,
         "board": None,
@@ -115,7 +115,7 @@ async def _result(reading: Reading, address: Address, scores: Scores, number: in
 
 def judges_of(scores: Scores, judging: Judging | None) -> list[str]:
     """Who really compared; a poster may have asked for rules where the operator has a jury."""
-    compared = [str(judge["judge"]) for judge in (scores.consistency or {}).get("judges") or ()]
+    compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return compared or list(judging.judges if judging else ())
 
 
@@ -158,18 +158,22 @@ def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
 
 
 def timeline(
-    found: dict[str, Any], scores: Scores | None, now: int, created: Created | None = None, claims: Claims | None = None
+    found: ChallengeSummary,
+    scores: Scores | None,
+    now: int,
+    created: Created | None = None,
+    claims: Claims | None = None,
 ) -> list[Step]:
     """From the escrow of the prize to the last claim, as far as the read model knows."""
-    phase, closed = wording.phase(found, now), now >= found["deadline"]
-    posted = found["scorePostedAt"] or (scores.publishedAt if scores else None)
+    phase, closed = wording.phase(found, now), now >= found.deadline
+    posted = found.scorePostedAt or (scores.publishedAt if scores else None)
     steps = [Step("Created", created.at, "done", "The prize is in escrow.", created.txHash)] if created else []
-    entries = wording.counted(found["submissionCount"], "entry", "entries")
-    steps.append(Step("Entries close", found["deadline"], "done" if closed else "now", f"{entries}."))
-    if found["chainStatus"] in {"cancelled", "expired"}:
+    entries = wording.counted(found.submissionCount, "entry", "entries")
+    steps.append(Step("Entries close", found.deadline, "done" if closed else "now", f"{entries}."))
+    if found.chainStatus in {"cancelled", "expired"}:
         return [*steps, Step(phase.label, None, "done", phase.sentence)]
-    judged = "done" if posted or found["evaluation"]["progress"] == 100 else "now" if closed else "next"
-    started = found["evaluation"].get("startedAt") if closed else None
+    judged = "done" if posted or found.evaluation.progress == 100 else "now" if closed else "next"
+    started = found.evaluation.startedAt if closed else None
     if started and posted and started > posted:  # this machine's clock is ahead of the chain's
         started = None
     said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
@@ -177,14 +181,14 @@ def timeline(
     return [*steps, *(_after_post(found, scores, posted, claims) if posted else _before_post(found))]
 
 
-def _before_post(found: dict[str, Any]) -> list[Step]:
+def _before_post(found: ChallengeSummary) -> list[Step]:
     shared = "Without scores by then every submitter can claim an equal share."
-    return [Step("Scores posted", None, "next"), Step("Scoring deadline", found["scoringDeadline"], "next", shared)]
+    return [Step("Scores posted", None, "next"), Step("Scoring deadline", found.scoringDeadline, "next", shared)]
 
 
-def _after_post(found: dict[str, Any], scores: Scores | None, posted: int, claims: Claims | None) -> list[Step]:
-    final = found["chainStatus"] == "finalized"
-    by = f"By the {found['postedBy']}." if found["postedBy"] else ""
+def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, claims: Claims | None) -> list[Step]:
+    final = found.chainStatus == "finalized"
+    by = f"By the {found.postedBy}." if found.postedBy else ""
     free = "Prizes can be claimed." if final else "Prizes can be claimed from then on."
     steps = [
         Step("Scores posted", posted, "done", by, scores.txHash if scores else None),
@@ -193,9 +197,9 @@ def _after_post(found: dict[str, Any], scores: Scores | None, posted: int, claim
     return [*steps, *(_claimed(found, claims) if final else [Step("Claimed", None, "next")])]
 
 
-def _claimed(found: dict[str, Any], claims: Claims | None) -> list[Step]:
+def _claimed(found: ChallengeSummary, claims: Claims | None) -> list[Step]:
     """One point a claim while they are few; the last one says how many prizes are left."""
-    taken, of = (claims.claims, claims.winners) if claims else ([], int(found["winnerCount"]))
+    taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
     shown = [
         Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)
         for claim in taken[-MOST_CLAIMS:]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.api import wording
 from clara_eval.api.board import is_paid, is_ranked, scale_of
 from clara_eval.api.challenge_view import feature_names, weights_of
 from clara_eval.api.reading import Reading
+from clara_eval.api.schemas import ChallengeDetail
 from clara_eval.challenge.model import Address
 from clara_eval.errors import NotFound
 from clara_eval.eval_config.model import Feature
@@ -62,10 +62,10 @@ class Gap:
     """None where it does not tell them apart."""
 
 
-async def posted_scores(reading: Reading, address: Address) -> tuple[dict[str, object], Scores]:
+async def posted_scores(reading: Reading, address: Address) -> tuple[ChallengeDetail, Scores]:
     """The challenge and its posted ranking; Refusal where it is not public."""
     found = await reading.detail(address, admin=False)
-    return found, found["leaderboard"] or await reading.leaderboard(address, admin=False)
+    return found, found.leaderboard or await reading.leaderboard(address, admin=False)
 
 
 def row_of(scores: Scores, account: str, address: Address) -> Ranked:
@@ -75,7 +75,7 @@ def row_of(scores: Scores, account: str, address: Address) -> Ranked:
     return row
 
 
-async def entry_view(reading: Reading, address: Address, account: Address) -> dict[str, Any]:
+async def entry_view(reading: Reading, address: Address, account: Address) -> dict[str, object]:
     """The values of the template `entry.html`."""
     found, scores = await posted_scores(reading, address)
     row = row_of(scores, account, address)
@@ -183,7 +183,7 @@ def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
     return first > second if feature.better == "higher" else first < second
 
 
-async def game_view(reading: Reading, address: Address, one: Address, other: Address) -> dict[str, Any]:
+async def game_view(reading: Reading, address: Address, one: Address, other: Address) -> dict[str, object]:
     """The values of the template `game.html`: both looks at two entries, and the facts that were shown."""
     found, scores = await posted_scores(reading, address)
     left, right = row_of(scores, one, address), row_of(scores, other, address)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -50,7 +50,7 @@ def _context(request: Request) -> ApiContext:
 
 def _sign_in(request: Request, status: int = 200, problem: str = "") -> HTMLResponse:
     key: AdminKey = request.app.state.admin_key
-    return page("sign_in.html", status, is_set=key.is_set, problem=problem)
+    return page("sign_in.html", status=status, is_set=key.is_set, problem=problem)
 
 
 @router.api_route("", methods=_GET)
@@ -65,8 +65,8 @@ async def overview(request: Request, done: str = "") -> Response:
         done=_DONE.get(done, ""),
         token=form_token(request, session),
         reviews=await list_reviews(context.store, context.chain_id),
-        titles={card.row["address"]: card.row["title"] for card in rows},
-        stopped=[card for card in rows if card.row["evaluation"]["status"] in STOPPED],
+        titles={card.row.address: card.row.title for card in rows},
+        stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
         spend=spend_report(await context.store.spends()),
         settings=context.settings,
@@ -96,18 +96,23 @@ async def review(address: str, request: Request) -> Response:
     return await _review_page(address, request)
 
 
-async def _review_page(address: str, request: Request, status: int = 200, **more: Any) -> Response:
+async def _review_page(address: str, request: Request, status: int = 200, **more: object) -> Response:
     session = session_of(request)
     if session is None:
         return _sign_in(request)
     context = _context(request)
     sheet = await review_sheet(context.store, context.chain_id, known_address(address))
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
-    values = {"problem": "", "note": "", **more}
     return page(
-        "review.html", status, sheet=sheet, accounts=accounts, token=form_token(request, session),
-        shortened=shortened, rejection=rejection, **values,
-    )  # fmt: skip
+        "review.html",
+        {"problem": "", "note": "", **more},
+        status=status,
+        sheet=sheet,
+        accounts=accounts,
+        token=form_token(request, session),
+        shortened=shortened,
+        rejection=rejection,
+    )
 
 
 @router.post("/reviews/{address}")

@@ -10,12 +10,14 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from os import PathLike, stat_result
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from sse_starlette import ServerSentEvent
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from clara_eval.api.agent_view import agent_view
 from clara_eval.api.challenge_list import Wanted, card_of, listed
@@ -38,8 +40,10 @@ _GET = ["GET", "HEAD"]
 class _Assets(StaticFiles):
     """Static files; their addresses change with their content, so browsers may keep them."""
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
+    def file_response(
+        self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["cache-control"] = "public, max-age=31536000, immutable"
         return response
 
@@ -97,7 +101,7 @@ async def card(address: str, request: Request) -> HTMLResponse:
 async def challenge(address: str, request: Request, number: Annotated[int, Query(alias="page", ge=1)] = 1) -> Response:
     settings = request.app.state.context.settings
     values = await challenge_view(reading_of(request), known_address(address), number, settings)
-    return page("challenge.html", url=str(request.base_url), **values)
+    return page("challenge.html", values, url=str(request.base_url))
 
 
 @router.get("/challenges/{address}/live")
@@ -113,11 +117,11 @@ async def live(address: str, request: Request) -> Response:
         while not state.stopping.is_set():
             status = await reading.status(known)
             if status != said:
-                now = phase({**summary, "evaluation": status}, time.time())
+                now = phase(summary.model_copy(update={"evaluation": status}), time.time())
                 told = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
                 yield ServerSentEvent(data=told, event="progress")
-                if said is not None and status["status"] in FINAL_STATES:
-                    yield ServerSentEvent(data=json.dumps({"status": status["status"]}), event="ended")
+                if said is not None and status.status in FINAL_STATES:
+                    yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
                     return
                 said = status
             await asyncio.sleep(EVENT_SECONDS)
@@ -130,7 +134,7 @@ async def verify(address: str, request: Request) -> Response:
     """What the check of the trace says: a page, or the content of the panel."""
     state = request.app.state
     values = await verify_view(state.checks, reading_of(request), known_address(address), state.context.settings)
-    return page("_verify.html" if is_fragment(request) else "verify.html", **values)
+    return page("_verify.html" if is_fragment(request) else "verify.html", values)
 
 
 @router.api_route("/challenges/{address}/card.png", methods=_GET)
@@ -146,7 +150,7 @@ async def agent(number: str, request: Request) -> Response:
     """What one agent did in all rounds."""
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
-    return page("agent.html", **await agent_view(reading_of(request), int(number)))
+    return page("agent.html", await agent_view(reading_of(request), int(number)))
 
 
 @router.api_route("/challenges/{address}/games/{first}/{second}", methods=_GET)
@@ -154,7 +158,7 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     """Both verdicts about two entries: a page, or the content of a drawer."""
     known, one, other = known_address(address), known_address(first), known_address(second)
     values = await game_view(reading_of(request), known, one, other)
-    return page("_game.html" if is_fragment(request) else "game.html", **values)
+    return page("_game.html" if is_fragment(request) else "game.html", values)
 
 
 @router.api_route("/challenges/{address}/{name}.svg", methods=_GET)
@@ -170,4 +174,4 @@ async def plot(address: str, name: str, request: Request) -> Response:
 async def entry(address: str, submitter: str, request: Request) -> Response:
     """Why one entry ended where it did."""
     values = await entry_view(reading_of(request), known_address(address), known_address(submitter))
-    return page("entry.html", **values)
+    return page("entry.html", values)

@@ -7,7 +7,6 @@ nobody expected is a 500 that tells the caller nothing about our inside and the 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
@@ -109,11 +108,11 @@ def document(
 
 def response(
     request: Request, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None,
-    errors: list[dict[str, Any]] | None = None,
+    errors: list[dict[str, object]] | None = None,
 ) -> Response:  # fmt: skip
     if wants_page(request):
-        title = TITLES.get(status, "Refused")
-        return page("problem.html", status, headers, code=status, title=title, detail=shortened(detail), remedy=remedy)
+        told = {"code": status, "title": TITLES.get(status, "Refused"), "detail": shortened(detail), "remedy": remedy}
+        return page("problem.html", told, status=status, headers=headers)
     body = document(status, detail, request.scope["path"], remedy=remedy, errors=errors)
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
 
@@ -143,7 +142,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
 
 def _allowed(request: Request) -> str:
     """Every documented method of the path; the router itself names those of the first route only."""
-    paths: dict[str, dict[str, Any]] = request.app.openapi()["paths"]
+    paths: dict[str, dict[str, object]] = request.app.openapi()["paths"]
     here = request.url.path
     fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
     methods = {method.upper() for path in fitting for method in paths[path]}
@@ -168,7 +167,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, bad: RequestValidationError) -> Response:
-        errors = [
+        errors: list[dict[str, object]] = [
             {"path": ".".join(str(part) for part in error["loc"]), "message": str(error["msg"])}
             for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
         ]

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.api.problems import Refusal
+from clara_eval.api.schemas import ChallengeDetail, ChallengeSummary
 from clara_eval.challenge.model import Address
 from clara_eval.money.spend_report import SpendLine, spend_report
 from clara_eval.pipeline.review import read_review
 from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.records.comparisons import Played, comparisons_among, comparisons_of
-from clara_eval.records.documents import Features, Scores, Summary, read
+from clara_eval.records.documents import EvalStatus, Features, Scores, Summary, read
 from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.records.judging import Judging, read_judging
 from clara_eval.trace.archive import Archived, archived_trace
@@ -41,37 +41,40 @@ class Reading:
 
     async def status_text(self, address: Address) -> str:
         """The evaluation's status as JSON; Refusal 404 for a challenge nobody has heard of."""
-        return json.dumps(await self.status(address))
+        return json.dumps((await self.status(address)).model_dump())
 
-    async def status(self, address: Address) -> dict[str, Any]:
+    async def status(self, address: Address) -> EvalStatus:
         found = await evaluation_status(self.store, self.chain_id, address)
         if found is None:
             raise unknown(address)
-        return found.model_dump()
+        return found
 
-    async def listed(self, wanted: str | None) -> list[dict[str, Any]]:
+    async def listed(self, wanted: str | None) -> list[ChallengeSummary]:
         """Every challenge with its evaluation, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
         rows = [
-            {**summary.model_dump(), "evaluation": await self.status(address)} for address, summary in found.items()
+            ChallengeSummary.model_validate({**dict(summary), "evaluation": await self.status(address)})
+            for address, summary in found.items()
         ]
-        chosen = [row for row in rows if wanted is None or row["evaluation"]["status"] == wanted]
-        return sorted(chosen, key=lambda row: (-row["deadline"], row["address"]))
+        chosen = [row for row in rows if wanted is None or row.evaluation.status == wanted]
+        return sorted(chosen, key=lambda row: (-row.deadline, row.address))
 
-    async def detail(self, address: Address, *, admin: bool) -> dict[str, Any]:
+    async def detail(self, address: Address, *, admin: bool) -> ChallengeDetail:
         summary = await read(self.store, self.chain_id, Summary, index_key(address))
         if summary is None:
             raise unknown(address)
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
         review = await read_review(self.store, self.chain_id, address) if admin else None
-        return {
-            **summary.model_dump(),
-            "evaluation": await self.status(address),
-            "review": review.to_json() if review else None,
-            "leaderboard": scores if is_open else None,
-            "traceDigest": scores.traceDigest if scores and is_open else None,
-        }
+        return ChallengeDetail.model_validate(
+            {
+                **dict(summary),
+                "evaluation": await self.status(address),
+                "review": review.to_json() if review else None,
+                "leaderboard": scores if is_open else None,
+                "traceDigest": scores.traceDigest if scores and is_open else None,
+            }
+        )
 
     async def agent(self, agent_id: int) -> AgentRecord:
         """What an agent did across challenges; Refusal 404 for one that entered nothing that is over."""

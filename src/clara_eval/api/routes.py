@@ -121,9 +121,9 @@ async def list_challenges(
     status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
-) -> dict[str, object]:
+) -> ChallengeList:
     rows = await read.listed(status)
-    return {"total": len(rows), "offset": offset, "limit": limit, "challenges": rows[offset : offset + limit]}
+    return ChallengeList(total=len(rows), offset=offset, limit=limit, challenges=rows[offset : offset + limit])
 
 
 @router.get(
@@ -132,7 +132,7 @@ async def list_challenges(
     responses=documented(404, *_ALWAYS),
     summary="One challenge, with its ranking once that is public",
 )
-async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> dict[str, object]:
+async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> ChallengeDetail:
     return await read.detail(to_address(address), admin=admin)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 from functools import cache
-from typing import Any
+from typing import TypeAlias
 
 from PIL import Image, ImageDraw, ImageFont
 
+from clara_eval.api.schemas import ChallengeDetail
 from clara_eval.api.templating import amount, share
 from clara_eval.api.visible import visible
 from clara_eval.api.wording import Phase
@@ -21,10 +22,11 @@ SIZE = (1200, 630)
 _BACK, _INK, _MUTED, _ACCENT, _LINE = "#0f2a28", "#f4f7f6", "#a9c2be", "#67cdbf", "#f2b33d"
 _LEFT = 84
 _TITLE_LINES = 3
+Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 @cache
-def _font(size: int) -> Any:
+def _font(size: int) -> Font:
     return ImageFont.load_default(size)
 
 
@@ -33,7 +35,7 @@ def _plain(text: str) -> str:
     return " ".join("".join(c if c.isascii() or "\u00a1" <= c <= "\u017f" else " " for c in visible(text)).split())
 
 
-def _lines(text: str, font: Any, width: int, most: int) -> list[str]:
+def _lines(text: str, font: Font, width: int, most: int) -> list[str]:
     """The text in lines of this width; the last one ends with dots where it does not all fit."""
     lines = [""]
     for word in text.split():
@@ -47,18 +49,18 @@ def _lines(text: str, font: Any, width: int, most: int) -> list[str]:
     return [_cut(line, font, width) for line in lines]
 
 
-def _cut(line: str, font: Any, width: int) -> str:
+def _cut(line: str, font: Font, width: int) -> str:
     while line and font.getlength(line) > width:
         line = line[:-2] + "…"
     return line
 
 
-def social_card(found: dict[str, Any], phase: Phase) -> bytes:
+def social_card(found: ChallengeDetail, phase: Phase) -> bytes:
     """The picture of one challenge."""
     picture = Image.new("RGB", SIZE, _BACK)
     draw = ImageDraw.Draw(picture)
     _brand(draw)
-    title = _plain(found["title"]) or f"Challenge {short(found['address'])}"
+    title = _plain(found.title) or f"Challenge {short(found.address)}"
     y = 190
     for line in _lines(title, _font(68), SIZE[0] - 2 * _LEFT, _TITLE_LINES):
         draw.text((_LEFT, y), line, _INK, font=_font(68))
@@ -76,12 +78,12 @@ def _brand(draw: ImageDraw.ImageDraw) -> None:
     draw.text((_LEFT + 84, 88), "Clara Eval", _MUTED, font=_font(40))
 
 
-def _figures(draw: ImageDraw.ImageDraw, found: dict[str, Any], phase: Phase) -> None:
+def _figures(draw: ImageDraw.ImageDraw, found: ChallengeDetail, phase: Phase) -> None:
     """Prize, entries, state, and how sure the pay line is."""
-    scores = found["leaderboard"]
+    scores = found.leaderboard
     told = [
-        (_plain(amount(found["prizePool"], found["token"])), "prize pool"),
-        (f"{found['submissionCount']:,}", "entries"),
+        (_plain(amount(found.prizePool, found.token)), "prize pool"),
+        (f"{found.submissionCount:,}", "entries"),
         (phase.label, "state"),
     ]
     if scores is not None and scores.margin is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse
 from clara_eval import __version__
 from clara_eval.api.visible import visible
 from clara_eval.challenge.model import Address, Token, short
+from clara_eval.records.documents import Token as TokenDocument
 from clara_eval.use_cases.amounts import show_amount
 from clara_eval.use_cases.times import show_wait
 
@@ -28,13 +29,20 @@ _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
 _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 
 
-def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **values: Any) -> HTMLResponse:
+def page(
+    name: str,
+    values: Mapping[str, object] | None = None,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    **more: object,
+) -> HTMLResponse:
     """A template as an answer; it is asked for anew each time, because what it tells moves."""
-    text = rendered(name, **values)
+    text = rendered(name, **{**(values or {}), **more})
     return HTMLResponse(text, status, {"cache-control": "no-cache", "vary": "HX-Request, Cookie", **(headers or {})})
 
 
-def rendered(name: str, **values: Any) -> str:
+def rendered(name: str, **values: object) -> str:
     return _environment().get_template(name).render(**values)
 
 
@@ -56,12 +64,11 @@ def iso(seconds: int) -> str:
         return ""
 
 
-def amount(units: str | int | None, token: Any) -> str:
-    """An amount in tokens, with its thousands apart; `token` is a document of one, or its model."""
+def amount(units: str | int | None, token: TokenDocument) -> str:
+    """An amount in tokens, with its thousands apart."""
     if units is None:
         return "–"
-    known = token if isinstance(token, dict) else token.model_dump()
-    shown = show_amount(int(units), Token(Address(known["address"]), known["symbol"], known["decimals"]))
+    shown = show_amount(int(units), Token(Address(token.address), token.symbol, token.decimals))
     number, _, symbol = shown.partition(" ")
     whole, dot, rest = number.partition(".")
     return f"{int(whole):,}{dot}{rest} {symbol}"

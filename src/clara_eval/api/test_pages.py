@@ -21,13 +21,14 @@ from typer.testing import CliRunner
 from clara_eval.api.board import around_line, board_of
 from clara_eval.api.challenge_view import timeline
 from clara_eval.api.limits import MAX_BODY_BYTES, Rate, Rates
+from clara_eval.api.schemas import ChallengeSummary
 from clara_eval.api.templating import asset, coded, grouped, share
 from clara_eval.api.wording import money
 from clara_eval.challenge.model import Address
 from clara_eval.cli import app as program
 from clara_eval.money.spend_report import SpendLine
 from clara_eval.pipeline.review import request_review
-from clara_eval.records.documents import Scores, read
+from clara_eval.records.documents import EvalStatus, Scores, read
 from clara_eval.records.history import Claim, Claims, Created, claims_key, created_key
 from clara_eval.testing.api_service import ADMIN, CHAIN, POSTED, REVIEWED, UNKNOWN, Service, running_service, summary
 from clara_eval.testing.round_pages import CRITERIA, account, put_round
@@ -204,9 +205,10 @@ async def test_head_of_what_is_not_there(service: Service) -> None:
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
-def _round(**changes: Any) -> dict[str, Any]:
+def _round(**changes: Any) -> ChallengeSummary:
     row = {**summary(SMALL, "Gas golf", 1_000), **changes}
-    return {**row, "evaluation": {"status": "complete", "progress": 100, "startedAt": 1_010}}
+    status = {"status": "complete", "progress": 100, "startedAt": 1_010}
+    return ChallengeSummary.model_validate({**row, "evaluation": status})
 
 
 def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
@@ -215,7 +217,7 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
     taken = [Claim(address=account(place), amount="5", at=60_000 + place, txHash=f"0x{place}") for place in range(7)]
     posted = _round(scorePostedAt=2_000, postedBy="evaluator")
 
-    def told(row: dict[str, Any], claims: Claims | None, now: int) -> list[tuple[str, int | None, str, str | None]]:
+    def told(row: ChallengeSummary, claims: Claims | None, now: int) -> list[tuple[str, int | None, str, str | None]]:
         return [(step.name, step.at, step.state, step.tx) for step in timeline(row, None, now, created, claims)]
 
     began = [("Created", 500, "done", "0xaa"), ("Entries close", 1_000, "done", None), ("Scoring", 1_010, "done", None),
@@ -253,7 +255,7 @@ def test_money_is_told_as_estimate_spent_and_cap(
     line: SpendLine | None, evaluation: dict[str, Any], wanted: tuple[str, str]
 ) -> None:
     """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
-    told = money(line, evaluation, 25.0)
+    told = money(line, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)
     assert (told.estimate, told.spent, told.cap) == (*wanted, "$25.00 for one challenge")
 
 

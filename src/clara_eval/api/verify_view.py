@@ -12,7 +12,6 @@ import tempfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from clara_eval.api.reading import Reading
 from clara_eval.challenge.model import Address
@@ -35,11 +34,11 @@ class Checks:
     known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
 
 
-async def verify_view(checks: Checks, reading: Reading, address: Address, settings: Settings) -> dict[str, Any]:
+async def verify_view(checks: Checks, reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
     """The values of the template `verify.html`."""
     found = await reading.detail(address, admin=False)
     archived = await reading.trace(address, admin=False)
-    values = {"found": found, "digest": archived.digest}
+    values: dict[str, object] = {"found": found, "digest": archived.digest}
     if archived.parts > MOST_PARTS:
         return {**values, "result": None}
     async with checks.turn:

@@ -7,14 +7,18 @@ text, attributes and macros.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import overload
 
 from markupsafe import Markup
 
 from clara_eval.use_cases.untrusted import escaped
 
 
-def visible(value: object) -> Any:
+@overload
+def visible(value: str) -> str: ...
+@overload
+def visible(value: object) -> object: ...
+def visible(value: object) -> object:
     """What can be seen of a value; numbers and missing values as they are, finished markup as markup."""
     match value:
         case Markup():

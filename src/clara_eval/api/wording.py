@@ -6,15 +6,17 @@ Comes in: documents of the read model. Goes out: short sentences that a poster u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from clara_eval.api.schemas import ChallengeSummary
 from clara_eval.api.templating import usd
 from clara_eval.challenge.model import short
 from clara_eval.money.dollars import MICRO
 from clara_eval.money.spend_report import SpendLine
 from clara_eval.ranking.what_if import Turn
+from clara_eval.records.documents import Consistency, EvalStatus, JudgeConsistency
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
@@ -53,15 +55,16 @@ _OF_STAGE = {
 _OPEN = Phase("Open", "open", "Entries are accepted.")
 
 
-def phase(row: dict[str, Any], now: float) -> Phase:
+def phase(row: ChallengeSummary, now: float) -> Phase:
     """The label of a challenge: the chain's last word first, then the evaluation's."""
-    state = row["evaluation"]["status"]
-    if row["chainStatus"] in _OF_CHAIN:
-        return _OF_CHAIN[row["chainStatus"]]
-    if state == "pending" and now < row["deadline"]:
+    state, stage = row.evaluation.status, row.evaluation.stage
+    if row.chainStatus in _OF_CHAIN:
+        return _OF_CHAIN[row.chainStatus]
+    if state == "pending" and now < row.deadline:
         return _OPEN
-    stage = str((row["evaluation"].get("stage") or {}).get("name"))
-    return _OF_STAGE.get(stage, _OF_STATUS[state]) if state == "extracting" else _OF_STATUS[state]
+    if state == "extracting" and stage and stage.name in _OF_STAGE:
+        return _OF_STAGE[stage.name]
+    return _OF_STATUS[state]
 
 
 STAGES = {
@@ -87,9 +90,9 @@ class Money:
     cap: str
 
 
-def money(line: SpendLine | None, evaluation: dict[str, Any], cap: float | None) -> Money:
+def money(line: SpendLine | None, evaluation: EvalStatus, cap: float | None) -> Money:
     """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
-    has_begun, expected = bool(evaluation.get("startedAt")), evaluation.get("estimateUsd")
+    has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
     if expected is None:
         estimate = "Not known" if has_begun and line else "Nothing" if has_begun else "Told when scoring starts"
     else:
@@ -97,7 +100,7 @@ def money(line: SpendLine | None, evaluation: dict[str, Any], cap: float | None)
     reserved = line.open_micro_usd / MICRO if line else 0.0
     spent = (line.micro_usd - line.open_micro_usd) / MICRO if line else 0.0
     if reserved:
-        so_far = max(spent, float((evaluation.get("stage") or {}).get("costUsd") or 0.0))
+        so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
         told = f"{usd(so_far)} so far, {usd(reserved)} set aside"
     else:
         told = usd(spent) if has_begun else "Nothing yet"
@@ -151,30 +154,30 @@ def turn_told(turn: Turn, *, is_paid: bool) -> Told:
     return Told("What would have changed its place.", told, is_good=False)
 
 
-def consistency(found: dict[str, object] | None) -> list[Told]:
+def consistency(found: Consistency | None) -> list[Told]:
     """How far the verdicts agree with one another, for somebody who never heard of it."""
     return list(_consistency(found)) if found else []
 
 
-def _consistency(found: dict[str, Any]) -> Iterator[Told]:
-    swap, swaps = found.get("swapConsistency"), found.get("swaps") or 0
+def _consistency(found: Consistency) -> Iterator[Told]:
+    swap, swaps = found.swapConsistency, found.swaps
     if swap is not None:
         told = f"Asked twice with the two entries swapped, the same one won in {swap:.0%} of {swaps:,} cases."
         yield Told("Order does not matter." if swap >= 0.9 else "Order matters at times.", told, swap >= 0.9)
-    cycles, triples = found.get("cycles"), found.get("decidedTriples") or 0
+    cycles, triples = found.cycles, found.decidedTriples
     if cycles:
         told = f"{cycles:,} of {triples:,} triples go in a circle: A beats B, B beats C, C beats A."
         yield Told("Some circles.", told, cycles <= triples / 50)
     elif triples:
         yield Told("No circles.", f"In none of {triples:,} triples did A beat B, B beat C and C beat A.", is_good=True)
-    coverage = found.get("coverage")
+    coverage = found.coverage
     if coverage == 1:
         yield Told("Everybody met everybody.", "Every pair of entries was compared.", is_good=True)
     elif coverage is not None:
         some = f"{coverage:.0%} of all pairs were compared, those near the pay line most."
         yield Told("A chosen schedule.", some, is_good=True)
-    yield from _judges(found)
-    pivotal = found.get("pivotalItems")
+    yield from _judges(found.judges)
+    pivotal = found.pivotalItems
     if pivotal:
         told = f"Had one of {len(pivotal)} entries not taken part, somebody else would be paid."
         yield Told("A few tip the scales.", told, is_good=False)
@@ -183,14 +186,14 @@ def _consistency(found: dict[str, Any]) -> Iterator[Told]:
         yield Told("Nobody tips the scales.", told, is_good=True)
 
 
-def _judges(found: dict[str, Any]) -> Iterator[Told]:
-    for judge in found.get("judges") or ():
-        lean = judge.get("firstShare")
+def _judges(judges: Sequence[JudgeConsistency]) -> Iterator[Told]:
+    for judge in judges:
+        lean = judge.firstShare
         if lean is not None:
             is_even = abs(lean - 0.5) <= 0.1
-            told = f"{judge['judge']} chose the entry shown first in {lean:.0%} of {judge['games']:,} games."
+            told = f"{judge.judge} chose the entry shown first in {lean:.0%} of {judge.games:,} games."
             yield Told("No lean to one side." if is_even else "A lean to one side.", told, is_even)
-        if judge.get("agreement") is not None and judge.get("compared"):
-            agrees = judge["agreement"] >= 0.75
-            told = f"{judge['judge']} agrees with the other judges in {judge['agreement']:.0%} of their shared games."
+        if judge.agreement is not None and judge.compared:
+            agrees = judge.agreement >= 0.75
+            told = f"{judge.judge} agrees with the other judges in {judge.agreement:.0%} of their shared games."
             yield Told("Judges agree." if agrees else "Judges differ.", told, agrees)

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Literal, TypeVar, cast
 
 import typer
 from rich.text import Text
@@ -23,12 +23,12 @@ from clara_eval.cli.screen import console, print_labelled, program
 from clara_eval.cli.words import in_shell
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.pipeline.status import STOPPED_STATES
-from clara_eval.records.documents import STATUS, StageProgress
+from clara_eval.records.documents import STATUS, ChainStatus, StageProgress
 from clara_eval.settings import Settings
 from clara_eval.use_cases.act import act, prepare
 from clara_eval.use_cases.browse import Filter, browse, detail
 from clara_eval.use_cases.claim import claim as claim_action
-from clara_eval.use_cases.documents import BrowseResult, DetailResult, EvalStatusResult
+from clara_eval.use_cases.documents import ActResult, BrowseResult, DetailResult, EvalStatusResult
 from clara_eval.use_cases.finalize import finalize as finalize_action
 from clara_eval.use_cases.plan import Action
 from clara_eval.use_cases.post import post as post_action
@@ -40,6 +40,8 @@ from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.try_draft import in_words, try_draft
 from clara_eval.use_cases.untrusted import bare, escaped
 from clara_eval.use_cases.wording import written
+
+T = TypeVar("T")
 
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
@@ -77,7 +79,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
         prize=prize,
         deadline=deadline,
         eval_config=_text(config) if config else "",
-        evaluator=cast("Any", evaluator),
+        evaluator=cast("Literal['clara', 'self']", evaluator),
         payout=payout,
         winner_count=winners,
         scoring_window=scoring_window,
@@ -166,7 +168,11 @@ def list_(
     if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
         raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
     wanted = Filter(
-        status=cast("Any", status), skill=skill, evaluator=cast("Any", evaluator), limit=limit, offset=offset
+        status=cast("ChainStatus | Literal['any']", status),
+        skill=skill,
+        evaluator=cast("Literal['clara', 'self', 'any']", evaluator),
+        limit=limit,
+        offset=offset,
     )
     found = _read(lambda caller: browse(caller, wanted))
     if json:
@@ -197,9 +203,8 @@ def watch(
         raise typer.Exit(1)
 
 
-def _read(question: Callable[[Caller], Awaitable[object]]) -> Any:
-    async def ask() -> object:
-
+def _read(question: Callable[[Caller], Awaitable[T]]) -> T:
+    async def ask() -> T:
         async with open_caller(Settings.from_env()) as caller:
             return await question(caller)
 
@@ -211,12 +216,10 @@ def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
     if json:
         emit_json(in_shell(found))
         return
-
     console(stderr=False).print(in_shell(written(found), found["challenge"]), markup=False, soft_wrap=True)
 
 
-async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> dict[str, object]:
-
+async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> ActResult:
     async def report(done: int, total: int, words: str) -> None:
         console().print(f"[{done}/{total}] {words}", markup=False)
 

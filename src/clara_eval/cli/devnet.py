@@ -11,7 +11,7 @@ import asyncio
 import re
 import signal
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 from eth_utils.address import to_checksum_address
@@ -127,7 +127,7 @@ async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bo
     typer.echo("The local chain has ended.", err=True)
 
 
-async def _until(asked_to_end: Any, node: Any) -> None:
+async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
     """Wait for the signal; a node that ends before it is an error."""
     asked = asyncio.create_task(asked_to_end.wait())
     died = asyncio.create_task(node.ended())
@@ -138,10 +138,34 @@ async def _until(asked_to_end: Any, node: Any) -> None:
         raise Temporary(f"The local node ended by itself (exit code {died.result()}).", remedy="Start it again.")
 
 
-async def _describe(chain: LocalChain) -> dict[str, object]:
+class Account(TypedDict):
+    address: str
+    key: str
 
+
+class Agent(Account):
+    agentId: int
+
+
+class Devnet(TypedDict):
+    """What whoever uses the chain has to know."""
+
+    network: str
+    chainId: int
+    rpcUrl: str
+    challengeFactory: str
+    fromBlock: int
+    identityRegistry: str
+    token: str
+    owner: Account
+    poster: Account
+    evaluator: Account
+    agents: list[Agent]
+
+
+async def _describe(chain: LocalChain) -> Devnet:
     deployment = chain.deployment
-    agents = [_account(agent) | {"agentId": await chain.register(agent)} for agent in chain.agents]
+    agents = [Agent(**_account(agent), agentId=await chain.register(agent)) for agent in chain.agents]
     return {
         "network": "local",
         "chainId": await chain.web3.eth.chain_id,
@@ -157,12 +181,11 @@ async def _describe(chain: LocalChain) -> dict[str, object]:
     }
 
 
-def _account(account: DevAccount) -> dict[str, object]:
-
+def _account(account: DevAccount) -> Account:
     return {"address": to_checksum_address(account.address), "key": account.key}
 
 
-def _exports(document: dict[str, Any]) -> dict[str, str]:
+def _exports(document: Devnet) -> dict[str, str]:
     """The settings of the other commands, then what a poster or an agent needs to try them."""
     exports = {
         "CLARA_NETWORK": document["network"],
@@ -180,7 +203,7 @@ def _exports(document: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in exports.items()}
 
 
-def _announce(document: dict[str, object], *, json_output: bool) -> None:
+def _announce(document: Devnet, *, json_output: bool) -> None:
     exports = _exports(document)
     if json_output:
         emit_json(document | {"settings": exports})

@@ -47,7 +47,7 @@ def _money(sheet: ReviewSheet) -> str:
 
 def _token(sheet: ReviewSheet) -> Token | None:
     told = sheet.token
-    return Token(to_address(told["address"]), told["symbol"], int(told["decimals"])) if told else None
+    return Token(to_address(told.address), told.symbol, told.decimals) if told else None
 
 
 def _time(sheet: ReviewSheet) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from clara_eval.cli.options import JsonFlag, YesToCost
 from clara_eval.cli.output import emit_json, fail
 from clara_eval.cli.screen import agree_to_cost, console, safe
 from clara_eval.errors import BadInput, BadTrace, NotFound
-from clara_eval.pipeline.replay import Checked
+from clara_eval.pipeline.replay import Checked, JudgeEvidence
 from clara_eval.settings import Settings
 from clara_eval.use_cases.rejudge import Foreseen, Rejudged, rejudge
 from clara_eval.use_cases.verify import verify_trace
@@ -46,15 +46,13 @@ def verify(
         raise typer.Exit(1) from None
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
-    document = _document(checked)
-    open_points = checked.not_proven
     if not json:
-        _tell(document, open_points)
+        _tell(checked)
     foreseen = partial(_tell_cost, yes=yes)
     asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=foreseen) if again else None
     found = asyncio.run(asked) if asked else None
     if json:
-        emit_json({**document, "notProven": list(open_points), "rejudged": to_camel_json(found) if found else None})
+        emit_json({**_document(checked), "rejudged": to_camel_json(found) if found else None})
     elif found:
         _tell_rejudged(found)
 
@@ -94,6 +92,7 @@ def _document(checked: Checked) -> dict[str, object]:
         "comparisons": len(walk.comparisons),
         "executed": len(walk.execution.executed) if walk.execution else 0,
         "notChecked": list(checked.unchecked),
+        "notProven": list(checked.not_proven),
         "comparedWithChain": list(checked.compared),
         "approvals": to_camel_json(checked.approvals),
         "judges": [
@@ -122,32 +121,30 @@ def _document(checked: Checked) -> dict[str, object]:
     }
 
 
-def _tell(document: dict[str, Any], open_points: tuple[str, ...]) -> None:
-    screen = console(stderr=False)
-    held = f"{document['entries']} entries of {document['challenge']} hold; digest {document['digest']}"
+def _tell(checked: Checked) -> None:
+    screen, walk = console(stderr=False), checked.walk
+    held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
     screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
-    counts = f"{document['submissions']} submissions, {document['comparisons']} games"
+    counts = f"{len(checked.challenge.submissions)} submissions, {len(walk.comparisons)} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
-    for point in document["comparedWithChain"]:
+    for point in checked.compared:
         screen.print(f"compared with the chain: {point}", soft_wrap=True)
-    for approval in document["approvals"]:
-        screen.print(
-            f"approved by {safe(approval['by'], 80)}: {safe(approval['note'] or 'no note', 500)}", soft_wrap=True
-        )
-    for judge in document["judges"]:
+    for approval in checked.approvals:
+        screen.print(f"approved by {safe(approval.by, 80)}: {safe(approval.note or 'no note', 500)}", soft_wrap=True)
+    for judge in checked.judges:
         screen.print(_signatures(judge), soft_wrap=True)
-    if document["onChain"]:
-        posted = f"{document['onChain']['txHash']}, posted by the {document['onChain']['postedBy']}"
-        screen.print(f"on chain: {posted}, commits to this digest", soft_wrap=True)
+    if posted := checked.posted:
+        told = f"{posted.tx_hash}, posted by the {posted.by}"
+        screen.print(f"on chain: {told}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
-    for point in open_points:
+    for point in checked.not_proven:
         screen.print(f"  - {point}", soft_wrap=True)
 
 
-def _signatures(judge: dict[str, Any]) -> str:
+def _signatures(judge: JudgeEvidence) -> str:
     """One line about a model: what of its answers is signed, by which enclaves."""
-    told = f"answers of {safe(judge['judge'], 200)}: {judge['signed']} of {judge['answers']} signed"
-    for key in judge["keys"]:
-        state = f"platform {key['status']}" if key["status"] else "quote not checked"
-        told += f"; key {safe(key['key'], 120)} in the enclave {key['measurements']['mrTd'][:16]}… ({state})"
+    told = f"answers of {safe(judge.judge, 200)}: {judge.signed} of {judge.answers} signed"
+    for key in judge.keys:
+        state = f"platform {key.enclave.status}" if key.enclave.status else "quote not checked"
+        told += f"; key {safe(key.name, 120)} in the enclave {key.enclave.measurements['mrTd'][:16]}… ({state})"
     return told

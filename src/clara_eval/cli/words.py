@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 COMMANDS = {
     "challenge_browse": "clara-eval challenge list",
@@ -45,14 +45,14 @@ SENTENCES = frozenset(
 """The fields of our documents that are sentences of ours."""
 _NAMES = re.compile("|".join(rf"`?(?<!\w){re.escape(name)}(?!\w)`?" for name in (*COMMANDS, *OPTIONS)))
 _RESOURCE = re.compile(r"[Rr]esource clara://trace/(0x[0-9a-f]{40})")
-S = TypeVar("S", bound=str | Mapping[str, Any])
+S = TypeVar("S", bound=str | Mapping[str, object])
 
 
 def in_shell(said: S, address: str | None = None) -> S:
     """A sentence, or a document's sentences, in the words of a shell; `address` stands in its commands if known."""
     if isinstance(said, str):
         return _sentence(said, address)  # type: ignore[return-value]
-    about = said.get("challenge") if isinstance(said.get("challenge"), str) else said.get("address", address)
+    about = next((known for key in ("challenge", "address") if isinstance(known := said.get(key), str)), address)
     return {  # type: ignore[return-value]
         key: _field(value, about) if key in SENTENCES else _inner(value, about) for key, value in said.items()
     }

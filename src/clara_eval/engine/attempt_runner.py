@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -146,7 +145,7 @@ class Walker:
             await asyncio.wait(tasks, timeout=10)
 
 
-async def _insist(write: Any, *, tries: int = 60, pause: float = 1.0) -> None:
+async def _insist(write: Callable[[], Awaitable[object]], *, tries: int = 60, pause: float = 1.0) -> None:
     """An ending must be written even if the database is restarting just now."""
     for left in reversed(range(tries)):
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from clara_eval.attestation import KeyReport
 from clara_eval.challenge.model import Address, Challenge, Submission
@@ -63,7 +63,7 @@ class Walk:
     metadata: Metadata
     schema: FeatureSchema
     typed_by_model: tuple[str, ...]
-    prompts: dict[str, Any]
+    prompts: dict[str, dict[str, str]]
     rulings: tuple[Ruling, ...]
     disputed: Disputed | None
     """What submitters objected to before this result."""

@@ -10,7 +10,7 @@ decimal strings in base units of the token, because they pass 2^53.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -199,6 +199,26 @@ class Asked(Document):
     criteria: str
 
 
+class JudgeConsistency(Document):
+    judge: str
+    games: int = 0
+    firstShare: float | None = Field(None, description="How often the entry shown first won.")
+    agreement: float | None = Field(None, description="With the other judges, on the same questions.")
+    compared: int = 0
+
+
+class Consistency(Document):
+    """How far the verdicts agree with one another; a share is null where nothing could be compared."""
+
+    swapConsistency: float | None = None
+    swaps: int = 0
+    cycles: int = 0
+    decidedTriples: int = 0
+    coverage: float | None = None
+    judges: list[JudgeConsistency] = []
+    pivotalItems: list[str] | None = None
+
+
 class Scores(Document):
     """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
 
@@ -206,7 +226,7 @@ class Scores(Document):
     publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
     winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
     margin: Margin | None = None
-    consistency: dict[str, Any] | None = None
+    consistency: Consistency | None = None
     orderedBy: str | None = None
     schedule: dict[str, object] | None = None
     asked: Asked | None = Field(None, description="What the poster asked for; null where nothing was evaluated here.")

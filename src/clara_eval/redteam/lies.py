@@ -13,7 +13,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
@@ -25,7 +25,7 @@ from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import Value
 from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.report import Figure, share
-from clara_eval.redteam.simulators import MemoryAsker, ScriptedLlm, Task
+from clara_eval.redteam.simulators import MemoryAsker, Property, ScriptedLlm, Task
 
 ENTRIES = 12
 PAID = 3
@@ -124,7 +124,7 @@ class _Reader:
             if way == "sees" and PAYLOAD[2:] not in task.data:
                 return self.honest(prompt)
 
-            def value(name: str, kind: dict[str, Any]) -> Any:
+            def value(name: str, kind: Property) -> object:
                 if name in task.decoys:
                     return 100_000 - steps if way == "obeys" else self._true_value(task, name, kind)
                 return _below_best(self._schema.feature(name), steps)
@@ -133,7 +133,7 @@ class _Reader:
 
         return answer
 
-    def _true_value(self, task: Task, name: str, kind: dict[str, Any]) -> Any:
+    def _true_value(self, task: Task, name: str, kind: Property) -> object:
         if name in task.decoys:
             return min(2, len(task.data.split()) // 8)
         if kind["type"] == "string" and "enum" not in kind:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 _Z = 1.959964
 
@@ -27,7 +26,7 @@ class Figure:
     high: float
     at_most: float | None = None
     at_least: float | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: dict[str, object] = field(default_factory=dict)
 
     @property
     def met(self) -> bool | None:
@@ -39,7 +38,7 @@ class Figure:
         above = self.at_least is None or self.value >= self.at_least
         return above and (self.at_most is None or self.value <= self.at_most)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         target = {"atMost": self.at_most} if self.at_most is not None else {"atLeast": self.at_least}
         return {
             "section": self.section,
@@ -64,7 +63,7 @@ def share(
     *,
     at_most: float | None = None,
     at_least: float | None = None,
-    **detail: Any,
+    **detail: object,
 ) -> Figure:
     """A share of trials, with the interval that so many allow."""
     low, high = interval(hits, trials)
@@ -80,7 +79,7 @@ def number(
     *,
     at_most: float | None = None,
     at_least: float | None = None,
-    **detail: Any,
+    **detail: object,
 ) -> Figure:
     """The mean of a number over trials, with its normal interval."""
     count = len(values)
@@ -115,7 +114,7 @@ class Report:
     def met(self) -> bool:
         return all(figure.met is not False for figure in self.figures)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "judge": self.judge,
             "seed": self.seed,

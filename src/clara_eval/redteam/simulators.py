@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, Required, TypedDict, get_args
 
 from clara_eval.errors import Temporary
 from clara_eval.eval_config import Feature, FeatureSchema
@@ -76,6 +76,15 @@ def answer_of(text: str, stop: Literal["end", "max_tokens", "refusal"] = "end") 
     return Answer(text, "scripted", stop, input_tokens=0, output_tokens=0)
 
 
+class Property(TypedDict, total=False):
+    """One field of an answer's schema."""
+
+    type: Required[str]
+    description: str
+    enum: list[str]
+    anyOf: list[Property]
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What an extraction prompt asks, as a reader takes it that trusts the first closing tag it sees."""
@@ -84,7 +93,7 @@ class Task:
     data: str
     leaked: str
     """Text after the data that is not ours: whoever reads it takes it for an instruction."""
-    fields: dict[str, Any]
+    fields: dict[str, Property]
 
     @classmethod
     def of(cls, prompt: Prompt) -> Task:
@@ -99,7 +108,7 @@ class Task:
         data = unescaped(prompt.user[opening.end() + 1 : closing.start() - 1])
         return cls(int(check.group(1)), data, leaked, json.loads(prompt.schema_json)["properties"])
 
-    def answer(self, value: Callable[[str, dict[str, Any]], Any]) -> dict[str, Any]:
+    def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
         """A complete answer with a right canary and this value for each feature."""
         lines = line_buckets(self.data)
         known = {"check": self.check, "check_lines": next(iter(sorted(lines)))}
@@ -130,7 +139,7 @@ def _without_task(before: str) -> str:
     return before[: opening.start()] + before[closing.end() :].removeprefix("\n\n") if opening and closing else before
 
 
-def some_value(name: str, kind: dict[str, Any], data: str = "") -> Any:
+def some_value(name: str, kind: Property, data: str = "") -> object:
     """An unremarkable value that depends on the data alone."""
     number = int.from_bytes(hashlib.sha256(f"{name}\0{data}".encode()).digest()[:4], "big")
     if "enum" in kind:
@@ -140,7 +149,7 @@ def some_value(name: str, kind: dict[str, Any], data: str = "") -> Any:
     return values.get(kind["type"], low + (min(high, low + 1) - low) * (number % 100) / 100)
 
 
-def bounds(kind: dict[str, Any]) -> tuple[float, float]:
+def bounds(kind: Property) -> tuple[float, float]:
     found = re.search(r"From (\S+) to (\S+)\.", kind.get("description", ""))
     return (float(found.group(1)), float(found.group(2))) if found else (0.0, 1.0)
 
@@ -159,7 +168,7 @@ def obedient_reader(prompt: Prompt) -> str:
     return json.dumps(task.answer(lambda _, kind: best_value(kind)))
 
 
-def best_value(kind: dict[str, Any]) -> Any:
+def best_value(kind: Property) -> object:
     """The legal maximum."""
     if "enum" in kind:
         return kind["enum"][-1]
@@ -168,7 +177,7 @@ def best_value(kind: dict[str, Any]) -> Any:
     return maxima.get(kind["type"], high)
 
 
-def worst_value(kind: dict[str, Any]) -> Any:
+def worst_value(kind: Property) -> object:
     """The legal minimum."""
     if "enum" in kind:
         return kind["enum"][0]
@@ -206,7 +215,7 @@ def compromised_extractor(payload: str, how: Compromise) -> Callable[[Prompt], s
     return answer
 
 
-def _bent(ideal: dict[str, Any], payload: str, how: Compromise) -> str:
+def _bent(ideal: dict[str, object], payload: str, how: Compromise) -> str:
     text, canary = json.dumps(ideal), {"check", "check_lines"}
     features = [name for name in ideal if name not in canary]
     first = features[0]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from clara_eval.eval_config import FeatureSchema
 from clara_eval.judge.port import Prompt
@@ -18,6 +17,7 @@ from clara_eval.redteam.simulators import (
     Fault,
     FaultyProvider,
     MemoryAsker,
+    Property,
     ScriptedLlm,
     Task,
     answer_of,
@@ -79,9 +79,11 @@ def covert_extractor(message: bytes) -> Callable[[Prompt], str]:
     def answer(prompt: Prompt) -> str:
         left = int.from_bytes(message, "big")
 
-        def hide(_: str, kind: dict[str, Any]) -> Any:
+        def hide(_: str, kind: Property) -> object:
             nonlocal left
-            choices = kind.get("enum") or ([False, True] if kind["type"] == "boolean" else range(10**9))
+            choices: Sequence[object] = kind.get("enum") or (
+                [False, True] if kind["type"] == "boolean" else range(10**9)
+            )
             left, chosen = divmod(left, len(choices))
             low, high = bounds(kind)
             if kind["type"] == "number":

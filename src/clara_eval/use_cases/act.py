@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from clara_eval.app import Caller
 from clara_eval.challenge.model import Address
@@ -23,7 +23,7 @@ from clara_eval.use_cases.carry_out import (
     telling,
     unfinished,
 )
-from clara_eval.use_cases.documents import SentTransaction, UnsignedTransaction
+from clara_eval.use_cases.documents import ActResult, SentTransaction, UnsignedTransaction
 from clara_eval.use_cases.plan import Action, Plan, registered_id
 
 Outcome = Literal["unsigned", "needs_confirmation", "declined", "sent"]
@@ -53,7 +53,7 @@ async def show(caller: Caller, action: Action) -> Plan:
 
 async def act(
     caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report = silence
-) -> dict[str, Any]:
+) -> ActResult:
     """Plan, and with a wallet and a yes, do it."""
     if caller.account is None:
         plan = await prepare(caller, action)
@@ -103,7 +103,7 @@ async def _is_known(caller: Caller, first: Plan, agent_id: int) -> bool:
     return await registry.owners_of(await caller.chain.head(), [agent_id]) == [first.sender]
 
 
-def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[Sent] = ()) -> dict[str, object]:
+def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[Sent] = ()) -> ActResult:
     """The document of a writing action."""
     challenge = plan.challenge or _created(caller, sent)
     left = [] if outcome == "sent" else [_unsigned(caller, plan, number) for number in range(len(plan.transactions))]

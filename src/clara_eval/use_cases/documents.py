@@ -62,6 +62,12 @@ class Written(TypedDict):
     next: str
 
 
+class ActResult(Written):
+    """With the details of its action: `PostDetails`, `SubmitDetails` or `ClaimDetails`."""
+
+    details: dict[str, object]
+
+
 class PostDetails(TypedDict):
     evaluator: str
     evaluatorKind: Literal["clara", "self"]

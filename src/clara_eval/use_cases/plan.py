@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from clara_eval.app import Caller
 from clara_eval.chain.contracts import IdentityRegistryContract
@@ -53,7 +52,7 @@ class Plan:
     spends: Spending | None = None
     warnings: tuple[str, ...] = ()
     next: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     publishes: bytes | None = None
     """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
     place: str = ""

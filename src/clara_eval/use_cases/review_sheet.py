@@ -19,7 +19,7 @@ from clara_eval.flags import Flag
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.rulings import read_rulings
 from clara_eval.records.comparisons import read_comparison
-from clara_eval.records.documents import EvalStatus, Features, Ranked, Scores, Summary, Value, read
+from clara_eval.records.documents import EvalStatus, Features, Ranked, Scores, Summary, Token, Value, read
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import features_key, index_key, scores_key, status_key
 
@@ -48,7 +48,7 @@ class ReviewSheet(BaseModel):
     title: str | None
     prizePool: str | None  # noqa: N815
     """Base units of the token."""
-    token: dict[str, Any] | None
+    token: Token | None
     winnerCount: int  # noqa: N815
     scoringDeadline: int | None  # noqa: N815
     secondsLeft: int | None  # noqa: N815
@@ -80,7 +80,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
         status=status.status if status else None,
         title=summary.title if summary else None,
         prizePool=scores.prizePool if scores else None,
-        token=scores.token.model_dump() if scores and scores.token else None,
+        token=scores.token if scores else None,
         winnerCount=sum(row.prizeAmount is not None for row in rows),
         scoringDeadline=summary.scoringDeadline if summary else None,
         secondsLeft=max(0, summary.scoringDeadline - int(time.time())) if summary else None,

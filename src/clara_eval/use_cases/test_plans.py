@@ -68,7 +68,7 @@ async def test_a_repeated_post_is_found_behind_others(local_chain: LocalChain, t
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         plan = await plan_post(caller, POSTING, local_chain.poster.address)
         await local_chain.post_challenge(
-            dataclasses.replace(terms, eval_config_hash=plan.details["evalConfigHash"], open_seconds=DAY)
+            dataclasses.replace(terms, eval_config_hash=str(plan.details["evalConfigHash"]), open_seconds=DAY)
         )
         for _ in range(6):
             await local_chain.post_challenge(terms)

@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 from clara_eval.app import Caller, open_caller
 from clara_eval.chain.rpc import Call, NodeRefusal
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import Address, to_address
 from clara_eval.contracts import ContractName
 from clara_eval.contracts.abi import abi
 from clara_eval.devnet.local_chain import LocalChain, Terms
@@ -33,6 +33,7 @@ from clara_eval.use_cases import carry_out as sending
 from clara_eval.use_cases.act import act
 from clara_eval.use_cases.carry_out import unfinished
 from clara_eval.use_cases.claim import plan_claim
+from clara_eval.use_cases.documents import ActResult
 from clara_eval.use_cases.post import plan_post, post
 from clara_eval.use_cases.submit import Handing, plan_submit, submit
 from clara_eval.use_cases.terms import Posting
@@ -94,7 +95,7 @@ async def nonce(chain: LocalChain) -> int:
     return int(await chain.web3.eth.get_transaction_count(to_checksum_address(chain.poster.address)))
 
 
-async def done(caller: Caller, posting: Posting = POSTING) -> dict[str, Any]:
+async def done(caller: Caller, posting: Posting = POSTING) -> ActResult:
     return await act(caller, post(posting), confirmed="yes")
 
 
@@ -324,7 +325,7 @@ async def test_only_what_is_needed_is_approved_and_the_fee_is_paid_last(
     ]
     assert (found["details"]["prizePool"], found["details"]["total"]) == ("99000000", "104950000")
     assert await chain.balance(chain.evaluator.address) - before == 1_000_000
-    assert await chain.challenge(found["challenge"]).functions.prizePool().call() == 99_000_000
+    assert await chain.challenge(to_address(str(found["challenge"]))).functions.prizePool().call() == 99_000_000
 
 
 async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -365,7 +366,7 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
     submission = await local_chain.challenge(address).functions.getSubmission(to_checksum_address(agent.address)).call()
     assert submission[1] == "ipfs://bafkreigh2akiscaildc"
     assert plan.details["solutionURI"] == "ipfs://bafkreigh2akiscaildc"
-    assert on_chain.details["solutionURI"].startswith("data:text/plain;charset=utf-8;base64,")
+    assert str(on_chain.details["solutionURI"]).startswith("data:text/plain;charset=utf-8;base64,")
     assert plan.details["solutionHash"] == on_chain.details["solutionHash"] == keccak_hex(b"x = 1")
 
 

@@ -5,9 +5,6 @@ Our words and our numbers; a stranger's words only inside the fence they already
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from clara_eval.use_cases.documents import (
     BrowseResult,
     ComparisonRow,
@@ -16,6 +13,7 @@ from clara_eval.use_cases.documents import (
     LeaderboardResult,
     LeaderboardRow,
     ScoreResult,
+    Written,
 )
 from clara_eval.use_cases.times import show_moment, show_wait
 from clara_eval.use_cases.untrusted import bare, fence
@@ -135,7 +133,7 @@ def _page(url: str | None) -> list[str]:
     return [f"Page: {url}"] if url else []
 
 
-def written(found: Mapping[str, Any]) -> str:
+def written(found: Written) -> str:
     heads = {
         "unsigned": "Nothing was sent. Unsigned transactions are in `transactions`.",
         "needs_confirmation": "Nothing was sent: this needs a confirmation.",
