@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clara_eval.syntax import grammars as g
 from clara_eval.syntax.grammars import GRAMMARS, Grammar, kinds_named, roles_by_kind
-from clara_eval.syntax.parsing import Parsed, walk
+from clara_eval.syntax.parsing import Parsed
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -56,10 +56,34 @@ def read_structure(parsed: Parsed) -> Structure:
     grammar, name = GRAMMARS[parsed.language], parsed.language
     binders, binary = kinds_named(name, grammar.binders), kinds_named(name, _BINARY)
     reader = _Reader(parsed, grammar, roles_by_kind(name), binders, binary)
-    for node, depth in walk(parsed.tree):
-        reader.visit(node, depth)
+    _visit_all(reader, parsed.tree.root_node)
     reader.found.comments = sorted([*reader.found.comments, *parsed.blanked])
     return reader.found
+
+
+def _visit_all(reader: _Reader, root: Node) -> None:
+    """Every node that means something, parents first, without recursion: a stranger must not choose how deep we call.
+
+    Tokens mean something only as operators in a binary expression; elsewhere they are not looked at.
+    """
+    roles, known, binary = reader.roles, len(reader.roles), reader.binary
+    waiting, parents = [iter((root,))], [-1]
+    while waiting:
+        for node in waiting[-1]:
+            kind = node.kind_id
+            role = roles[kind] if kind < known else 0  # the error kind has no place in the table
+            if role & _CONTROL:
+                reader.control(node, role, len(waiting), parents[-1])
+            if role & ~_CONTROL:
+                reader.count(node, role)
+            if inner := node.children if kind in binary else node.named_children:
+                waiting.append(iter(inner))
+                parents.append(kind)
+                break
+        else:
+            waiting.pop()
+            parents.pop()
+            reader.leave(len(waiting))
 
 
 @dataclass(slots=True)
@@ -72,30 +96,22 @@ class _Reader:
     binders: frozenset[int]
     binary: frozenset[int]
     found: Structure = field(default_factory=Structure)
-    path: list[int] = field(default_factory=list)
-    """Kinds of the nodes from the root to the one visited."""
     units: list[tuple[int, Unit]] = field(default_factory=list)
     nests: list[int] = field(default_factory=list)
+    """Functions and control blocks around the node that is visited, with their depths."""
     test_attribute_row: int = -9
     documented_row: int = -9
     """Last row of the last comment, carried on over attributes and decorators."""
 
-    def visit(self, node: Node, depth: int) -> None:
-        kind = node.kind_id
-        del self.path[depth:]
-        self.path.append(kind)
+    def leave(self, depth: int) -> None:
+        """Everything at this depth or deeper is over."""
         while self.units and self.units[-1][0] >= depth:
             self.units.pop()
         while self.nests and self.nests[-1] >= depth:
             self.nests.pop()
-        role = self.roles[kind] if kind < len(self.roles) else 0  # the error kind has no place in the table
-        if role & _CONTROL:
-            self._control(node, role, depth)
-        if role & ~_CONTROL:
-            self._count(node, role)
 
-    def _control(self, node: Node, role: int, depth: int) -> None:
-        parent = self.path[depth - 1] if depth else -1
+    def control(self, node: Node, role: int, depth: int, parent: int) -> None:
+        self.leave(depth)
         if role & g.FUNCTION or (role & g.CLOSURE and parent in self.binders):
             self._open_function(node, depth)
         if role & g.NEST and not self._follows_else(node):
@@ -105,8 +121,11 @@ class _Reader:
             unit = self.units[-1][1] if self.units else self.found.outside
             unit.complexity += 1
 
-    def _count(self, node: Node, role: int) -> None:
+    def count(self, node: Node, role: int) -> None:
         found = self.found
+        if role == g.NAME:  # by far the most
+            found.names.add(self._text(node))
+            return
         if role & g.STRING:
             found.strings.append((node.start_byte, node.end_byte))
         if role & g.CLASS and node.is_named:

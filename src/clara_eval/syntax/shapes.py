@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from clara_eval.syntax.grammars import load_language
 
@@ -134,91 +133,98 @@ class _Kind(NamedTuple):
     has_operator: bool
 
 
-@dataclass(slots=True)
+Part: TypeAlias = tuple[str, int]
+"""A shape on its way: its text and its leaves. Plain tuples, because every leaf of every submission is one."""
+
+
 class _Frame:
-    kind: _Kind
-    in_block: bool
-    operator: str = ""
-    parts: list[Shape] = field(default_factory=list)
+    """A node that is open, with what has been read inside it. Plain, because a submission has thousands of them."""
+
+    __slots__ = ("in_block", "kind", "nodes", "operator", "parts")
+
+    def __init__(self, kind: _Kind, nodes: Iterable[Node], *, in_block: bool) -> None:
+        self.kind = kind
+        self.nodes = iter(nodes)
+        self.in_block = in_block
+        self.operator = ""
+        self.parts: list[Part] = []
 
 
 def shapes_of(parsed: Parsed) -> list[Shape]:
     """The shapes of all statements, in the order in which they end."""
     kinds, source = _kinds(parsed.language), parsed.source
-    found: list[Shape] = []
-    frames = [_Frame(_Kind(_OPEN, "", is_unit=False, is_block=True, has_operator=False), in_block=False)]
-    waiting: list[Iterator[Node]] = [iter((parsed.tree.root_node,))]
+    known = len(kinds)
+    found: list[Part] = []
+    frame, around = _Frame(_BROKEN, (parsed.tree.root_node,), in_block=False), list[_Frame]()
     while True:
-        top = frames[-1]
-        for node in waiting[-1]:
+        add = frame.parts.append
+        for node in frame.nodes:
             number = node.kind_id
-            kind = kinds[number] if number < len(kinds) else _BROKEN
-            if kind.role == _NAME:
-                top.parts.append(_A_NAME)
-            elif kind.role != _OPEN:
-                _leaf(top, kind, source, node)
+            kind = kinds[number] if number < known else _BROKEN
+            role = kind[0]
+            if role == _NAME:
+                add(_A_NAME)
+            elif role != _OPEN:
+                _leaf(frame, kind, source, node)
             # Tokens count only where they may be operators: elsewhere they are not even looked at.
-            elif inner := node.children if kind.has_operator else node.named_children:
-                frames.append(_Frame(kind, top.kind.is_block))
-                waiting.append(iter(inner))
+            elif inner := node.children if kind[4] else node.named_children:
+                around.append(frame)
+                frame = _Frame(kind, inner, in_block=frame.kind[3])
                 break
         else:
-            waiting.pop()
-            if not waiting:
-                return found
-            _close(frames.pop(), frames[-1], found)
+            if not around:
+                return list(map(Shape._make, found))
+            done, frame = frame, around.pop()
+            _close(done, frame, found)
 
 
 def _leaf(frame: _Frame, kind: _Kind, source: bytes, node: Node) -> None:
-    role = kind.role
+    role, label, *_ = kind
     if role == _TOKEN:
         if frame.kind.has_operator:
             # `is not` and `not in` come as several tokens.
-            frame.operator = f"{frame.operator} {kind.label}" if frame.operator else kind.label
-    elif role == _NUMBER:
-        frame.parts.append(
-            Shape(_number(source[node.start_byte : min(node.end_byte, node.start_byte + _LONGEST_TEXT)]), 1)
-        )
-    elif role == _STRING:
-        start = node.start_byte
-        frame.parts.append(Shape(_string(source[start : min(node.end_byte, start + _LONGEST_TEXT)]), 1))
+            frame.operator = f"{frame.operator} {label}" if frame.operator else label
     elif role == _WORD:
-        frame.parts.append(Shape(kind.label, 1))
+        frame.parts.append((label, 1))
+    elif role != _SKIP:
+        start = node.start_byte
+        text = source[start : min(node.end_byte, start + _LONGEST_TEXT)]
+        frame.parts.append((_number(text) if role == _NUMBER else _string(text), 1))
 
 
-def _close(frame: _Frame, parent: _Frame, found: list[Shape]) -> None:
+def _close(frame: _Frame, parent: _Frame, found: list[Part]) -> None:
     """What a finished node leaves: shapes of its own, or one part for the node around it."""
-    kind, parts = frame.kind, frame.parts
-    leaves = parts[0].leaves if len(parts) == 1 else sum([part.leaves for part in parts])
+    parts = frame.parts
+    _, label, is_unit, is_block, _ = frame.kind
+    leaves = parts[0][1] if len(parts) == 1 else sum([part[1] for part in parts])
     if leaves > MOST_LEAVES:
         found += parts
         parts, leaves = [], 1
-    if kind.is_block or not leaves:
+    if is_block or not leaves:
         found += parts
         return
-    is_own = kind.is_unit or frame.in_block
-    if kind.label == _SPLICE and not is_own:
+    is_own = is_unit or frame.in_block
+    if label == _SPLICE and not is_own:
         parent.parts += parts
         return
-    (found if is_own else parent.parts).append(_joined(frame, parts, leaves))
+    (found if is_own else parent.parts).append(_joined(label, frame.operator, parts, leaves))
 
 
-def _joined(frame: _Frame, parts: list[Shape], leaves: int) -> Shape:
-    label = frame.kind.label
+def _joined(label: str, operator: str, parts: list[Part], leaves: int) -> Part:
     if not parts:  # too large to be one shape: its parts are shapes of their own already
-        return Shape(f"{label}()", leaves)
+        return f"{label}()", leaves
     if len(parts) == 1 and label not in _KEEPS_LABEL:
         return parts[0]
-    texts = [part.text for part in parts]
+    texts = [part[0] for part in parts]
     if label in ("bin", "un"):
-        text = _operation(frame.operator, texts)
+        text = _operation(operator, texts)
     elif label in ("assign", "step"):
-        text = _assignment(label, frame.operator, texts)
+        text = _assignment(label, operator, texts)
     else:
         text = f"{label}({','.join(texts)})"
     if len(text) > _LONGEST_SHAPE:
         text = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-    return Shape(text, leaves)
+    return text, leaves
 
 
 def _operation(operator: str, texts: list[str]) -> str:
@@ -254,7 +260,7 @@ def _string(raw: bytes) -> str:
     return "s" if text.isidentifier() or not text else '"' + " ".join(text.split()) + '"'
 
 
-_A_NAME = Shape("n", 1)
+_A_NAME = ("n", 1)
 _BROKEN = _Kind(_OPEN, "", is_unit=False, is_block=True, has_operator=False)
 _SPLICE = "…"
 _KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
