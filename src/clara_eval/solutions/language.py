@@ -7,7 +7,9 @@ Unknown is None, and means prose or a language that no tool here reads.
 
 from __future__ import annotations
 
+import hashlib
 import re
+from threading import Lock
 
 from clara_eval.syntax.parsing import parse
 
@@ -58,6 +60,34 @@ _SIGNS: dict[str, tuple[str, ...]] = {
     ),
 }
 _COMPILED = {name: tuple(re.compile(sign, re.MULTILINE) for sign in signs) for name, signs in _SIGNS.items()}
+_NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "solidity": (
+        ("pragma",),
+        ("SPDX",),
+        ("contract", "library", "interface"),
+        ("external", "internal", "public", "private"),
+        ("uint256", "mapping", "msg.sender", "bytes32"),
+    ),
+    "python": (("def",), ("class",), ("import",), (":",), ("__name__",)),
+    "rust": (("fn",), ("mut",), ("impl",), ("::",), ("->",)),
+    "go": (("package",), ("func",), (":=",), ("nil",), ("import",)),
+    "typescript": (
+        (":",),
+        ("interface", "type"),
+        ("readonly", "const", "type"),
+        (":",),
+    ),
+    "javascript": (
+        ("const", "let", "var"),
+        ("function",),
+        ("=>",),
+        ("require", "module", "export"),
+        ("console",),
+        ("===", "!=="),
+        ("this.",),
+    ),
+}
+"""For each sign what a text must hold for the sign to be in it: prose holds hardly any, and is read in no time."""
 _ALIASES = {
     "py": "python",
     "python3": "python",
@@ -75,6 +105,10 @@ _LOOKED_AT = 32_768
 """Characters that one guess reads."""
 _PLACES = 9
 """Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
+_REMEMBERED = 4_096
+_GUESSED: dict[bytes, str | None] = {}
+"""Guesses of late, by the digest of the text; the oldest goes first."""
+_GUESSED_LOCK = Lock()
 
 
 def language_name(hint: str) -> str:
@@ -87,7 +121,21 @@ def guess_language(text: str) -> str | None:
     """The language with most signs in the text, at least two of them; None for prose.
 
     Where different places of a long text look like different languages, the one counts as which it can be parsed best.
+    A round asks several times about the same text.
     """
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    with _GUESSED_LOCK:
+        if digest in _GUESSED:
+            return _GUESSED[digest]
+    found = _guessed(text)
+    with _GUESSED_LOCK:
+        while len(_GUESSED) >= _REMEMBERED:
+            del _GUESSED[next(iter(_GUESSED))]
+        _GUESSED[digest] = found
+    return found
+
+
+def _guessed(text: str) -> str | None:
     if len(text) <= _LOOKED_AT:
         return _guess(text)
     step = max(_LOOKED_AT, (len(text) - _LOOKED_AT) // (_PLACES - 1) + 1)
@@ -104,7 +152,7 @@ def _parsed_best(text: str, guesses: list[str]) -> str | None:
 
 
 def _guess(head: str) -> str | None:
-    counts = {name: sum(1 for sign in signs if sign.search(head)) for name, signs in _COMPILED.items()}
+    counts = {name: sum(_shows(head, name, number) for number in range(len(signs))) for name, signs in _SIGNS.items()}
     if counts["typescript"] and counts["javascript"]:
         # Every TypeScript file also shows the signs of JavaScript.
         counts["typescript"] += counts["javascript"]
@@ -115,9 +163,13 @@ def _guess(head: str) -> str | None:
 def _by_single_sign(head: str) -> str | None:
     """One sign is enough where prose practically never shows it."""
     for name, number in (("solidity", 0), ("python", 0), ("go", 1), ("rust", 0)):
-        if _COMPILED[name][number].search(head):
+        if _shows(head, name, number):
             return name
     return None
+
+
+def _shows(head: str, name: str, number: int) -> bool:
+    return any(word in head for word in _NEEDED[name][number]) and _COMPILED[name][number].search(head) is not None
 
 
 def choose_language(text: str, *, hint: str | None, uri: str, media_type: str) -> str | None:
