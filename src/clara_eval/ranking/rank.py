@@ -38,6 +38,7 @@ OrderedBy = Literal["elo", "elo, then strength", "strength"]
 FITTED_FROM = 10  # items
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 WORTH_A_THREAD = 50_000  # results
+WORTH_THE_MEMORY = 500_000  # of more than these, only one holds its tables at a time
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again without each of them
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
@@ -174,11 +175,13 @@ def rank_table(
     if ordered_by == "elo, then strength":
         order[winner_count:] = in_order(items, theta, arrival, by_name=by_name, among=order[winner_count:])
     other = in_order(items, ratings if ordered_by == "strength" else theta, arrival, by_name=by_name)
-    if exact and not report.cycles and _all_met(table):
+    is_settled = exact and not report.cycles and _all_met(table)
+    if is_settled:
         strengths = without_noise(strengths)
     odds = chances(strengths, winner_count)
     paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
-    if ordered_by == "elo" and not literal and not report.pivotal_items:
+    # Where nothing is uncertain, whoever leaves changes no other's place: there is nothing to play again.
+    if ordered_by == "elo" and not literal and not is_settled and not report.pivotal_items:
         rated = _Rated(table, content_hash(table) if seed is None else seed, arrival, by_name)
         report = replace(report, pivotal_items=_pivotal_by_elo(rated, set(order[:winner_count])))
     return Ranking(
@@ -203,8 +206,8 @@ def rank_table(
 
 
 def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int) -> tuple[Floats, T]:
-    """Elo and the fit know nothing of each other: in large tables each has a processor of its own."""
-    if results < WORTH_A_THREAD:
+    """Elo and the fit know nothing of each other: each has a processor of its own in large tables, its turn in huge."""
+    if not WORTH_A_THREAD <= results <= WORTH_THE_MEMORY:
         return rate(), fit()
     with ThreadPoolExecutor(1) as pool:
         rated = pool.submit(rate)

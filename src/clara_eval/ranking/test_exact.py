@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import permutations
 
 from clara_eval.ranking.rank import Ranking, rank_table
@@ -63,3 +64,19 @@ def test_contradictions_and_missing_pairs_keep_their_doubt() -> None:
     missing = [r for r in whole if {r.first, r.second} != {"i2", "i3"}]
     for results in (circle, missing):
         assert repr(ranked(results)) == repr(ranked(results, exact=False))
+
+
+def test_whoever_leaves_a_settled_field_changes_nothing() -> None:
+    """Verdicts by arithmetic, ties among them: played again without each unpaid entry, Elo pays the same entries."""
+    rng = random.Random(7)
+    for _ in range(12):
+        items = [f"i{k:02}" for k in range(rng.randint(3, 16))]
+        merits = [rng.choice((1, 2, 3)) if rng.random() < 0.3 else rng.randrange(4, 1000) for _ in items]
+        results = [
+            Result(items[a], items[b], verdict(merits[a], merits[b]), "rules")
+            for a, b in permutations(range(len(items)), 2)
+        ]
+        found = [
+            rank_table(tally(items, results), seed=b"seed", winner_count=2, exact=exact) for exact in (True, False)
+        ]
+        assert [ranking.consistency.pivotal_items for ranking in found] == [(), ()]

@@ -1,0 +1,40 @@
+"""Signs of languages: what a text must hold for a sign is in every text that shows it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from clara_eval.features.test_measured import SAMPLES
+from clara_eval.solutions import language
+from clara_eval.solutions.language import guess_language
+from clara_eval.testing.large_round import program
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_no_sign_is_missed_for_want_of_its_words(name: str) -> None:
+    """In code, in pieces of it and in its letters shuffled, each sign shows exactly where its pattern is found."""
+    rng = random.Random(name)
+    texts = [SAMPLES[name], program(3), "Prose, with a class: of its own"]
+    texts += [text[start : start + 80] for text in texts for start in range(0, len(text), 40)]
+    texts += ["".join(rng.sample(SAMPLES[name], len(SAMPLES[name])))]
+    for text in texts:
+        for known, signs in language._COMPILED.items():
+            shown = [language._shows(text, known, number) for number in range(len(signs))]
+            assert shown == [sign.search(text) is not None for sign in signs]
+
+
+def test_every_sign_has_its_words() -> None:
+    """The words stand beside the signs, one tuple for each."""
+    assert {k: len(v) for k, v in language._NEEDED.items()} == {k: len(v) for k, v in language._SIGNS.items()}
+
+
+def test_a_text_is_guessed_once_and_what_is_remembered_is_bounded() -> None:
+    """Asked again the answer is the same; five thousand texts do not stay in memory."""
+    text = "def f(a):\n    return a\n"
+    assert [guess_language(text), guess_language(text)] == ["python", "python"]
+    for number in range(language._REMEMBERED + 50):
+        guess_language(f"word {number}")
+    assert len(language._GUESSED) <= language._REMEMBERED
+    assert guess_language(text) == "python"
