@@ -3,17 +3,22 @@
 `python scripts/sizes.py REV` counts the shipped modules of both (no tests, no `testing`), first by module: those that
 stood there already, followed through renames, and those that are new since. Then by function and class, which tells
 what stood there from what was added: each is found again by its module and name, else by its name alone, else by half
-of its lines. What is not found is gone; what was nothing before is new. `--list` names every one, so that anybody can
-check the count. New functions may do what gone ones did: which of them serve a new feature is for a reader to say.
+of its lines. A function that was cut up has not shrunk: two or more lines that stood together in what is no longer
+there, and stand together in a new function, were moved, and count to what stood there; `single lines` that are in both
+may be chance, and are told apart. What is not found is gone; what was nothing before is new. `--list` names every one,
+and for new functions how much of them was moved, so that anybody can check the count. Two things it cannot tell: a text
+that was moved and rewritten in every line counts as new, and lines that a new feature added to an old function count as
+the old function's.
 """
 
 from __future__ import annotations
 
 import ast
+import difflib
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -120,6 +125,48 @@ def _share(one: list[str], other: list[str]) -> float:
     return (Counter(one) & Counter(other)).total() / longer
 
 
+def left_over(old: Pieces, new: Pieces, pairs: dict[Place, Place]) -> dict[Place, list[str | None]]:
+    """What of the old text does not stand in its place any more; None for a line that does. Empty lines are nothing."""
+    found: dict[Place, list[str | None]] = {}
+    for place, lines in old.items():
+        before = [line for line in lines if line]
+        now = [line for line in new[pairs[place]] if line] if place in pairs else []
+        blocks = difflib.SequenceMatcher(None, before, now, autojunk=False).get_matching_blocks()
+        kept = {number for block in blocks for number in range(block.a, block.a + block.size)}
+        found[place] = [None if number in kept else line for number, line in enumerate(before)]
+    return found
+
+
+def moved_text(old: Pieces, new: Pieces, pairs: dict[Place, Place], together: int) -> dict[Place, int]:
+    """By new function: how many of its lines were moved there, so many together at least, each old line once."""
+    stood: defaultdict[tuple[str | None, ...], list[tuple[Place, int]]] = defaultdict(list)
+    for place, lines in left_over(old, new, pairs).items():
+        for number in range(len(lines) - together + 1):
+            block = tuple(lines[number : number + together])
+            if None not in block:
+                stood[block].append((place, number))
+    taken: set[tuple[Place, int]] = set()
+    return {to: len(_came(new[to], stood, taken, together)) for to in sorted(set(new) - set(pairs.values()))}
+
+
+def _came(
+    lines: list[str],
+    stood: dict[tuple[str | None, ...], list[tuple[Place, int]]],
+    taken: set[tuple[Place, int]],
+    together: int,
+) -> set[int]:
+    """The numbers of the lines that were moved here."""
+    now, came = [line for line in lines if line], set[int]()
+    for start in range(len(now) - together + 1):
+        for place, number in stood.get(tuple(now[start : start + together]), ()):
+            block = [(start + step, (place, number + step)) for step in range(together)]
+            if all(here in came or there not in taken for here, there in block):
+                came |= {here for here, _ in block}
+                taken |= {there for _, there in block}
+                break
+    return came
+
+
 def show_modules(rev: str) -> None:
     before, now, stood = sizes(rev), sizes("HEAD"), set(moved(rev).values())
     old, new = ({p: n for p, n in now.items() if (p in stood) is there} for there in (True, False))
@@ -134,25 +181,35 @@ def show_pieces(rev: str, *, listed: bool) -> None:
     old, new = pieces(rev), pieces("HEAD")
     pairs = pair(old, new, moved(rev))
     gone, added = (set(old) - set(pairs)), (set(new) - set(pairs.values()))
+    came, single = (moved_text(old, new, pairs, together) for together in (2, 1))
+    before, again = (sum(len(of[place]) for place in places) for of, places in ((old, old), (new, pairs.values())))
+    whole, at_most = sum(came.values()), sum(single.values())
     rows = (
-        ("found again", [old[place] for place in pairs], [new[place] for place in pairs.values()]),
-        ("gone", [old[place] for place in gone], []),
-        ("what stood there", list(old.values()), [new[place] for place in pairs.values()]),
-        ("new", [], [new[place] for place in added]),
+        ("found again", _counted(old[place] for place in pairs), _counted(new[place] for place in pairs.values())),
+        ("gone, or moved into new", _counted(old[place] for place in gone), f"{whole:,} in {_some(came)}"),
+        ("what stood there", _counted(old.values()), f"{again + whole:,} ({again + whole - before:+,})"),
+        ("with single lines", "", f"{again + at_most:,} ({again + at_most - before:+,})"),
+        ("new", "-", f"{sum(len(new[place]) for place in added) - whole:,} in {len(added):,}"),
     )
     print(f"\n{'functions and classes':24}{'at ' + rev[:12]:>24}{'now':>24}")
-    for words, before, now in rows:
-        print(f"{words:24}{_counted(before):>24}{_counted(now):>24}")
+    for words, then, now in rows:
+        print(f"{words:24}{then:>24}{now:>24}")
     if listed:
         for place, to in sorted(pairs.items()):
             print(f"{len(old[place]):>5}{len(new[to]):>5}  {place.path} {place.name} -> {to.path} {to.name}")
-        for word, places, of in (("gone", gone, old), ("new", added, new)):
-            for place in sorted(places):
-                print(f"{len(of[place]):>5} {word:4}  {place.path} {place.name}")
+        for place in sorted(gone):
+            print(f"{len(old[place]):>5} gone  {place.path} {place.name}")
+        for place in sorted(added):
+            print(f"{len(new[place]):>5} new, {came[place]:>3} moved  {place.path} {place.name}")
 
 
-def _counted(found: list[list[str]]) -> str:
-    return f"{sum(map(len, found)):,} in {len(found):,}" if found else "-"
+def _some(came: dict[Place, int]) -> str:
+    return f"{sum(map(bool, came.values())):,}"
+
+
+def _counted(found: Iterable[list[str]]) -> str:
+    sizes_ = [len(lines) for lines in found]
+    return f"{sum(sizes_):,} in {len(sizes_):,}"
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ UNTYPED = {
     "devnet/local_chain.py": "web3's contracts and answers",
 }
 """Modules that speak with something without types, and with what."""
-MOST_ANY = 31
+MOST_ANY = 27
 """How often `Any` may stand in all others outside adapters: lower it when some go."""
 
 

@@ -11,7 +11,14 @@ import time
 from dataclasses import dataclass, replace
 
 from clara_eval.api import wording
-from clara_eval.api.board import Board, around_line, board_of, executed_facts, executed_names, key_facts
+from clara_eval.api.leaderboard import (
+    Leaderboard,
+    around_line,
+    executed_facts,
+    executed_names,
+    key_facts,
+    leaderboard_of,
+)
 from clara_eval.api.reading import PLOTS, Reading
 from clara_eval.api.schemas import ChallengeSummary
 from clara_eval.challenge.model import Address
@@ -81,7 +88,7 @@ async def challenge_view(reading: Reading, address: Address, number: int, settin
         "has_trace": found.traceDigest is not None and reading.traces_public != "never",
         "network": settings.network_name,
         "stages": wording.STAGES,
-        "board": None,
+        "leaderboard": None,
     }
     return values if scores is None else values | await _result(reading, address, scores, number)
 
@@ -91,12 +98,12 @@ async def _result(reading: Reading, address: Address, scores: Scores, number: in
     judging = await reading.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)
     matrix = around_line(scores, MATRIX)
-    board = board_of(scores, number)
-    accounts = dict.fromkeys([*near, *(row.address for row in board.rows)])
+    leaderboard = leaderboard_of(scores, number)
+    accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
     facts = await reading.features_of(address, scores, list(accounts))
     return {
         "scores": scores,
-        "board": with_facts(board, facts, judging),
+        "leaderboard": with_facts(leaderboard, facts, judging),
         "judging": judging,
         "judged_by": judges_of(scores, judging),
         "weights": weights_of(judging),
@@ -133,17 +140,17 @@ def feature_names(judging: Judging | None, facts: dict[str, Features]) -> list[s
     return [name for name in known if name in told] + sorted(told.difference(known))
 
 
-def with_facts(board: Board, facts: dict[str, Features], judging: Judging | None) -> Board:
-    """The board with the facts that stand in its rows: what was executed, else what weighs most."""
-    if names := executed_names([row.found for row in board.rows]):
-        rows = tuple(replace(row, facts=executed_facts(row.found, names)) for row in board.rows)
-        return replace(board, rows=rows, fact_names=names)
+def with_facts(leaderboard: Leaderboard, facts: dict[str, Features], judging: Judging | None) -> Leaderboard:
+    """The leaderboard with the facts that stand in its rows: what was executed, else what weighs most."""
+    if names := executed_names([row.found for row in leaderboard.rows]):
+        rows = tuple(replace(row, facts=executed_facts(row.found, names)) for row in leaderboard.rows)
+        return replace(leaderboard, rows=rows, fact_names=names)
     names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
     known = {account: found.features for account, found in facts.items()}
     rows = tuple(
-        replace(row, facts=tuple(known.get(row.address, {}).get(name) for name in names)) for row in board.rows
+        replace(row, facts=tuple(known.get(row.address, {}).get(name) for name in names)) for row in leaderboard.rows
     )
-    return replace(board, rows=rows, fact_names=names)
+    return replace(leaderboard, rows=rows, fact_names=names)
 
 
 def cells_of(games: Played) -> dict[tuple[str, str], Cell]:

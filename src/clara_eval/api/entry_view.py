@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 
 from clara_eval.api import wording
-from clara_eval.api.board import is_paid, is_ranked, scale_of
 from clara_eval.api.challenge_view import feature_names, weights_of
+from clara_eval.api.leaderboard import is_paid, is_ranked, scale_of
 from clara_eval.api.reading import Reading
 from clara_eval.api.schemas import ChallengeDetail
 from clara_eval.challenge.model import Address

@@ -18,8 +18,8 @@ import pytest_asyncio
 from PIL import Image
 from typer.testing import CliRunner
 
-from clara_eval.api.board import around_line, board_of
 from clara_eval.api.challenge_view import timeline
+from clara_eval.api.leaderboard import around_line, leaderboard_of
 from clara_eval.api.limits import MAX_BODY_BYTES, Rate, Rates
 from clara_eval.api.schemas import ChallengeSummary
 from clara_eval.api.templating import asset, coded, grouped, share
@@ -331,7 +331,7 @@ async def test_the_board_of_a_large_field(service: Service) -> None:
     """Pages share one scale and one pay line, and side by side stand the best and those around the line."""
     scores = await read(service.store, CHAIN, Scores, scores_key(LARGE))
     assert scores is not None
-    first, last = board_of(scores, 1), board_of(scores, 20)
+    first, last = leaderboard_of(scores, 1), leaderboard_of(scores, 20)
     assert (first.line, first.paid, first.pages) == (last.line, 25, 20)
     assert [row.is_below for row in first.rows].index(True) == 25
     chosen = around_line(scores, 8)

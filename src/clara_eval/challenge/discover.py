@@ -74,11 +74,8 @@ class Events(Protocol):
 
     @property
     def chain_id(self) -> int: ...
-
     async def safe_block(self) -> Block: ...
-
     async def is_canonical(self, block: Block | Checkpoint) -> bool: ...
-
     def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]: ...
 
 
@@ -86,7 +83,6 @@ class Checkpoints(Protocol):
     """Where the reader's place is kept."""
 
     async def checkpoint(self, name: str) -> Checkpoint | None: ...
-
     async def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None: ...
 
 

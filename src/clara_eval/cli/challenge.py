@@ -241,7 +241,6 @@ def _asked(question: str) -> bool:
 
 
 async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
-
     said = ""
     while True:
         found = await eval_status(caller, address)

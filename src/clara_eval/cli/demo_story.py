@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clara_eval.challenge.model import short
-from clara_eval.cli.board import board_of, print_board
+from clara_eval.cli.leaderboard_table import leaderboard_of, print_leaderboard
 from clara_eval.cli.result import print_asked
 from clara_eval.cli.screen import from_here, print_labelled, program
 from clara_eval.demo.lifecycle import Told
@@ -22,7 +22,9 @@ def show_story(screen: Console, told: Told) -> None:
     screen.print()
     print_asked(scores)
     screen.print()
-    print_board(screen, board_of(scores, {str(account): name for account, name in told.round.names.items()}))
+    print_leaderboard(
+        screen, leaderboard_of(scores, {str(account): name for account, name in told.round.names.items()})
+    )
     screen.print()
     screen.print(_money(told))
     screen.print()

@@ -89,7 +89,6 @@ def parse_duration(text: str) -> int:
 
 
 def _configured_node() -> str:
-
     urls = Settings.from_env().rpc_urls
     if not urls:
         raise ConfigError("CLARA_RPC_URL is empty.", remedy="Set it, or give --rpc.")
@@ -97,7 +96,6 @@ def _configured_node() -> str:
 
 
 async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int, int]:
-
     node = await DevNode.connect(rpc_url)
     try:
         before = await node.now()
@@ -110,7 +108,6 @@ async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int,
 
 
 async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
-
     asked_to_end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)

@@ -136,17 +136,14 @@ def run_document(executed: Executed) -> dict[str, object]:
 
 
 def _executed(harness: Harness, file: Path) -> Executed:
-
     return _machine().run(harness, Submission(harness.language, _text(file)))
 
 
 def _machine() -> Machine:
-
     return open_machine(Settings.from_env())
 
 
 def harness_document(file: Path, salt: str, language: str) -> HarnessDocument:
-
     if is_document(file):
         if salt:
             raise BadInput(f"{file} has a salt already.", remedy="Leave out --salt.")
@@ -155,7 +152,6 @@ def harness_document(file: Path, salt: str, language: str) -> HarnessDocument:
 
 
 def _harness(file: Path, language: str) -> Harness:
-
     if is_document(file):
         return read_harness_document(_bytes(file)).harness
     name = language or SUFFIXES.get(file.suffix.lower(), "")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from clara_eval.app import Caller, open_caller
 from clara_eval.challenge.model import Token, short, to_address
-from clara_eval.cli.board import ROWS, Board, print_board
+from clara_eval.cli.leaderboard_table import ROWS, Leaderboard, print_leaderboard
 from clara_eval.cli.options import AddressArgument, JsonFlag
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.result import print_asked, print_next
@@ -46,8 +46,8 @@ def leaderboard(
     if scores is not None:
         print_asked(scores)
         console(stderr=False).print()
-    board = _board(found["standings"], found["token"], scores.margin if scores else None)
-    print_board(console(stderr=False), board, limit=limit)
+    leaderboard = _table_of(found["standings"], found["token"], scores.margin if scores else None)
+    print_leaderboard(console(stderr=False), leaderboard, limit=limit)
     console(stderr=False).print()
     if found["postedBy"] == "poster":
         print_labelled("Posted by", "the poster, not the evaluator")
@@ -78,8 +78,8 @@ def score(
 
 async def _score(caller: Caller, address: str, submitter: str) -> tuple[ScoreResult, list[LeaderboardRow]]:
     found = await results.score(caller, address, submitter or None)
-    board = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
-    return found, board["standings"]
+    leaderboard = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
+    return found, leaderboard["standings"]
 
 
 def _print_score(found: ScoreResult, standings: Sequence[LeaderboardRow]) -> None:
@@ -88,8 +88,8 @@ def _print_score(found: ScoreResult, standings: Sequence[LeaderboardRow]) -> Non
     for line in wrapped(in_shell(short_hex(found["why"])), 0):
         screen.print(Text(line))
     screen.print()
-    board = _board(_near(standings, own), found["token"], None, marked=own)
-    print_board(screen, board, heading=f"Around place {found['standing']['rank']} of {found['entries']}")
+    leaderboard = _table_of(_near(standings, own), found["token"], None, marked=own)
+    print_leaderboard(screen, leaderboard, heading=f"Around place {found['standing']['rank']} of {found['entries']}")
     _print_facts(found)
     _print_games(found["games"])
     screen.print()
@@ -129,9 +129,11 @@ def _near(standings: Sequence[LeaderboardRow], own: str) -> list[LeaderboardRow]
     return list(standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1])
 
 
-def _board(rows: Sequence[LeaderboardRow], token: TokenDocument, margin: Margin | None, *, marked: str = "") -> Board:
+def _table_of(
+    rows: Sequence[LeaderboardRow], token: TokenDocument, margin: Margin | None, *, marked: str = ""
+) -> Leaderboard:
     known = Token(to_address(token["address"]), token["symbol"], token["decimals"])
-    return Board([ranked(row) for row in rows], known, margin, marked=marked)
+    return Leaderboard([ranked(row) for row in rows], known, margin, marked=marked)
 
 
 def ranked(row: LeaderboardRow) -> Ranked:

@@ -11,7 +11,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from clara_eval.pipeline.status import Status
+from clara_eval.records.documents import EvalStatus
 
 
 class LiveProgress:
@@ -43,15 +43,15 @@ class LiveProgress:
     def tell(self, room: str, sentence: str) -> None:
         self._console.print(f"[bold cyan]{room:<12}[/bold cyan] {sentence}", soft_wrap=True)
 
-    def __call__(self, status: Status) -> None:
+    def __call__(self, status: EvalStatus) -> None:
         stage = status.stage
-        if stage is None or status.status not in ("extracting", "comparing"):
+        if stage is None or stage.name is None or status.status not in ("extracting", "comparing"):
             return
         if stage.name not in self._tasks:
             self._tasks[stage.name] = self._progress.add_task(stage.name, total=stage.total, note="")
-        note = f"{stage.calls} calls  ${stage.cost_usd:.4f}" if stage.calls else ""
-        if stage.calls_per_second and stage.calls:
-            note += f"  {stage.calls_per_second:.1f}/s"
+        note = f"{stage.calls} calls  ${stage.costUsd or 0:.4f}" if stage.calls else ""
+        if stage.callsPerSecond and stage.calls:
+            note += f"  {stage.callsPerSecond:.1f}/s"
         self._progress.update(self._tasks[stage.name], completed=stage.done, total=stage.total, note=note)
         if stage.done == stage.total and self._progress.disable:
             self.tell(stage.name, f"{stage.done} of {stage.total} {note}".rstrip())

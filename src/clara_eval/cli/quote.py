@@ -64,7 +64,6 @@ def quote(
 
 
 def _print_quote(found: Quote, schedule: str) -> None:
-
     out = console(stderr=False)
     size = found.size
     table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")

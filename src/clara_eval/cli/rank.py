@@ -15,6 +15,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from clara_eval.camel_json import to_camel_json
 from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput
@@ -74,7 +75,6 @@ class _Simulation:
 
 
 def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
-
     gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
     games = read_pairwise(file)
     ranking = rank_table(
@@ -93,7 +93,6 @@ def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool
 
 
 def _payout(text: str, winners: int | None) -> tuple[int, ...]:
-
     if text in ("", "equal"):
         return checked_payout(3 if winners is None else winners, None)
     shares = (6000, 2500, 1500) if text == "top3" else _numbers(text)
@@ -113,40 +112,15 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def as_document(ranking: Ranking) -> dict[str, object]:
     """The JSON form, camelCase."""
-    report = ranking.consistency
     return {
         "ranking": [{**_row(s), "tiedWith": ranking.tied_with(s.item)} for s in ranking.standings],
         "winnerCount": ranking.winner_count,
         "payoutBps": list(ranking.payout_bps),
-        "margin": {
-            "place": ranking.margin.place,
-            "probability": ranking.margin.probability,
-            "word": ranking.margin.word,
-            "setChance": ranking.margin.set_chance,
-            "item": ranking.margin.item,
-            "nextItem": ranking.margin.next_item,
-            "sentence": ranking.margin.sentence,
-        },
+        "margin": {**to_camel_json(ranking.margin), "sentence": ranking.margin.sentence},
         "expectedMisallocation": ranking.misallocation,
-        "cycles": report.cycles,
-        "decidedTriples": report.decided_triples,
-        "cyclicShare": report.cyclic_share,
-        "coverage": report.coverage,
-        "swapConsistency": report.swap_consistency,
-        "swaps": report.swaps,
         "positionBias": ranking.position_bias,
-        "judges": [
-            {
-                "judge": judge.judge,
-                "games": judge.games,
-                "agreement": judge.agreement,
-                "positionBias": judge.position_bias,
-                "firstShare": judge.first_share,
-            }
-            for judge in report.judges
-        ],
-        "pivotalItems": list(report.pivotal_items),
-        "flags": [{"code": f.code, "sentence": f.sentence, "severity": f.severity} for f in ranking.flags],
+        **to_camel_json(ranking.consistency),
+        "flags": to_camel_json(ranking.flags),
         "results": ranking.results,
         "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
         "orderedBy": ranking.ordered_by,
@@ -154,25 +128,12 @@ def as_document(ranking: Ranking) -> dict[str, object]:
 
 
 def _row(standing: Standing) -> dict[str, object]:
-    return {
-        "item": standing.item,
-        "rank": standing.rank,
-        "elo": standing.elo,
-        "low": standing.low,
-        "high": standing.high,
-        "pTop": standing.p_top,
-        "score": standing.score,
-        "wins": standing.wins,
-        "losses": standing.losses,
-        "ties": standing.ties,
-        "strength": standing.strength,
-        "rankLow": standing.rank_low,
-        "rankHigh": standing.rank_high,
-    }
+    fitted = ("theta", "thetaLow", "thetaHigh", "pRank")
+    told = {name: value for name, value in to_camel_json(standing).items() if name not in fitted}
+    return {**told, "strength": standing.strength}
 
 
 def _print(ranking: Ranking) -> None:
-
     out = console(stderr=False)
     out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
     if len(ranking.standings) > SHOWN_ROWS:
@@ -199,7 +160,6 @@ def _print(ranking: Ranking) -> None:
 
 
 def _table(ranking: Ranking, names: int) -> Table:
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("#", "item", "Elo", "95 %", "", "P(paid)", "W–L–T"):
         table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
@@ -228,7 +188,6 @@ def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
 
 
 def _write_plots(folder: Path, ranking: Ranking, games: Pairwise) -> None:
-
     _write(
         folder,
         {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.table.in_canonical_order())},
@@ -236,7 +195,6 @@ def _write_plots(folder: Path, ranking: Ranking, games: Pairwise) -> None:
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -247,7 +205,6 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 
 def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
-
     console().print(f"simulating {plan.trials} challenges of {plan.size} submissions, seed {plan.seed} …")
     points = quality_against_calls(plan.size, plan.trials, plan.seed, plan.payout)
     points = [point for point in points if plan.schedule in ("all", point.schedule)]
@@ -270,7 +227,6 @@ def _point(point: Point) -> dict[str, object]:
 
 
 def _quality_table(points: list[Point]) -> Table:
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):
         table.add_column(heading, justify="left" if heading == "schedule" else "right")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from clara_eval.cli.board import ROWS, Board, board_of, print_board
+from clara_eval.cli.leaderboard_table import ROWS, Leaderboard, leaderboard_of, print_leaderboard
 from clara_eval.cli.screen import console, print_labelled, program, wrapped
 from clara_eval.records.documents import Scores, StageProgress
 from clara_eval.use_cases.times import show_wait
@@ -37,12 +37,12 @@ def judged_by(scores: Scores) -> str:
     return f"{names}{rules}" + (f", {games} comparisons" if games else "")
 
 
-def print_result(scores: Scores, *, board: Board | None = None, limit: int = ROWS) -> None:
+def print_result(scores: Scores, *, leaderboard: Leaderboard | None = None, limit: int = ROWS) -> None:
     """Everything that the document says to a person."""
     screen = console(stderr=False)
     print_asked(scores)
     screen.print()
-    print_board(screen, board or board_of(scores), limit=limit)
+    print_leaderboard(screen, leaderboard or leaderboard_of(scores), limit=limit)
     screen.print()
     if scores.postedBy == "poster":
         print_labelled("Posted by", "the poster, not the evaluator: the ranking is the poster's")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from clara_eval.challenge.model import Token, short, to_address
-from clara_eval.cli.board import Board, print_board
+from clara_eval.cli.leaderboard_table import Leaderboard, print_leaderboard
 from clara_eval.cli.screen import console, safe
 from clara_eval.use_cases.amounts import round_amount
 from clara_eval.use_cases.review_sheet import ReviewSheet
@@ -29,7 +29,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
     if sheet.note:
         screen.print(f"note      {safe(sheet.note)}", soft_wrap=True)
     screen.print()
-    print_board(screen, Board(sheet.ranking, _token(sheet)), heading="Ranking")
+    print_leaderboard(screen, Leaderboard(sheet.ranking, _token(sheet)), heading="Ranking")
     screen.print()
     screen.print(_facts(sheet))
     for game in sheet.games:

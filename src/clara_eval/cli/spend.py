@@ -39,7 +39,6 @@ async def _report(settings: Settings, since: int) -> SpendReport:
 
 
 def _first_moment(since: str | None) -> int:
-
     if since is None:
         return 0
     try:
@@ -49,7 +48,6 @@ def _first_moment(since: str | None) -> int:
 
 
 def _table(title: str, lines: tuple[SpendLine, ...], total: SpendLine) -> Table:
-
     table = Table(title, "USD", "reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
     for line in lines:
         table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations))

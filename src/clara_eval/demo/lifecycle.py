@@ -23,9 +23,9 @@ from clara_eval.errors import ClaraError
 from clara_eval.execution import Machine, MissingEngine
 from clara_eval.pipeline.evaluate import Evaluation, read_scores
 from clara_eval.pipeline.replay import Checked, check_trace
-from clara_eval.pipeline.status import Status
 from clara_eval.publish.keeper import finalize
 from clara_eval.publish.send import Pace
+from clara_eval.records.documents import EvalStatus
 from clara_eval.settings import Settings
 from clara_eval.trace.archive import stream_trace
 from clara_eval.use_cases.evaluate import EvaluationRequest, Observer, evaluate
@@ -67,7 +67,7 @@ def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settin
     )
 
 
-async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[Status], None] | None = None) -> Told:
+async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> Told:
     """Walk the lifecycle; every claim it makes is checked on chain."""
     with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
         async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
@@ -95,7 +95,7 @@ def story_for(machine: Machine, tell: Tell) -> Story:
 
 
 async def _judge_and_pay(
-    app: App, chain: LocalChain, round_: Round, tell: Tell, listener: Callable[[Status], None] | None
+    app: App, chain: LocalChain, round_: Round, tell: Tell, listener: Callable[[EvalStatus], None] | None
 ) -> Told:
     evaluation = await evaluate(app, round_.address, EvaluationRequest(observer=Observer(listener)))
     if evaluation.receipt is None:

@@ -27,7 +27,7 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import Attempts, read_attempts, save_attempts
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.scoring_window import Speed
-from clara_eval.pipeline.status import Status, StatusWriter
+from clara_eval.pipeline.status import StatusWriter
 from clara_eval.publish.send import Receipt
 from clara_eval.records.challenge_index import save_summary
 from clara_eval.records.documents import EvalStatus, State, read
@@ -95,10 +95,10 @@ class Walker:
     def _count_sent(self, receipt: Receipt) -> None:
         self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc()
 
-    def _listen(self, status: Status) -> None:
+    def _listen(self, status: EvalStatus) -> None:
         stage = status.stage
-        if stage is not None and stage.name == "comparing" and stage.calls and stage.calls_per_second:
-            self.speed = self.speed.blended(stage.calls_per_second)
+        if stage is not None and stage.name == "comparing" and stage.calls and stage.callsPerSecond:
+            self.speed = self.speed.blended(stage.callsPerSecond)
 
     async def _ended(self, evaluation: Evaluation) -> Ending:
         ranking = evaluation.walked.ranking if evaluation.walked else None

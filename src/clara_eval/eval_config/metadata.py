@@ -66,17 +66,21 @@ def build_metadata(
     title: str,
     problem_statement: str,
     skills: Sequence[str],
-    config_text: str,
+    config_text: str | None,
     posted_by: str = "",
     timestamp: int = 0,
 ) -> str:
-    """The `data:` URI to post; the matching hash is `config_hash(config_text.encode())`. Refuses a bad config."""
-    parse_eval_config(config_text)
+    """The `data:` URI to post; the matching hash is `config_hash(config_text.encode())`. Refuses a bad config.
+
+    Who evaluates a challenge alone needs no config: None.
+    """
+    if config_text is not None:
+        parse_eval_config(config_text)
     document = {
         "title": title,
         "problemStatement": problem_statement,
         "skills": list(skills),
-        "evalConfig": config_text,
+        **({"evalConfig": config_text} if config_text is not None else {}),
         "postedBy": posted_by,
         "timestamp": timestamp,
     }

@@ -32,7 +32,6 @@ class ClaimEvents(Protocol):
 
     @property
     def chain_id(self) -> int: ...
-
     async def first_block_at(self, moment: int, last: Block) -> int: ...
 
     def prizes_claimed(

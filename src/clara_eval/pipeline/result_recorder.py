@@ -23,7 +23,6 @@ class Rounds(Protocol):
     """What the chain tells about a round."""
 
     async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
-
     async def winners_at(self, address: Address, count: int, block: Block) -> tuple[Winner, ...]: ...
 
 

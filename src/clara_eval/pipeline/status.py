@@ -12,10 +12,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
-from clara_eval.camel_json import camel, to_camel_json
 from clara_eval.errors import (
     BadInput,
     CannotPublish,
@@ -35,7 +33,7 @@ from clara_eval.hashing import plain_json
 from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.plan import Stage
 from clara_eval.records.challenge_index import read_document
-from clara_eval.records.documents import State
+from clara_eval.records.documents import EvalStatus, StageProgress, State, read
 from clara_eval.trace.store import KeyedDocuments
 from clara_eval.trace.store_keys import status_key
 
@@ -76,37 +74,6 @@ _SPAN: dict[Stage, tuple[int, int]] = {
 }
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage of the walk runs any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageProgress:
-    name: str
-    done: int
-    total: int
-    calls: int = 0
-    cost_usd: float = 0.0
-    calls_per_second: float | None = None
-    seconds_left: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    status: State
-    progress: int
-    started_at: int
-    updated_at: int
-    reason: str | None = None
-    retry_at: int | None = None
-    posted_by: str | None = None
-    stage: StageProgress | None = None
-    objections_until: int | None = None
-    """The result is announced, and submitters may object until then."""
-    estimate_usd: float | None = None
-    """What asking models was expected to cost, before the first was asked; None where no price is known."""
-
-    def to_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = to_camel_json(self)
-        return document
 
 
 def state_of(error: BaseException) -> State | None:
@@ -155,7 +122,7 @@ class StatusWriter:
         chain_id: int,
         address: str,
         *,
-        listener: Callable[[Status], None] | None = None,
+        listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
         every_seconds: float = 0.25,
     ) -> None:
@@ -166,8 +133,9 @@ class StatusWriter:
         self._stage_began: dict[str, tuple[float, int]] = {}
         self._written = 0.0
         self._writing: asyncio.Task[None] | None = None
-        self._earlier: dict[str, object] | None = None
-        self.status = Status("pending", 0, int(self._began), int(self._began))
+        self._earlier: EvalStatus | None = None
+        start = int(self._began)
+        self.status = EvalStatus(status="pending", progress=0, startedAt=start, updatedAt=start)
 
     @classmethod
     async def resumed(
@@ -176,28 +144,33 @@ class StatusWriter:
         chain_id: int,
         address: str,
         *,
-        listener: Callable[[Status], None] | None = None,
+        listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> StatusWriter:
         """A writer that goes on from what is written: the first start and the progress stay."""
         writer = cls(keys, chain_id, address, listener=listener, now=now)
-        writer._earlier = await read_status(keys, chain_id, address)
-        writer.status = _going_on(writer.status, writer._earlier or {})
+        with suppress(ValueError):  # of another version of ours: begun anew
+            writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
+        if writer._earlier is not None:
+            writer.status = _going_on(writer.status, writer._earlier)
         return writer
+
+    def _change(self, **changes: object) -> None:
+        self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
 
     def expect(self, estimate_usd: float | None) -> None:
         """What the run is expected to cost, told from now on."""
-        self.status = replace(self.status, estimate_usd=estimate_usd)
+        self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
 
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
         """What an error means, by the one table; trouble after a post undoes no post."""
         state = state_of(error)
         if state is None or (isinstance(error, NotFound) and self._earlier is None):
             return
-        earlier = self._earlier or {}
-        if earlier.get("status") == "complete" and earlier.get("postedBy"):
+        earlier = self._earlier
+        if earlier is not None and earlier.status == "complete" and earlier.postedBy:
             await self._written_out()
-            await self._keys.put(self._chain_id, status_key(self._address), plain_json(earlier))
+            await self._write(earlier)
             return
         at = error.retry_at if isinstance(error, Deferred) else None
         await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
@@ -207,20 +180,18 @@ class StatusWriter:
         low, high = _SPAN[stage]
         share = done / total if total else 1.0
         state: State = "comparing" if stage == "comparing" else "extracting"
-        self.status = replace(
-            self.status,
+        self._change(
             status=state,
             progress=max(self.status.progress, int(low + (high - low) * share)),
-            updated_at=int(self._now()),
             reason=None,
-            retry_at=None,
+            retryAt=None,
             stage=self._progress(stage, done, total),
         )
         self._tell()
         due = self._now() - self._written >= self._every
         if due and (self._writing is None or self._writing.done()):
             self._written = self._now()
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+            self._writing = asyncio.get_running_loop().create_task(self._write(self.status))
 
     def _progress(self, stage: str, done: int, total: int) -> StageProgress:
         calls, cost = self.meter()
@@ -228,8 +199,15 @@ class StatusWriter:
         elapsed, steps = self._now() - began, done - first
         rate = steps / elapsed if steps > 0 and elapsed > 0 else None
         left = (total - done) / rate if rate else None
-        shown_rate, shown_left = rate and round(rate, 2), left and round(left, 1)
-        return StageProgress(stage, done, total, calls, round(cost, 6), shown_rate, shown_left)
+        return StageProgress(
+            name=stage,
+            done=done,
+            total=total,
+            calls=calls,
+            costUsd=round(cost, 6),
+            callsPerSecond=rate and round(rate, 2),
+            secondsLeft=left and round(left, 1),
+        )
 
     async def say(
         self,
@@ -243,19 +221,17 @@ class StatusWriter:
     ) -> None:
         """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
         await self._written_out()
-        self.status = replace(
-            self.status,
+        self._change(
             status=state,
             progress=100 if state in FINAL_STATES else self.status.progress if progress is None else progress,
-            updated_at=int(self._now()),
             reason=reason,
-            retry_at=retry_at,
-            posted_by=posted_by,
-            objections_until=objections_until,
+            retryAt=retry_at,
+            postedBy=posted_by,
+            objectionsUntil=objections_until,
             stage=None if state in _BETWEEN_STAGES else self.status.stage,
         )
         self._tell()
-        await self._write()
+        await self._write(self.status)
 
     async def _written_out(self) -> None:
         """Wait for the line of progress that is being written."""
@@ -268,19 +244,17 @@ class StatusWriter:
         if self._listener is not None:
             self._listener(self.status)
 
-    async def _write(self) -> None:
-        await self._keys.put(self._chain_id, status_key(self._address), plain_json(self.status.to_json()))
+    async def _write(self, status: EvalStatus) -> None:
+        await self._keys.put(self._chain_id, status_key(self._address), plain_json(status.model_dump()))
 
 
-def _going_on(fresh: Status, earlier: Mapping[str, Any]) -> Status:
+def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
     """A fresh status with the start and the progress of an earlier one; what had ended begins anew."""
-    is_going_on = earlier.get("status") not in FINAL_STATES | {"review"}
-    stage = earlier.get("stage")
-    known = {field.name: stage.get(camel(field.name)) for field in fields(StageProgress)} if stage else None
-    return replace(
-        fresh,
-        started_at=int(earlier.get("startedAt") or fresh.started_at),
-        progress=int(earlier.get("progress") or 0) if is_going_on else 0,
-        stage=StageProgress(**known) if known else None,
-        estimate_usd=earlier.get("estimateUsd"),
-    )
+    is_going_on = earlier.status not in FINAL_STATES | {"review"}
+    kept = {
+        "startedAt": earlier.startedAt or fresh.startedAt,
+        "progress": earlier.progress if is_going_on else 0,
+        "stage": earlier.stage,
+        "estimateUsd": earlier.estimateUsd,
+    }
+    return fresh.model_copy(update=kept)

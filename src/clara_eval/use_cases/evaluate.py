@@ -31,10 +31,10 @@ from clara_eval.pipeline.post_recorder import record_posted
 from clara_eval.pipeline.public_documents import is_posted
 from clara_eval.pipeline.record import PLAN
 from clara_eval.pipeline.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
-from clara_eval.pipeline.status import Status, StatusWriter, gravest
+from clara_eval.pipeline.status import StatusWriter, gravest
 from clara_eval.processes import this_process
 from clara_eval.publish.send import Intention, Outcome, Receipt
-from clara_eval.records.documents import Scores, read
+from clara_eval.records.documents import EvalStatus, Scores, read
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store_keys import index_key, scores_key
 from clara_eval.use_cases.publication import publish_after_post
@@ -52,7 +52,7 @@ def _this_process() -> str:
 class Observer:
     """Told what happens on the way; must be cheap."""
 
-    progress: Callable[[Status], None] | None = None
+    progress: Callable[[EvalStatus], None] | None = None
     sent: Callable[[Receipt], None] = lambda _receipt: None
     degraded: Callable[[str], None] = lambda _how: None
 

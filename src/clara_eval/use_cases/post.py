@@ -7,10 +7,6 @@ known, terms under which no result could ever be posted, a wallet without the mo
 
 from __future__ import annotations
 
-import base64
-import json
-from typing import Any
-
 from clara_eval.app import Caller
 from clara_eval.chain.contracts import TokenContract
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Challenge, ChallengeStatus, Token, to_address
@@ -197,24 +193,13 @@ def _check_participants(posting: Posting, shares: tuple[int, ...]) -> None:
 
 
 def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
-    told: dict[str, Any] = {
-        "title": posting.title,
-        "problem_statement": posting.problem_statement,
-        "skills": list(posting.skills),
-        "posted_by": poster or "",
-        "timestamp": now,
-    }
-    if posting.eval_config.strip():
-        return build_metadata(**told, config_text=posting.eval_config)
-    document = {
-        "title": told["title"],
-        "problemStatement": told["problem_statement"],
-        "skills": told["skills"],
-        "postedBy": told["posted_by"],
-        "timestamp": now,
-    }
-    return (
-        "data:application/json;base64," + base64.b64encode(json.dumps(document, ensure_ascii=False).encode()).decode()
+    return build_metadata(
+        title=posting.title,
+        problem_statement=posting.problem_statement,
+        skills=posting.skills,
+        config_text=posting.eval_config if posting.eval_config.strip() else None,
+        posted_by=poster or "",
+        timestamp=now,
     )
 
 

@@ -1,6 +1,6 @@
 """A ranking as it is drawn: rows with their intervals on one scale, the pay line, the podium, those not ranked.
 
-Comes in: the scores of a round. Goes out: a `Board`, of which one page of rows is shown. A field of a thousand is
+Comes in: the scores of a round. Goes out: a `Leaderboard`, of which one page of rows is shown. A field of a thousand is
 paged; the scale and the pay line are those of the whole field on every page.
 """
 
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class Leaderboard:
     rows: tuple[Row, ...]
     """Those of this page."""
     podium: tuple[Row, ...]
@@ -89,7 +89,7 @@ def scale_of(rows: Sequence[Ranked]) -> Scale:
     return Scale(min(lows, default=0.0), max(highs, default=1.0))
 
 
-def board_of(scores: Scores, page: int) -> Board:
+def leaderboard_of(scores: Scores, page: int) -> Leaderboard:
     """One page of a ranking."""
     ranked = [row for row in scores.rankings if is_ranked(row)]
     rejected = tuple(row for row in scores.rankings if not is_ranked(row))
@@ -98,7 +98,7 @@ def board_of(scores: Scores, page: int) -> Board:
     drawn = [_row(row, scale, place, paid) for place, row in enumerate(ranked)]
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
-    return Board(
+    return Leaderboard(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         podium=tuple(row for row in drawn[:PODIUM] if row.is_paid),
         rejected=rejected,

@@ -33,7 +33,7 @@ METRICS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class Leaderboard:
     """What the table is made of."""
 
     rows: Sequence[Ranked]
@@ -66,9 +66,9 @@ class Column:
         return max(map(cell_len, (self.heading, *self.cells)))
 
 
-def board_of(scores: Scores, names: Mapping[str, str] | None = None) -> Board:
+def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> Leaderboard:
     """The table of a `scores` document."""
-    return Board(scores.rankings, token_of(scores), scores.margin, names or {})
+    return Leaderboard(scores.rankings, token_of(scores), scores.margin, names or {})
 
 
 def token_of(scores: Scores) -> Token | None:
@@ -76,31 +76,35 @@ def token_of(scores: Scores) -> Token | None:
     return Token(to_address(token.address), token.symbol, token.decimals, token.isKnown) if token else None
 
 
-def print_board(screen: Console, board: Board, *, limit: int = ROWS, heading: str = "Leaderboard") -> None:
+def print_leaderboard(
+    screen: Console, leaderboard: Leaderboard, *, limit: int = ROWS, heading: str = "Leaderboard"
+) -> None:
     """The table, the pay line in it, and below who was not ranked and why."""
-    shown = board.ranked[:limit]
+    shown = leaderboard.ranked[:limit]
     if shown:
         screen.print(Text(heading, style="bold"))
-        for line in table_lines(board, shown, screen.width):
+        for line in table_lines(leaderboard, shown, screen.width):
             screen.print(line, no_wrap=True, overflow="crop", crop=False)
-        if len(board.ranked) > limit:
-            screen.print(f"and {len(board.ranked) - limit} more places", style="dim")
-    if board.rejected:
-        _print_rejected(screen, board, limit)
+        if len(leaderboard.ranked) > limit:
+            screen.print(f"and {len(leaderboard.ranked) - limit} more places", style="dim")
+    if leaderboard.rejected:
+        _print_rejected(screen, leaderboard, limit)
 
 
-def table_lines(board: Board, shown: Sequence[Ranked], width: int) -> list[Text]:
+def table_lines(leaderboard: Leaderboard, shown: Sequence[Ranked], width: int) -> list[Text]:
     """The heading and one line a place, with the pay line between those who are paid and the others."""
-    columns, bar = _fitted(_columns(board, shown), width)
+    columns, bar = _fitted(_columns(leaderboard, shown), width)
     scale = _scale(shown)
     lines = [_line([_aligned(column.heading, column) for column in columns], bar, _bar_heading(shown), "dim")]
     for number, row in enumerate(shown):
         if number and _is_cut(shown[number - 1], row):
-            lines.append(_pay_line(board.margin, _width(columns) + (bar + len(GAP) if bar else 0)))
+            lines.append(_pay_line(leaderboard.margin, _width(columns) + (bar + len(GAP) if bar else 0)))
         cells = [_aligned(column.cells[number], column) for column in columns]
         style = "bold green" if is_paid(row) else ""
         drawn = "" if row.elo is None else _bar(row, scale, bar)
-        lines.append(_line(cells, bar, drawn, f"{style} reverse".strip() if row.address == board.marked else style))
+        lines.append(
+            _line(cells, bar, drawn, f"{style} reverse".strip() if row.address == leaderboard.marked else style)
+        )
     return lines
 
 
@@ -137,9 +141,9 @@ def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
     )
 
 
-def _columns(board: Board, shown: Sequence[Ranked]) -> list[Column]:
+def _columns(leaderboard: Leaderboard, shown: Sequence[Ranked]) -> list[Column]:
     """Every column that has something to say, in the order in which they stand."""
-    names = [_name(board, row) for row in shown]
+    names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
     found = [
         Column("#", [_place(row) for row in shown], 99),
@@ -150,7 +154,7 @@ def _columns(board: Board, shown: Sequence[Ranked]) -> list[Column]:
         Column("P(paid)", ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown], 5),
         Column("W–L–T", [_games(row) for row in shown], 1),
         Column("score", ["" if row.score is None else str(row.score) for row in shown], 3),
-        Column("prize", [_prize(board, row) for row in shown], 99),
+        Column("prize", [_prize(leaderboard, row) for row in shown], 99),
     ]
     return [column for column in found if any(column.cells)]
 
@@ -198,8 +202,8 @@ def _place(row: Ranked) -> str:
     return f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}"
 
 
-def _name(board: Board, row: Ranked) -> str:
-    name = escaped(board.names.get(row.address, ""))
+def _name(leaderboard: Leaderboard, row: Ranked) -> str:
+    name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
@@ -229,18 +233,18 @@ def _games(row: Ranked) -> str:
     return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
 
 
-def _prize(board: Board, row: Ranked) -> str:
-    return round_amount(int(row.prizeAmount or 0), board.token) if is_paid(row) and board.token else ""
+def _prize(leaderboard: Leaderboard, row: Ranked) -> str:
+    return round_amount(int(row.prizeAmount or 0), leaderboard.token) if is_paid(row) and leaderboard.token else ""
 
 
-def _print_rejected(screen: Console, board: Board, limit: int) -> None:
+def _print_rejected(screen: Console, leaderboard: Leaderboard, limit: int) -> None:
     screen.print()
     screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
-    for row in board.rejected[:limit]:
-        name = _name(board, row)
+    for row in leaderboard.rejected[:limit]:
+        name = _name(leaderboard, row)
         who = f"{name}  {short(row.address)}" if name else short(row.address)
         screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
         for line in wrapped(short_hex(row.reason or ""), 4):
             screen.print(Text(f"    {line}"))
-    if len(board.rejected) > limit:
-        screen.print(f"  and {len(board.rejected) - limit} more", style="dim")
+    if len(leaderboard.rejected) > limit:
+        screen.print(f"  and {len(leaderboard.rejected) - limit} more", style="dim")

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from clara_eval.challenge.model import Token, to_address
-from clara_eval.cli.board import Board, bar_of, print_board, table_lines
+from clara_eval.cli.leaderboard_table import Leaderboard, bar_of, print_leaderboard, table_lines
 from clara_eval.records.documents import Margin, Ranked
 
 USDC = Token(to_address("0x" + "1" * 40), "USDC", 6)
@@ -32,16 +32,16 @@ def executed(rank: int) -> dict[str, Any]:
     return {"outcome": "passed", "testsPassed": 13 - rank, "tests": 12, "gas": 1_020_930 + rank, "fuel": None}
 
 
-def shown(board: Board, width: int, limit: int = 25) -> list[str]:
+def shown(leaderboard: Leaderboard, width: int, limit: int = 25) -> list[str]:
     out = io.StringIO()
-    print_board(Console(file=out, width=width, highlight=False), board, limit=limit)
+    print_leaderboard(Console(file=out, width=width, highlight=False), leaderboard, limit=limit)
     return out.getvalue().splitlines()
 
 
-PLAIN = Board([row(n) for n in range(1, 8)], USDC, MARGIN)
-NAMED = Board(PLAIN.rows, USDC, MARGIN, {one.address: f"entry_{one.rank}" for one in PLAIN.rows})
-RUN = Board([row(n, executed=executed(n)) for n in range(1, 8)], USDC, MARGIN, NAMED.names)
-METRICS = Board(
+PLAIN = Leaderboard([row(n) for n in range(1, 8)], USDC, MARGIN)
+NAMED = Leaderboard(PLAIN.rows, USDC, MARGIN, {one.address: f"entry_{one.rank}" for one in PLAIN.rows})
+RUN = Leaderboard([row(n, executed=executed(n)) for n in range(1, 8)], USDC, MARGIN, NAMED.names)
+METRICS = Leaderboard(
     [
         row(n, executed={**executed(n), "metrics": {"batch_gas": 20_930 * n, "single_gas": 900, "zeta": 1.5}})
         for n in range(1, 8)
@@ -53,10 +53,10 @@ METRICS = Board(
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 140, 200])
-@pytest.mark.parametrize("board", [PLAIN, NAMED, RUN, METRICS], ids=["plain", "named", "run", "metrics"])
-def test_no_line_wraps_and_no_number_is_cut(board: Board, width: int) -> None:
+@pytest.mark.parametrize("leaderboard", [PLAIN, NAMED, RUN, METRICS], ids=["plain", "named", "run", "metrics"])
+def test_no_line_wraps_and_no_number_is_cut(leaderboard: Leaderboard, width: int) -> None:
     """Every place is one line that fits, with its rank, its whole rating and its whole prize."""
-    lines = [line.plain for line in table_lines(board, board.ranked, width)]
+    lines = [line.plain for line in table_lines(leaderboard, leaderboard.ranked, width)]
     assert len(lines) == 9
     assert all(cell_len(line) <= width for line in lines)
     for rank, line in enumerate((line for line in lines[1:] if "pay line" not in line), start=1):
@@ -94,13 +94,13 @@ def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
     """It says how sure it is; nobody is above it without a prize, and it is not drawn where all are paid."""
     lines = shown(PLAIN, 100)
     assert [number for number, line in enumerate(lines) if "pay line: 82 % sure, uncertain" in line] == [5]
-    assert not any("pay line" in line for line in shown(Board(PLAIN.rows[:3], USDC, MARGIN), 100))
+    assert not any("pay line" in line for line in shown(Leaderboard(PLAIN.rows[:3], USDC, MARGIN), 100))
 
 
 def test_prizes_are_in_tokens_however_the_token_counts() -> None:
     """Never in base units: two decimals, and a sign where they are not all of it."""
     odd = Token(USDC.address, "WETH", 18)
-    lines = shown(Board([row(1, prizeAmount=str(10**18 // 3)), row(2, prizeAmount=str(5 * 10**17))], odd), 80)
+    lines = shown(Leaderboard([row(1, prizeAmount=str(10**18 // 3)), row(2, prizeAmount=str(5 * 10**17))], odd), 80)
     assert lines[2].endswith("≈0.33 WETH")
     assert lines[3].endswith("0.50 WETH")
 
@@ -108,7 +108,7 @@ def test_prizes_are_in_tokens_however_the_token_counts() -> None:
 def test_places_that_only_the_chain_knows_have_no_rating() -> None:
     """Without an evaluation of ours there is a place, a score and a prize, and no invented interval."""
     unknown = dict.fromkeys(("elo", "low", "high", "pTop", "wins", "losses", "ties"))
-    lines = shown(Board([row(1, **unknown), row(2, **unknown)], USDC), 80)
+    lines = shown(Leaderboard([row(1, **unknown), row(2, **unknown)], USDC), 80)
     assert lines[1].split()[:3] == ["#", "agent", "Elo"]
     assert "●" not in "".join(lines)
 
@@ -118,7 +118,7 @@ def test_strangers_words_move_no_terminal() -> None:
     hostile = Token(USDC.address, "\x1b[2J[bold]" + "X" * 50, 6)
     names = {PLAIN.rows[0].address: "\u202e[red]" + "n" * 90}
     rows = [*PLAIN.rows, row(8, status="rejected", code="copy", reason="\x1b[31m[/x] of 0x" + "ab" * 20)]
-    text = "\n".join(shown(Board(rows, hostile, MARGIN, names), 80))
+    text = "\n".join(shown(Leaderboard(rows, hostile, MARGIN, names), 80))
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "[red]" in text
@@ -127,7 +127,7 @@ def test_strangers_words_move_no_terminal() -> None:
 
 def test_a_thousand_places_are_not_printed_at_once() -> None:
     """The first ones, and how many more there are."""
-    lines = shown(Board([row(n) for n in range(1, 1001)], USDC, MARGIN), 80)
+    lines = shown(Leaderboard([row(n) for n in range(1, 1001)], USDC, MARGIN), 80)
     assert len(lines) == 1 + 1 + 25 + 1 + 1
     assert lines[-1] == "and 975 more places"
 
@@ -142,5 +142,5 @@ def test_a_bar_stays_in_its_place() -> None:
 def test_ratings_without_doubt_are_called_exact() -> None:
     """Where no row has an interval the column says exact; one row with an interval and it is named as such."""
     exact = [row(n, low=1700.0 - 50 * n, high=1700.0 - 50 * n) for n in range(1, 8)]
-    assert shown(Board(exact, USDC, MARGIN), 140)[1].split()[-2:] == ["exact", "prize"]
-    assert "95 % interval" in shown(Board([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]
+    assert shown(Leaderboard(exact, USDC, MARGIN), 140)[1].split()[-2:] == ["exact", "prize"]
+    assert "95 % interval" in shown(Leaderboard([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]
