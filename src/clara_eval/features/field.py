@@ -4,7 +4,8 @@ In: the facts of every ranked submission, each read alone. Out: the same facts w
 capped at the middle of their range where others show evidence for theirs and this one does not. Robust figures only
 (median and median deviation), so that a few liars do not move what they are held against; in a small field more is
 forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room where
-honest entries are; so nearly the best of everything is looked at by a person wherever that would be paid for alone.
+honest entries are: nearly the best of everything, and evenly so, is looked at by a person wherever that would be paid
+for alone. Where the field cannot tell a liar from the honest, nobody is flagged; the round says so, and its post waits.
 Must hold: the order of entries does not matter, and measured values never change.
 """
 
@@ -39,6 +40,12 @@ MOST_LOOKED_AT = 3
 """However many are paid: at most one entry in three is looked at for what it claims."""
 SPREAD = 0.15
 """Claims of honest entries differ at least this much, on a scale from worst to best."""
+UNTOLD = "claims_untold"
+"""Nearly the best of everything, but so are others: nothing is held against the entry, and a paid place of it waits."""
+BESIDE = 0.1
+"""Whoever has others this close on the scale is one of a group, not an outlier."""
+SMALL_STEP = 0.02
+"""Of a range: so close to the best stands who reports the best, or a little less to be believed."""
 _TO_SIGMA = 1.4826
 _ALIKE = 1e-9
 
@@ -121,6 +128,8 @@ class _Field:
     """How many claim exactly the same."""
     looked_at: int
     """Entries with the best claims that a person looks at, if they are nearly the best that can be claimed."""
+    might_be_paid: int
+    """Entries with the best claims of which any might be paid."""
 
     @classmethod
     def of(cls, schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None) -> _Field:
@@ -139,6 +148,7 @@ class _Field:
             frozenset(account for account, facts in features.items() if _is_nearly_best(schema, facts)),
             Counter(_claimed_values(schema, facts) for facts in features.values()),
             max(1, min(size // 4 if paid is None else paid, size // MOST_LOOKED_AT)),
+            max(1, min(paid or 0, size // 2), size // MOST_LOOKED_AT),
         )
 
 
@@ -248,10 +258,12 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
         return
     size, as_good = len(field.merits), field.merits.at_least(mine - _ALIKE)
     count, score = len(_claimed(schema, facts)), _spreads(mine, field)
-    far = size >= FEWEST and as_good <= max(1, size // 8) and score >= STANDS_OUT * (1 + SMALL_FIELD / size)
-    best = account in field.nearly_best and as_good <= field.looked_at and _is_rare(schema, facts, field)
-    decides = count * 2 >= sum(feature.better is not None for feature in schema.judged)
+    alone = field.merits.at_least(mine - BESIDE) <= max(1, size // 8)
+    far = size >= FEWEST and alone and score >= STANDS_OUT * (1 + SMALL_FIELD / size)
+    nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
+    best = nearly and as_good <= field.looked_at and _is_rare(schema, facts, field) and _is_even(schema, facts)
     told = any(flag.code == "all_best" for flag in facts.flags)
+    stands_out = far or (best and decides and count < NEARLY_ALL and size >= FEWEST)
     if best and count >= NEARLY_ALL and not told:
         yield Flag(
             "nearly_all_best",
@@ -259,7 +271,9 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
             f"All {count} claimed features are at their best value or one step below it.",
             evidence={"features": count, "asGood": as_good - 1},
         )
-    if far or (best and decides and count < NEARLY_ALL and size >= FEWEST):
+    elif nearly and decides and size >= FEWEST and as_good <= field.might_be_paid and not (stands_out or told):
+        yield _untold(field, as_good)
+    if stands_out:
         yield Flag(
             "claims_stand_out",
             "review",
@@ -267,6 +281,17 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
             f"({score:.1f} spreads above the middle); no tool bears it out.",
             evidence={"spreads": round(score, 1), "asGood": as_good},
         )
+
+
+def _untold(field: _Field, as_good: int) -> Flag:
+    alike, others = len(field.nearly_best) - 1, len(field.merits) - 1
+    return Flag(
+        UNTOLD,
+        "info",
+        f"What only a model can tell is nearly the best there is, as for {alike} of the other {others} entries; no "
+        "tool bears it out, and the field cannot tell who claims too much.",
+        evidence={"nearlyBest": alike + 1, "asGood": as_good},
+    )
 
 
 def _spreads(mine: float, field: _Field) -> float:
@@ -285,6 +310,27 @@ def _is_rare(schema: FeatureSchema, facts: Features, field: _Field) -> bool:
 def _is_nearly_best(schema: FeatureSchema, facts: Features) -> bool:
     values, claimed = facts.vector.as_dict(), _claimed(schema, facts)
     return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) - _ALIKE for f in claimed)
+
+
+def _is_even(schema: FeatureSchema, facts: Features) -> bool:
+    """Whether all claims are equally close to the best: at it, or a step below it. Honest work rarely is."""
+    values = facts.vector.as_dict()
+    steps = {_steps_below(feature, values[feature.name]) for feature in _claimed(schema, facts)}
+    return steps in ({0}, {1})
+
+
+def _steps_below(feature: Feature, value: Value) -> int:
+    """0 at the best value, 1 a small step below it, 2 further away."""
+    if feature.type in ("boolean", "enum"):
+        gap = goodness(feature, _step_below(feature)) - goodness(feature, value)
+        return 0 if goodness(feature, value) >= 1 - _ALIKE else 1 if gap <= _ALIKE else 2
+    span = feature.high - feature.low
+    assert isinstance(value, (int, float))
+    off = (feature.high - value) if feature.better == "higher" else (value - feature.low)
+    if off <= span * SMALL_STEP / 4:
+        return 0
+    step = max(span * SMALL_STEP, 1.0 if feature.type == "integer" else min(1.0, span / 10))
+    return 1 if off <= step + _ALIKE else 2
 
 
 def _step_below(feature: Feature) -> Value:

@@ -12,7 +12,7 @@ from clara_eval.challenge.model import Address
 from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.features import Features
 from clara_eval.features.features import SecondView, choose_values
-from clara_eval.features.field import _Values, compare_field
+from clara_eval.features.field import UNTOLD, _Values, compare_field
 from clara_eval.judge.vector import Value
 
 FUNCTIONS = FeatureSchema((MEASURED["functions"],))
@@ -85,6 +85,29 @@ def test_whoever_would_be_paid_for_one_claim_alone_is_looked_at() -> None:
     facts = {"max_nesting": 2, "duplicate_share": 0.0}
     mixed = [replace(f, vector=v, measured=dict(facts)) for f, v in zip(field, vectors, strict=True)]
     assert looked_at(2, mixed, measured_too) == []
+
+
+def test_where_the_field_cannot_tell_nobody_is_flagged_and_the_place_waits() -> None:
+    """Three at the best of a wide scale may be honest: none is flagged, and each is marked as not told from a liar."""
+    wide = [claimed(LEVEL, correctness=value) for value in (0, 1, 1, 2, 2, 1, 0, 1, 2, 4, 4, 4)]
+    found = compare_field(LEVEL, {account(n): facts for n, facts in enumerate(wide)}, 3)
+    flags = {who: [(flag.code, flag.severity) for flag in facts.flags] for who, facts in found.items() if facts.flags}
+    assert flags == {account(n): [(UNTOLD, "info")] for n in (9, 10, 11)}
+
+
+def test_uneven_claims_near_the_best_are_no_outliers() -> None:
+    """Honest work is better at some things: the best of one and a step below in another is marked, not flagged."""
+    pair = FeatureSchema((level_feature("right"), level_feature("clear")))
+    field = [claimed(pair, right=n % 4, clear=(n + 1) % 4) for n in range(9)]
+    for right, clear, expected in ((4, 3, UNTOLD), (4, 4, "claims_stand_out"), (3, 3, "claims_stand_out")):
+        assert codes(pair, [*field, claimed(pair, right=right, clear=clear)])[-1] == [expected]
+
+
+def test_the_best_of_a_group_does_not_stand_out() -> None:
+    """Where a third of the field is far better than the rest, nobody of it is an outlier."""
+    number = FeatureSchema((Feature("coverage", "number", min=0, max=100, better="higher"),))
+    field = [claimed(number, coverage=value) for value in (30, 32, 35, 31, 36, 33, 34, 38, 80, 82, 84, 85)]
+    assert codes(number, field) == [[]] * 12
 
 
 def test_good_claims_among_good_claims_are_left_alone() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.features.extract import UNREAD
 from clara_eval.features.features import Features
+from clara_eval.features.field import UNTOLD
 from clara_eval.flags import Flag
 from clara_eval.ranking.rank import Ranking
 from clara_eval.solutions import Likeness, Rejected, Solution
@@ -148,6 +149,22 @@ def _submissions(found: Round) -> Iterator[Flag]:
             yield replace(named, severity="warn") if far else named
 
 
+def _paid_for_claims(found: Round) -> Iterator[Flag]:
+    """Paid for what only a model says, where others claim as much: nobody is accused, and a person looks."""
+    held = sorted(
+        account for account in found.paid & found.features.keys()
+        if any(flag.code == UNTOLD for flag in found.features[account].flags)
+    )  # fmt: skip
+    if held:
+        yield Flag(
+            "paid_for_claims",
+            "review",
+            f"{', '.join(held)} would be paid for what only a model can tell, nearly the best there is, and others "
+            "claim as much: the field cannot tell who claims too much.",
+            evidence={"entries": len(held)},
+        )
+
+
 def _undecided(found: Round) -> Iterator[Flag]:
     asked = len(found.comparisons)
     missing = asked - (found.ranking.results if found.ranking else 0)
@@ -174,6 +191,7 @@ RULES = (
     _paid_families,
     _unpinned,
     _submissions,
+    _paid_for_claims,
     _undecided,
     _ranking,
 )

@@ -32,7 +32,7 @@ from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.status import read_status
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.testing.forged_trace import forged
-from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, honest_reader
+from clara_eval.testing.scripted_llm import ScriptedLlm, Task, answer_of, honest_reader, shown_vectors
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
 CONFIG = {
@@ -41,6 +41,7 @@ CONFIG = {
     "criteria": "The best rate limiter is correct for every input, simple to follow, and goes beyond the usual ways.",
     "language": "python",
 }
+BOASTERS = ("deque(", "TokenBucket")
 NAMES = ("deque_window", "ring_buffer", "sliding_log", "token_bucket", "list_filter")
 
 
@@ -133,9 +134,9 @@ class ScriptedModels:
         )
 
 
-async def judged(app: App, address: Address, llms: dict[str, Llm]) -> Evaluation:
+async def judged(app: App, address: Address, llms: dict[str, Llm], *, dry_run: bool = True) -> Evaluation:
     ports = replace(app.ports, models=ScriptedModels(app, llms))
-    request = EvaluationRequest(plan=EvaluationPlan(tuple(llms)), dry_run=True)
+    request = EvaluationRequest(plan=EvaluationPlan(tuple(llms)), dry_run=dry_run)
     return await evaluate(replace(app, ports=ports), address, request)
 
 
@@ -320,6 +321,31 @@ async def test_the_next_model_reads_where_the_first_is_down(local_chain: LocalCh
     assert {paid.llm for paid in done.walk.answers.values()} == {"scripted:up"}
     checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
     assert checked.digest == done.digest
+
+
+def boasting(prompt: Prompt) -> str:
+    """Two of five have the best value, the others a poor one; who claims more wins."""
+    if prompt.purpose != "features":
+        first, second = (int(str(vector["code_correctness"])) for vector in shown_vectors(prompt))
+        winner = "tie" if first == second else "A" if first > second else "B"
+        return json.dumps({"winner": winner, "confidence": 0.9, "reason": "by the facts"})
+    task = Task.of(prompt)
+    best = any(word in task.data for word in BOASTERS)
+    return json.dumps(task.answer(lambda name, kind: (4 if best else 1) if name == "code_correctness" else 2))
+
+
+async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_waits(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Two of five claim the best of the only scale: neither is flagged, and the round waits for a person."""
+    address = await model_round(local_chain, CONFIG | {"features": ["code_correctness"]})
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, {"scripted:model": ScriptedLlm(boasting)}, dry_run=False)
+        status = await read_status(app.store, 31337, address)
+    held = [flag for flag in done.walk.flags if flag.severity == "review" and flag.code == "paid_for_claims"]
+    assert [(flag.account, flag.evidence["entries"]) for flag in held] == [(None, 2)]
+    assert {flag.severity for facts in done.walk.features.values() for flag in facts.flags} == {"info"}
+    assert (done.receipt, status["status"] if status else None) == (None, "review")
 
 
 def in_fours(prompt: Prompt) -> str:

@@ -81,7 +81,7 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
 
 async def _lies(attack: Attack) -> list[Figure]:
     return [
-        *await measure_lies(attack.count(25), attack.seed),
+        *await measure_lies(attack.count(32), attack.seed),
         *await measure_measured_only(),
         *await measure_executed(attack.count(20), attack.seed),
     ]

@@ -73,7 +73,7 @@ def test_disguised_copies_of_real_files_are_found() -> None:
 def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds that nothing reaches, the figures say missed."""
     asleep = copies.Bounds(least=10**9, near=2.0, held=2.0)
-    for name in ("PLAIN", "ABSTRACT", "SHAPES", "FEW_SHAPES"):
+    for name in ("PLAIN", "ABSTRACT", "SHAPES", "FEW_SHAPES", "OUTLINE"):
         monkeypatch.setattr(copies, name, asleep)
     files = real_files(default_folders(), count=3, seed=11, languages=("python",))
     figures = by_name(copying.measure_copies(files))
