@@ -36,6 +36,7 @@ from clara_eval.ranking.consistency import count_cycles, net_wins
 from clara_eval.ranking.elo import elo, literal_elo
 from clara_eval.ranking.pairwise_csv import read_pairwise
 from clara_eval.ranking.simulator import TOP3, Model, Quality, World, draw_world, elo_order, looks_of, play, quality
+from clara_eval.ranking.uncertainty import word_for
 from clara_eval.testing.simulated_jury import draw_jury, published_order, strength_order
 from clara_eval.tournament.adaptive import Adaptive, Tuning, best_pairs, objective, swiss_round
 from clara_eval.tournament.estimate import estimate, standardised
@@ -395,7 +396,9 @@ def clocked(work: Callable[[], Any], clock: Callable[[], float]) -> float:
 
 
 def replay(job: tuple[int, str]) -> list[tuple[int, bool, bool]]:
-    """Buy recorded comparisons one batch at a time; after each batch: calls, is the set right by Elo, by strength."""
+    """Buy recorded comparisons one batch at a time, chosen from the fit that the adaptive schedule makes; after each
+    batch: calls, is the set right by Elo, by fitted strength.
+    """
     seed, path = job
     games = read_pairwise(Path(path))
     random = Random(SEEDS + seed)
@@ -420,8 +423,8 @@ def _buy(
     for (i, j), rows in stock.items():
         left[i, j] = left[j, i] = len(rows)
     tuning, prizes = Tuning(), objective(TOP3, 3, Tuning())
+    found = estimate(whole.take(bought))
     for batch in range(10_000):
-        found = fit(whole.take(bought))
         pairs = swiss_round(found.theta, (left > 0) & ~met) if batch < tuning.swiss_rounds else []
         for i, j in pairs or best_pairs(found, prizes, left, tuning):
             bought[stock[min(i, j), max(i, j)].pop()] = True
@@ -432,11 +435,9 @@ def _buy(
         if calls > 1400:
             return
         table = whole.take(bought)
-        yield (
-            calls,
-            set(elo_order(table, key(seed))[:3].tolist()) == want,
-            set(strength_order(table)[:3].tolist()) == want,
-        )
+        found = estimate(table, begin=found)
+        by_strength = np.argsort(-found.theta, kind="stable")[:3]
+        yield calls, set(elo_order(table, key(seed))[:3].tolist()) == want, set(by_strength.tolist()) == want
 
 
 def public_set(run: Run) -> list[Row]:
@@ -447,7 +448,7 @@ def public_set(run: Run) -> list[Row]:
     with Pool(run.jobs) as pool:
         histories = pool.map(replay, [(seed, str(path)) for seed in range(seeds)], chunksize=1)
     measured: dict[str, Any] = {"seeds": seeds}
-    for which, name in ((1, "elo"), (2, "bradleyTerry")):
+    for which, name in ((1, "elo"), (2, "strength")):
         measured[name] = {
             "shareRight": {str(c): round(_share(histories, c, which), 3) for c in (323, 485, 647, 800, 970, 1294)},
             "neededForAllSeeds": max(_settled(history, which) for history in histories),
@@ -543,20 +544,24 @@ def said(case: str, kind: str, seed: int) -> dict[str, float]:
     return {
         "right": float({int(item) for item in found.winners} == best),
         "ahead": float(truth[int(margin.item)] > truth[int(margin.next_item)]),
-        "clear": float(margin.word == "clear"),
-        "tossUp": float(margin.word == "toss-up"),
-        "sure": float(margin.probability >= 0.9),
+        "setChance": margin.set_chance,
+        "probability": margin.probability,
         "covered": float(np.mean([s.theta_low <= truth[int(s.item)] <= s.theta_high for s in found.standings])),
         "rankCovered": float(np.mean([s.rank_low <= place[int(s.item)] <= s.rank_high for s in found.standings])),
     }
 
 
-def share(runs: Sequence[dict[str, float]], what: str, when: str) -> dict[str, Any]:
-    hits = [run[what] for run in runs if run[when]]
+def share(runs: Sequence[dict[str, float]], what: str, when: Callable[[dict[str, float]], bool]) -> dict[str, Any]:
+    hits = [run[what] for run in runs if when(run)]
     if not hits:
         return {"share": None, "error": None, "cases": 0}
     mean = float(np.mean(hits))
     return {"share": round(mean, 4), "error": round((mean * (1 - mean) / len(hits)) ** 0.5, 4), "cases": len(hits)}
+
+
+def speaks(word: str, run: dict[str, float]) -> bool:
+    """Whether the ranking used this word; from the kept chances, so that trials outlive a change of thresholds."""
+    return word_for(run["probability"], run["setChance"]) == word
 
 
 def words(run: Run) -> list[Row]:
@@ -566,12 +571,14 @@ def words(run: Run) -> list[Row]:
         runs = run.kept(f"words-{number}", partial(said, case, "both"), trials, 1_000_000 + 10_000 * number)
         if not runs:
             continue
-        clear, toss, sure = share(runs, "right", "clear"), share(runs, "ahead", "tossUp"), share(runs, "ahead", "sure")
+        clear, toss = share(runs, "right", partial(speaks, "clear")), share(runs, "ahead", partial(speaks, "toss-up"))
+        sure = share(runs, "ahead", lambda run: run["probability"] >= 0.9)
         covered = [each["covered"] for each in runs]
         measured = {
             "setRightWhenClear": clear,
             "rightWhenTossUp": toss,
             "rightWhenP90": sure,
+            "setChance": calibration(np.array([(each["setChance"], each["right"]) for each in runs])),
             "coverage": round(float(np.mean(covered)), 4),
             "coverageError": round(float(np.std(covered) / len(runs) ** 0.5), 4),
             "rankCoverage": round(float(np.mean([each["rankCovered"] for each in runs])), 4),

@@ -7,7 +7,7 @@ number is rounded well above the last digits in which two machines might differ.
 measured facts there is no judge whose noise could have decided: only entries that are exactly level are uncertain.
 
 The word of a paid place says whether the money above it is in the right hands: `clear` if the entries down to this
-place are the true best with a chance of at least .90, `toss-up` if the entry at the place is hardly more likely than
+place are the true best with a chance of at least .88, `toss-up` if the entry at the place is hardly more likely than
 not to be better than the next one, `uncertain` between. At the last paid place that is the chance of the paid set.
 """
 
@@ -24,7 +24,7 @@ from clara_eval.tournament.tally import Floats, Ints
 
 DRAWS = 2000
 WIDENING = 1.2
-CLEAR = 0.90
+CLEAR = 0.88
 TOSS_UP = 0.60
 Z95 = 1.959964
 CHANCE_DECIMALS = 4

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.field import Field, balanced_looks
 from clara_eval.tournament.results import Group, Pairing, Result
-from clara_eval.tournament.strength import Strengths, one_thread
+from clara_eval.tournament.strength import Scale, Strengths, one_thread
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, connected_groups
 
 Look = tuple[int, int]
@@ -32,6 +32,7 @@ Board = npt.NDArray[np.int8]
 OPEN, NO_VERDICT = -2, -1
 GROUP_DRAWS = 512
 IN_CACHE = 1 << 17  # numbers
+SHARED = 0.2  # variance of a verdict between equals: looks at a pair repeat so much of what they share
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ class Adaptive:
     ) -> list[Look]:
         size = len(self.field.items)
         looks = looked(asked, size)
-        met = looks if self.known is None else looks + looked(self.known.looks, size)
+        shown = None if self.known is None else often_looked(self.known.looks, size)
+        met = looks if shown is None else looks + shown
         if self.opening == "full" and number == 0:
             return list(balanced_looks(size))
         before, story = stories
@@ -147,12 +149,13 @@ class Adaptive:
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
         pairs = self._connecting(strengths.theta, met, pairs, left)
         if pairs:
-            return with_sides(pairs, looks)
+            return with_sides(pairs, looks, shown)
         prizes = objective(self.payout_bps, min(self.winner_count, size), self.tuning)
         if self.is_settled(strengths, prizes):
             return []
-        pairs = best_pairs(strengths, prizes, 2 - looks - looks.T, self.tuning)
-        return with_sides(pairs, looks)
+        worth = None if shown is None else repeated(strengths.scale, shown + looks, _next_look(looks, shown))
+        pairs = best_pairs(strengths, prizes, 2 - looks - looks.T, self.tuning, worth)
+        return with_sides(pairs, looks, shown)
 
     def _connecting(self, theta: Floats, looks: Ints, pairs: list[Look], left: int | None) -> list[Look]:
         """These pairs of the opening, unless the budget then could not connect everybody and now still can."""
@@ -187,6 +190,29 @@ def looked(asked: Iterable[Look], size: int) -> Ints:
     return looks
 
 
+def often_looked(asked: Iterable[Look], size: int) -> Floats:
+    """How often a was shown before b."""
+    looks = np.zeros((size, size))
+    np.add.at(looks, tuple(np.array(list(asked), dtype=np.int64).reshape(-1, 2).T), 1.0)
+    return looks
+
+
+def repeated(scale: Scale, before: Floats, same: Floats) -> Floats:
+    """How much a look at each pair still tells, of what a first one would: all looks at a pair share its quirk, and
+    those in the same sequence, of which there are `same`, are correlated.
+    """
+    rho = min(SHARED * scale.look, 0.9)
+    alike = (1 - rho) / ((1 + rho * same) * (1 + rho * (same - 1)))
+    left: Floats = alike / (1 + SHARED * scale.pair * (before + before.T))
+    return left
+
+
+def _next_look(looks: Ints, shown: Floats) -> Floats:
+    """How often orders showed each pair in the sequence in which it would be asked about next."""
+    free: Floats = np.where(looks > looks.T, shown.T, np.where(looks < looks.T, shown, np.minimum(shown, shown.T)))
+    return free
+
+
 def swiss_round(theta: Floats, allowed: Bools) -> list[Look]:
     """Neighbours by strength among the pairs still allowed; who is left over sits out.
 
@@ -215,14 +241,20 @@ def missing_bridges(theta: Floats, looks: Ints, planned: Sequence[Look]) -> list
     return list(pairwise(heads))
 
 
-def best_pairs(strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: Tuning) -> list[Look]:
-    """The pairs of one batch: highest gain first, few comparisons for each item."""
+def best_pairs(
+    strengths: Strengths, prizes: Floats, open_looks: Ints, tuning: Tuning, worth: Floats | None = None
+) -> list[Look]:
+    """The pairs of one batch: highest gain first, few comparisons for each item. `worth` is what a look at each pair
+    still tells, where it is not the same for all.
+    """
     size = len(strengths.theta)
     batch = tuning.batch_size(size)
     draws = strengths.draws(tuning.draw_count(size), "schedule")
     pay = prize_draws(draws, prizes)
     i, j = _candidates(strengths, pay > 0, open_looks > 0, batch, tuning)
     gain = gains(draws, pay, i, j)
+    if worth is not None:
+        gain = np.round(gain * worth[i, j], 9)
     load = np.zeros(size, dtype=np.int64)
     chosen: list[Look] = []
     for k in np.lexsort((j, i, -gain)).tolist():
@@ -297,13 +329,16 @@ def _candidates(strengths: Strengths, paid: Bools, open_pairs: Bools, batch: int
         count = min(size, count + max(1, count // 4))
 
 
-def with_sides(pairs: Sequence[Look], looks: Ints) -> list[Look]:
-    """A pair seen before gets the other order; else whoever was first less often is first."""
+def with_sides(pairs: Sequence[Look], looks: Ints, shown: Floats | None = None) -> list[Look]:
+    """A pair seen before gets the other order, also where orders showed it (`shown`) more often in one; else whoever
+    was first less often is first.
+    """
     lead = looks.sum(axis=1) - looks.sum(axis=0)
+    more = looks - looks.T if shown is None else 1000.0 * (looks - looks.T) + shown - shown.T
     chosen = []
     for i, j in pairs:
         a, b = min(i, j), max(i, j)
-        if looks[a, b] or (not looks[b, a] and (lead[a] > lead[b] or (lead[a] == lead[b] and (a + b) % 2 == 0))):
+        if more[a, b] > 0 or (more[a, b] == 0 and (lead[a] > lead[b] or (lead[a] == lead[b] and (a + b) % 2 == 0))):
             a, b = b, a
         lead[a] += 1
         lead[b] -= 1

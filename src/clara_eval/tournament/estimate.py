@@ -138,9 +138,10 @@ def _couples(cells: Cells, sums: Floats, squares: Floats, *, signed: bool = Fals
     """Sum of the products of two games of one pair: those that share only the pair, and those of one look."""
     every = float(np.sum(_pair_sums(cells, sums, signed=signed) ** 2)) - float(squares.sum())
     one_look = 0.0
-    if cells.voices > 1:
+    if cells.voices > 1 or cells.has_orders:
         look = np.bincount(cells.first * cells.size + cells.second, sums, cells.size * cells.size)
-        one_look = float(np.sum(look**2)) - float(np.sum(sums**2))
+        alone = np.where(cells.is_read_off, squares, sums**2) if cells.has_orders else sums**2
+        one_look = float(np.sum(look**2)) - float(np.sum(alone))
     return np.array([every - one_look, one_look]) / 2
 
 

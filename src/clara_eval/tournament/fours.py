@@ -3,9 +3,10 @@
 Two rounds in which everybody is shown once among four; the answer is a full order, from which six pairs are read off.
 The first round takes neighbours in canonical order (a hash, so by lot), the second neighbours by fitted strength. Then
 batches of groups among those who may still be paid: the four between whom a verdict would tell most about the prizes.
-Who was shown late is shown early the next time. After that every call goes to a pair, as in the adaptive schedule, with
-what the orders said as known. What must hold: a pure function of the answers, no group is put to the same judge twice
-in the same order, and pairs read off are never taken for pairs that were asked.
+Who was shown late is shown early the next time, and two who were shown in one sequence are shown in the other. After
+that every call goes to a pair, as in the adaptive schedule, with what the orders said as known. What must hold: a pure
+function of the answers, no group is put to the same judge twice in the same order, and pairs read off are never taken
+for pairs that were asked.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from clara_eval.tournament.adaptive import Adaptive, Tuning, objective, pair_gains
-from clara_eval.tournament.estimate import estimate
+from clara_eval.tournament.adaptive import Adaptive, Tuning, objective, pair_gains, repeated
+from clara_eval.tournament.estimate import LOOK, estimate
 from clara_eval.tournament.field import Field
 from clara_eval.tournament.results import Group, Pairing, Result
-from clara_eval.tournament.strength import Strengths, one_thread
+from clara_eval.tournament.strength import Strengths
 from clara_eval.tournament.tally import HALF_POINTS, Floats, Ints, Tally, tally
 
 FOUR = 4
 LEAN = (-3, -1, 1, 3)  # how late each position is
+FAIR = 4  # in all
 ROUNDS = 2
-GROUPS_PER_ITEM = 2.5  # then pairs: a judge who errs the same way in every group would be asked in vain
+GROUPS_PER_ITEM = 2.5  # then pairs; fewer for a judge whose orders repeat each other
 DEFAULT = Tuning()
 SEEN_NOW = 0.3  # what a second look at a pair is still worth in the batch that holds the first
-SHARED = 0.2  # variance of a verdict between equals: looks at a pair repeat so much of the quirk they share
 Question = tuple[tuple[str, ...], str]  # the items as shown, and the judge
 Answers = Mapping[Question, list[Result]]
 
@@ -106,11 +107,21 @@ class Fours:
         if number < self.rounds:  # rounded, so that equals stay equal on every processor
             order = np.argsort(-np.round(strengths.theta, 6), kind="stable")
             return [turned.shown(group) for group in by_fours(order)]
+        if self._is_heard(strengths, len(asked) // len(self.field.judges)):
+            return []
         prizes = objective(self.payout_bps, min(self.winner_count, len(self.field.items)), self.tuning)
         chosen, gain = pair_gains(strengths, prizes, self.tuning)
-        gain = gain / (1 + SHARED * strengths.scale.pair * turned.together(chosen))
+        gain = gain * repeated(strengths.scale, before := turned.before(chosen), np.minimum(before, before.T))
         batch = max(2, len(self.field.items) // 12)
         return [turned.shown(chosen[group]) for group in best_groups(gain, turned.often(chosen), batch)]
+
+    def _is_heard(self, strengths: Strengths, spent: int) -> bool:
+        """Whether pairs tell more now: the more alike orders repeat what they said about a pair, the earlier they do.
+
+        Rounded, so that every processor sees the same.
+        """
+        alike = max(0.0, round(strengths.scale.look, 3) - LOOK)
+        return spent * (1 + alike) >= self.groups_per_item * len(self.field.items)
 
     def _told(self, story: bytes, answers: list[list[Result]]) -> bytes:
         """A hash of everything answered so far; remembered, since most of it was answered before."""
@@ -163,6 +174,7 @@ class _Turns:
         self._groups = [group.items for group in asked]
         self._before = set(self._groups)
         self._late = dict.fromkeys(items, 0)
+        self._sequences: Counter[tuple[str, ...]] = Counter()
         for group in asked:
             if answers[group.items, group.judge]:  # what nobody answered favoured nobody
                 self._note(group.items)
@@ -170,6 +182,7 @@ class _Turns:
     def _note(self, group: Sequence[str]) -> None:
         for place, item in enumerate(group):
             self._late[item] += LEAN[place]
+        self._sequences.update(combinations(group, 2))
 
     def shown(self, group: Ints) -> tuple[str, ...]:
         """The fairest sequence that was not shown before."""
@@ -182,24 +195,26 @@ class _Turns:
         self._note(order)
         return order
 
-    def _unfairness(self, order: Sequence[str]) -> tuple[int, int]:
-        """Of the positions so far, with this sequence: the worst, and all of them."""
+    def _unfairness(self, order: Sequence[str]) -> tuple[int, int, int]:
+        """The worst position so far, if it is worse than `FAIR`; pairs that were shown in this sequence before; and all
+        positions so far.
+        """
         late = [abs(self._late[item] + lean) for item, lean in zip(order, LEAN, strict=True)]
-        return max(late), sum(each * each for each in late)
+        again = sum(map(self._sequences.__getitem__, combinations(order, 2)))
+        return max(FAIR, *late), again, sum(each * each for each in late)
 
     def often(self, chosen: Ints) -> Counter[frozenset[int]]:
         """How often each four was shown, as positions in `chosen`."""
         place = {self._items[i]: k for k, i in enumerate(chosen.tolist())}
         return Counter(frozenset(place.get(item, -1) for item in group) for group in self._groups)
 
-    def together(self, chosen: Ints) -> Floats:
-        """How often each two of these were shown together."""
+    def before(self, chosen: Ints) -> Floats:
+        """How often each of these was shown before each other one."""
         place = {self._items[i]: k for k, i in enumerate(chosen.tolist())}
-        shown = np.zeros((len(self._groups), len(chosen)))
-        for number, group in enumerate(self._groups):
-            shown[number, [place[item] for item in group if item in place]] = 1.0
-        with one_thread():
-            seen: Floats = shown.T @ shown  # small whole numbers: exact
+        seen = np.zeros((len(chosen), len(chosen)))
+        for group in self._groups:
+            for a, b in combinations([place[item] for item in group if item in place], 2):
+                seen[a, b] += 1.0
         return seen
 
 

@@ -24,6 +24,7 @@ from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
 from clara_eval.tournament.tally import Floats, Ints, Tally
@@ -42,7 +43,8 @@ _DECIMALS = 9
 @dataclass(frozen=True, slots=True)
 class Scale:
     """`spread`: sd of strengths that `features` do not explain, `explained`: of those they do. `tie`: ν. `pair`:
-    variance that all looks at one pair share, `look`: that judges of the same look share; both on the blurred scale.
+    variance that all looks at one pair share, `look`: that judges of the same look share, and orders that show a pair
+    in the same sequence again; both on the blurred scale.
     """
 
     spread: float = PRIOR_SD
@@ -153,6 +155,15 @@ class Cells:
         """One judge saw every pair in both orders: the cells are a matrix without its diagonal, row after row."""
         return self.voices == 1 and self.size > 1 and len(self.first) == self.size * (self.size - 1)
 
+    @property
+    def is_read_off(self) -> npt.NDArray[np.bool_]:
+        """Which cells hold what was read off orders: there a pair shown again in the same sequence is the same look."""
+        return self.worth < 1.0
+
+    @property
+    def has_orders(self) -> bool:
+        return bool(len(self.worth)) and float(self.worth.min()) < 1.0
+
     def met(self, table: Floats) -> Floats:
         """Of a value for every ordered pair, those of the cells."""
         if not self.is_complete:
@@ -173,6 +184,8 @@ class Cells:
     def weights(self, variance: Floats, scale: Scale) -> Floats:
         """What a game of each cell adds, given the others of its pair."""
         shared = (self.games - 1 + self.mates) * scale.pair + self.peers * scale.look
+        if self.has_orders:
+            shared += self.is_read_off * (self.games - 1) * max(scale.look - scale.pair, 0.0)
         weights: Floats = self.worth / (1 + variance * shared)
         return weights
 

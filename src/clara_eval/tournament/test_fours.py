@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
 
 import numpy as np
@@ -17,13 +17,16 @@ from clara_eval.judge.ordering import OrderingJudge, ordering_prompts, read_orde
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.vector import make_vector
 from clara_eval.ranking import rank
-from clara_eval.ranking.simulator import draw_world
+from clara_eval.ranking.simulator import TOP3, Model, draw_world, play
 from clara_eval.testing.scripted_llm import MemoryAsker, ScriptedLlm
+from clara_eval.tournament.adaptive import Tuning, repeated, with_sides
 from clara_eval.tournament.covariates import covariates
+from clara_eval.tournament.estimate import estimate
 from clara_eval.tournament.fours import Fours
 from clara_eval.tournament.play import play_tournament
 from clara_eval.tournament.results import Group, Pairing, Result
 from clara_eval.tournament.schedule import Field, choose_schedule
+from clara_eval.tournament.strength import Scale
 from clara_eval.tournament.tally import tally
 
 CONFIG = {
@@ -202,3 +205,46 @@ async def test_equal_facts_are_a_tie_among_four_too() -> None:
     assert equal
     assert {c.winner for c in equal} == {"tie"}
     assert any(c.group and not c.requests for c in equal)
+
+
+def test_orders_that_repeat_each_other_are_recognised_and_end_earlier() -> None:
+    """A judge who says the same about a pair in every order shows a larger shared variance and is asked in pairs
+    sooner; one whose orders are fresh draws is asked for all of them.
+    """
+    shared, groups = [], []
+    for model in (Model(), Model(kept=True)):
+        world = draw_world(20, 11, model)
+        results = play(world, Fours(Field(world.items, max_comparisons=70), 3, TOP3, Tuning(sure=1.1)))
+        shared.append(estimate(tally(world.items, results)).scale.look)
+        groups.append(len({result.group for result in results if result.group}))
+    assert shared[1] > shared[0] + 0.5
+    assert groups[1] < groups[0] == 50
+
+
+def test_who_met_in_one_sequence_meets_in_the_other() -> None:
+    """Of the pairs that two orders showed, nearly all were shown in both sequences."""
+    world = draw_world(20, 12)
+    results = play(world, Fours(Field(world.items, max_comparisons=40), 3, TOP3, Tuning(sure=1.1)))
+    shown = Counter((result.first, result.second) for result in results if result.group)
+    twice = [pair for pair in combinations(world.items, 2) if shown[pair] + shown[pair[::-1]] == 2]
+    assert len(twice) > 10
+    assert sum(shown[pair] == 1 for pair in twice) >= 0.8 * len(twice)
+
+
+def test_a_pair_is_asked_in_the_sequence_in_which_orders_showed_it_less() -> None:
+    """Unless it was asked before: then it is swapped, whatever orders showed."""
+    shown = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [3.0, 0.0, 0.0]])
+    none = np.zeros((3, 3), dtype=np.int64)
+    assert with_sides([(0, 1), (0, 2)], none, shown) == [(1, 0), (0, 2)]
+    asked = none.copy()
+    asked[1, 0] = 1
+    assert with_sides([(0, 1)], asked, shown) == [(0, 1)]
+
+
+def test_a_look_tells_less_the_more_it_repeats() -> None:
+    """A first look tells all, each further one in the same sequence less, and none less than nothing."""
+    counts = np.arange(5.0)[None, :]
+    for look in (0.0, 0.6, 4.0, 100.0):
+        told = repeated(Scale(look=look), np.zeros((1, 1)), counts)[0]
+        assert told[0] == pytest.approx(1)
+        assert all(a >= b > 0 for a, b in pairwise(told.tolist()))
