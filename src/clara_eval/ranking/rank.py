@@ -38,7 +38,7 @@ OrderedBy = Literal["elo", "elo, then strength", "strength"]
 FITTED_FROM = 10  # items
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 WORTH_A_THREAD = 50_000  # results
-WORTH_THE_MEMORY = 500_000  # of more than these, only one holds its tables at a time
+WORTH_THE_MEMORY = 500_000  # of more than these in a round of the service, only one holds its tables at a time
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again without each of them
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
@@ -166,7 +166,7 @@ def rank_table(
         return strengths, examine(table, strengths, winner_count, clusters or {})
 
     rate = partial(_ratings, table, in_given_order, content_hash(table) if seed is None else seed)
-    ratings, (strengths, report) = _side_by_side(rate, fitted, len(table.first))
+    ratings, (strengths, report) = _side_by_side(rate, fitted, len(table.first), thrifty=exact)
     ratings = ratings if literal else level(ratings, classes, DECIMALS)
     arrival = tie_break or {}
     theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
@@ -205,9 +205,12 @@ def rank_table(
     )
 
 
-def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int) -> tuple[Floats, T]:
-    """Elo and the fit know nothing of each other: each has a processor of its own in large tables, its turn in huge."""
-    if not WORTH_A_THREAD <= results <= WORTH_THE_MEMORY:
+def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int, *, thrifty: bool) -> tuple[Floats, T]:
+    """Elo and the fit know nothing of each other: in large tables each has a processor of its own.
+
+    `thrifty`: in huge ones each has its turn, as in a round by rules, beside which the service does other work.
+    """
+    if results < WORTH_A_THREAD or (thrifty and results > WORTH_THE_MEMORY):
         return rate(), fit()
     with ThreadPoolExecutor(1) as pool:
         rated = pool.submit(rate)
