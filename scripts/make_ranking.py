@@ -18,12 +18,26 @@ FIGURES = ROOT / "docs" / "ranking.json"
 PAGE = ROOT / "docs" / "ranking.md"
 BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
 FEW = 0.1  # of the trials wanted: below that a pass is luck
+CHANCES = "How often the chance that was said came true, tenth by tenth:"
 HEAD = "| part | target | measured | trials | |\n|---|---|---|---|---|"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """One line for each row."""
     return "\n".join([HEAD, *map(_line, rows)])
+
+
+def reliability(rows: list[dict[str, Any]]) -> str:
+    """What was said about the paid set and how often it was so, in tenths of the chance; empty where nothing was."""
+    told = [(row["id"], row["measured"]["setChance"]) for row in rows if "setChance" in row["measured"]]
+    if not told:
+        return ""
+    head = "| case | chance of the paid set, mean of each tenth → share that was right (rounds) |\n|---|---|"
+    lines = [
+        f"| {name} | " + ", ".join(f"{b['predicted']:.2f} → {b['actual']:.2f} ({b['items']})" for b in tenths) + " |"
+        for name, tenths in told
+    ]
+    return "\n".join(["", CHANCES, "", head, *lines, ""])
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -74,7 +88,7 @@ def page(text: str, told: dict[str, Any]) -> str:
     """The page with its table written anew."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(told['rows'])}\n{END}{after}"
+    return f"{before}{BEGIN}\n{table(told['rows'])}\n{reliability(told['rows'])}{END}{after}"
 
 
 def gathered(files: list[Path]) -> dict[str, Any]:

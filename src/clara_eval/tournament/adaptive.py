@@ -138,7 +138,7 @@ class Adaptive:
         size = len(self.field.items)
         looks = looked(asked, size)
         shown = None if self.known is None else often_looked(self.known.looks, size)
-        met = looks if shown is None else looks + shown
+        met = looks if shown is None else looks + shown.astype(np.int64)
         if self.opening == "full" and number == 0:
             return list(balanced_looks(size))
         before, story = stories
