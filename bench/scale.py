@@ -12,20 +12,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clara_eval.testing.chaos import World
 
 CPU_SECONDS, MEGABYTES, TRACE_MEGABYTES, VERIFY_SECONDS = 12.0, 300.0, 10.0, 10.0
 TICK_MICROSECONDS = 25.0
 """To read its key in a list of keys; nothing of it is looked at."""
 FINISHED = 10_000
+EVERY_STORE = "sqlite:1,postgres:1,postgres:2,postgres:3"
 
 
 async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
@@ -117,46 +122,80 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
     }
 
 
-async def service(place: Path, challenges: int, entries_count: int, workers: int, kind: str) -> dict[str, Any]:
-    """Rounds a minute from the first post to the last, with real worker processes on a real chain."""
+async def service(place: Path, challenges: int, entries_count: int, wanted: str) -> dict[str, Any]:
+    """Rounds a minute from the first post to the last, with real worker processes on a real chain.
+
+    `wanted` is a list such as `sqlite:1,postgres:2`. All of them work on the same challenges: the chain is put back
+    after each. Ticks come every quarter of a minute; the service's own come every five minutes.
+    """
     from clara_eval.testing.chaos import ChaosPlan, world
+
+    plan = ChaosPlan(challenges, entries_count, workers=1, kills=0, by_rules=True)
+    rows: list[dict[str, Any]] = []
+    async with world(plan, f"sqlite:///{place}/unused.db") as made:
+        made.environ["CHAOS_TICK_SECONDS"] = "15"
+        for number, (kind, _, workers) in enumerate(one.partition(":") for one in wanted.split(",")):
+            snapshot = await made.chain.snapshot()
+            with database(kind, place / f"service-{number}.db") as url:
+                made.environ["CLARA_DATABASE_URL"] = url
+                rows.append({"store": kind, "workers": int(workers), **await served(made, int(workers))})
+                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            await made.chain.revert(snapshot)
+    return {"challenges": challenges, "entries": entries_count, "cores": os.cpu_count(), "runs": rows}
+
+
+@contextmanager
+def database(kind: str, file: Path) -> Iterator[str]:
+    """An empty database, as a URL."""
     from clara_eval.testing.databases import running_postgres
 
-    plan = ChaosPlan(challenges, entries_count, workers, kills=0, by_rules=True)
-    with ExitStack() as stack:
-        if kind == "postgres":
-            url = stack.enter_context(running_postgres()).get_uri()
-        else:
-            url = f"sqlite:///{place}/service.db"
-        async with world(plan, url) as made:
-            started = time.monotonic()
-            for _ in range(workers):
-                await made.start_worker()
-            first = await _posted(made, 1)
-            last = await _posted(made, challenges)
-    minutes = max(last - first, 1e-9) / 60
+    if kind == "sqlite":
+        yield f"sqlite:///{file}"
+        return
+    with running_postgres() as server:
+        yield server.get_uri()
+
+
+async def served(made: World, workers: int) -> dict[str, Any]:
+    """So many workers from their start until everything is posted."""
+    started = time.monotonic()
+    made.workers.clear()
+    for _ in range(workers):
+        await made.start_worker()
+    pids = [worker.process.pid for worker in made.workers]
+    count, first = await _posted(made, 1)
+    before, load = _cpu_seconds(pids), os.getloadavg()[0]
+    everything, last = await _posted(made, len(made.addresses))
+    cpu = _cpu_seconds(pids) - before
+    await made.stop_workers()
+    minutes, rounds = max(last - first, 1e-9) / 60, max(everything - count, 1)
     return {
-        "store": kind,
-        "workers": workers,
-        "challenges": challenges,
-        "entries": entries_count,
-        "roundsPerMinute": round((challenges - 1) / minutes, 1),
+        "roundsPerMinute": round(rounds / minutes, 1),
+        "workersCpuSecondsPerRound": round(cpu / rounds, 3),
         "secondsToFirst": round(first - started, 1),
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
     }
 
 
-async def _posted(made: Any, count: int) -> float:
-    """The moment at which so many of the challenges have scores on the chain."""
-    waiting = set(made.addresses)
+def _cpu_seconds(pids: Sequence[int]) -> float:
+    """User and system time of these processes until now."""
+    stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+async def _posted(made: World, count: int) -> tuple[int, float]:
+    """How many of the challenges have scores on the chain, and when, once there are so many; one question a second."""
+    from clara_eval.contracts.abi import abi
+
+    wanted: Any = {"fromBlock": made.first_block, "topics": [abi("Challenge").event("ScoresPosted").topic]}
     until = time.monotonic() + 3600
     while time.monotonic() < until:
-        for address in sorted(waiting):
-            if await made.chain.challenge(address).functions.scorePostedAt().call():
-                waiting.remove(address)
-        if len(made.addresses) - len(waiting) >= count:
-            return time.monotonic()
-        await asyncio.sleep(0.5)
-    raise SystemExit("the service does not post")
+        logs = await made.chain.web3.eth.get_logs(wanted)
+        found = len({log["address"].lower() for log in logs})
+        if found >= count:
+            return found, time.monotonic()
+        await asyncio.sleep(1.0)
+    raise SystemExit(f"the service does not post\n{made.tail()}")
 
 
 def part(name: str, *arguments: object) -> dict[str, Any]:
@@ -171,9 +210,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "round": lambda place, count: large_round(Path(place), int(count)),
     "verify": lambda place: verified(Path(place)),
     "tick": lambda place, count: ticks(Path(place), int(count)),
-    "service": lambda place, challenges, count, workers, kind: service(
-        Path(place), int(challenges), int(count), int(workers), kind
-    ),
+    "service": lambda place, challenges, count, wanted: service(Path(place), int(challenges), int(count), wanted),
 }
 
 
@@ -182,7 +219,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller fields, for a first look")
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("rest", nargs="*")
+    parser.add_argument("--rounds", type=int, default=200, help="due challenges of the service")
+    parser.add_argument("--only-service", action="store_true", help="nothing but rounds a minute")
     asked = parser.parse_args()
+    if asked.only_service:
+        print(json.dumps(services(asked.rounds, 25, EVERY_STORE), indent=2))
+        return
     if asked.part:
         result = asyncio.run(PARTS[asked.part](*asked.rest))
         result["megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
@@ -193,17 +235,14 @@ def main() -> None:
         checked = part("verify", place)
         tick = part("tick", place, 500 if asked.quick else FINISHED)
     document = told(walked, checked, tick)
-    document["service"] = services(*((8, 6, (1,)) if asked.quick else (200, 25, (1, 2, 3))))
+    document["service"] = services(8, 6, "sqlite:1") if asked.quick else services(asked.rounds, 25, EVERY_STORE)
     print(json.dumps(document, indent=2))
 
 
-def services(challenges: int, entries_count: int, workers: tuple[int, ...]) -> list[dict[str, Any]]:
+def services(challenges: int, entries_count: int, wanted: str) -> dict[str, Any]:
     """SQLite is for one process; Postgres for several."""
-    found = []
-    for kind, count in (("sqlite", 1), *(("postgres", count) for count in workers)):
-        with tempfile.TemporaryDirectory(prefix="clara-scale-") as place:
-            found.append(part("service", place, challenges, entries_count, count, kind))
-    return found
+    with tempfile.TemporaryDirectory(prefix="clara-scale-") as place:
+        return part("service", place, challenges, entries_count, wanted)
 
 
 def told(walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Engine:
         """Set when this worker was declared dead by another: the process has to end."""
         self._is_alone = is_sqlite(app.settings.database_url)
         self._walker = Walker(app, self.worker, self.options, metrics, alerts)
-        self._ticker = Ticker(app, alerts, metrics, self._start)
+        self._ticker = Ticker(app, alerts, metrics, self._start, active=self._active)
         self._spreader = Spreader(app.store, app.models, self.worker, self.options)
         self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
         self._workflows: dict[str, Workflow] = {}
@@ -201,6 +201,16 @@ class Engine:
             )
         _log.info("evaluation_queued", challenge=address, workflow=name)
         return name
+
+    async def _active(self) -> frozenset[Address]:
+        """Challenges whose evaluation is queued or running in any process, in one question."""
+        before = f"evaluate:{self.app.chain_id}:"
+        found = await answered(
+            DBOS.list_workflows_async(
+                status=sorted(ACTIVE), workflow_id_prefix=before, load_input=False, load_output=False
+            )
+        )
+        return frozenset(Address(one.workflow_id.removeprefix(before).partition(":")[0]) for one in found)
 
     async def _evaluate(self, address: str, number: int) -> Any:
         """The workflow: one coarse step, because the evaluation keeps its own journal."""

@@ -63,6 +63,7 @@ async def test_what_a_dead_worker_left_is_taken_over_once(tmp_path: Path) -> Non
         with SetWorkflowID("long"):
             await DBOS.enqueue_workflow_async(EVALUATIONS, registered["hang"])
         await _until(lambda: started)
+    await store.take_lease("worker:second", "second", 60)
     async with launched(url, "second", {"hang": hang}, FAST):
         assert await take_over(store, "second", 60, is_alone=False) == 0
         await store.drop_lease("worker:first", "first")

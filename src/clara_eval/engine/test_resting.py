@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.app import App, open_app
-from clara_eval.challenge.model import Address
+from clara_eval.challenge.model import Address, Challenge
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.engine.resting import is_its_turn
 from clara_eval.engine.test_engine import settings_of
-from clara_eval.engine.tick import ANNOUNCED, Ticker, TickReport
+from clara_eval.engine.tick import ANNOUNCED, OVER, Ticker, TickReport
 from clara_eval.hashing import keccak_hex
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
@@ -145,3 +145,43 @@ def _about(call: dict[str, Any], address: Address) -> bool:
 
 def _any(call: dict[str, Any]) -> bool:
     return call["method"] == "eth_getLogs" and "address" not in call["params"][0]
+
+
+async def test_challenges_are_read_together_and_those_at_work_not_again(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Six due challenges and an address without a contract: the six are started and the seventh is a problem. While
+    they are at work a tick reads none of them, says how much of their window is gone all the same, and starts nothing;
+    whose work has ended is looked at again.
+    """
+    addresses = [await local_chain.post_challenge(Terms(open_seconds=HOUR)) for _ in range(6)]
+    await local_chain.move_time(HOUR + 1)
+    started: list[Address] = []
+    at_work: set[Address] = set()
+
+    async def start(challenge: Challenge) -> None:
+        started.append(challenge.address)
+
+    async def active() -> frozenset[Address]:
+        return frozenset(at_work)
+
+    async with FaultyNode(local_chain.rpc_url) as node:
+        settings = settings_of(local_chain, tmp_path).model_copy(update={"rpc_url": node.url})
+        async with open_app(settings) as app:
+            await app.store.put(app.chain_id, ANNOUNCED + "0x" + "7" * 40, "1")
+            ticker = Ticker(app, Alerts(Metrics()), Metrics(), start, active=active)
+            problems = (await ticker.tick()).problems
+            assert sorted(started) == sorted(addresses)
+            assert [problem.partition(":")[0] for problem in problems] == ["0x" + "7" * 40]
+            await app.store.put(app.chain_id, OVER + "0x" + "7" * 40, "failed")
+            at_work |= set(addresses)
+            await ticker.tick()
+            node.calls.clear()
+            quiet = await ticker.tick()
+            asked = node.calls["eth_call"]
+            assert (quiet.problems, len(started), quiet.window_used > 0) == ([], 6, True)
+            at_work.discard(addresses[0])
+            node.calls.clear()
+            await ticker.tick()
+            assert started[6:] == [addresses[0]]
+            assert node.calls["eth_call"] > asked

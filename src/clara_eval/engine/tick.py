@@ -13,8 +13,9 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 import structlog
 
@@ -53,11 +54,32 @@ RECORDED = "engine:recorded:"
 OVER = "engine:over:"
 """Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
 _AT_ONCE = 8
+_LOOKED_AT_TOGETHER = 25
+"""Challenges that are read in one request, or a few, where nothing is wrong with any of them."""
+_TOGETHER_SECONDS = 10.0
+"""For reading so many; one that makes its node slow is then waited for alone."""
+LOOK_AGAIN_SECONDS = 60.0
+"""A challenge whose evaluation is queued or running is not looked at more often: only its own end can bring news."""
 _RESULTS_AT_ONCE = 20
 _LOW_POSTS = 20
 """More than a post with many winners takes."""
 
 Start = Callable[[Challenge], Awaitable[None]]
+Active = Callable[[], Awaitable[frozenset[Address]]]
+"""Challenges whose evaluation is queued or running, here or elsewhere."""
+
+
+async def none_active() -> frozenset[Address]:
+    """Where nobody evaluates beside the tick."""
+    return frozenset()
+
+
+class _Looked(NamedTuple):
+    """The last look at a challenge."""
+
+    at: float
+    challenge: Challenge
+    due: Due
 
 
 @dataclass(slots=True)
@@ -88,6 +110,9 @@ class Ticker:
     """For one look at one challenge."""
     publish_seconds: float = 120.0
     """For all publishing of one tick; what is cut off goes on at the next, from where it was."""
+    active: Active = none_active
+    looks: dict[Address, _Looked] = field(default_factory=dict)
+    """Those of this process, for challenges whose evaluation is under way."""
 
     async def tick(self) -> TickReport:
         """Raises what keeps the whole tick from working, such as a node that does not answer."""
@@ -99,10 +124,16 @@ class Ticker:
         await self._apart("balance", self._money(report), report)
         at_rest = await self._at_rest(head, report)
         ours, others = await self._waiting(at_rest)
+        active = await self.active()
+        ours = self._without_news(ours, active, report)
         looked = await self._look_at_all(ours, head, report)
         looked.sort(key=lambda pair: pair[0].scoring_deadline)
         for challenge, found in looked:
-            if found.action is not Action.FINALIZE:
+            if challenge.address in active:
+                self.looks[challenge.address] = _Looked(time.monotonic(), challenge, found)
+            if found.action is Action.EVALUATE and challenge.address in active:
+                self._watch_deadline(challenge, found, report)
+            elif found.action is not Action.FINALIZE:
                 await self._act(challenge, found, report)
         await self._look_at_all(others, head, report)
         await self._finalize(looked, report)
@@ -112,6 +143,17 @@ class Ticker:
         await self._apart("claims", self._record_claims(report), report)
         await self._count(report, at_rest)
         return report
+
+    def _without_news(self, ours: Sequence[Address], active: frozenset[Address], report: TickReport) -> list[Address]:
+        """Those to look at; the others are at work and were looked at a moment ago: only their deadline is watched."""
+        for address in [a for a in self.looks if a not in active]:
+            del self.looks[address]
+        late = time.monotonic() - LOOK_AGAIN_SECONDS
+        quiet = [look for a in ours if (look := self.looks.get(a)) is not None and look.at > late]
+        for look in quiet:
+            self._watch_deadline(look.challenge, look.due, report)
+        left_alone = {look.challenge.address for look in quiet}
+        return [address for address in ours if address not in left_alone]
 
     async def _apart(self, what: str, part: Awaitable[None], report: TickReport) -> str | None:
         """A part of the tick whose failure, which is given back, keeps no other part from its work."""
@@ -239,12 +281,14 @@ class Ticker:
         self, addresses: Iterable[Address], head: Block, report: TickReport
     ) -> list[tuple[Challenge, Due]]:
         gate = asyncio.Semaphore(_AT_ONCE)
+        wanted = list(addresses)
+        known = await self._read_together(wanted, head)
 
         async def one(address: Address) -> tuple[Challenge, Due] | None:
             async with gate:
                 try:
                     async with asyncio.timeout(self.look_seconds):
-                        return await self._look(address, head)
+                        return await self._look(address, head, known.get(address))
                 except ConfigError:
                     raise
                 except Exception as bad:  # noqa: BLE001 - one challenge that breaks us must not hide the others
@@ -252,8 +296,24 @@ class Ticker:
                     report.problems.append(f"{address}: {bad or type(bad).__name__}")
                     return None
 
-        looked = await asyncio.gather(*(one(address) for address in addresses))
+        looked = await asyncio.gather(*(one(address) for address in wanted))
         return [pair for pair in looked if pair is not None]
+
+    async def _read_together(self, addresses: Sequence[Address], head: Block) -> dict[Address, Challenge]:
+        """Many in one request; where that fails, for one that is broken or for time, each is read alone afterwards."""
+        found: dict[Address, Challenge] = {}
+        for start in range(0, len(addresses), _LOOKED_AT_TOGETHER):
+            group = addresses[start : start + _LOOKED_AT_TOGETHER]
+            if len(group) < 2:
+                break
+            try:
+                async with asyncio.timeout(min(self.look_seconds, _TOGETHER_SECONDS)):
+                    found.update({one.address: one for one in await self.app.chain.challenges_at(group, head)})
+            except ConfigError:
+                raise
+            except Exception as bad:  # noqa: BLE001 - whichever breaks us is found when each is read alone
+                _log.info("challenges_read_one_by_one", count=len(group), problem=reason_of(bad))
+        return found
 
     async def _closed(self, address: Address, summary: Summary) -> bool:
         """Nothing will ever be due again, and the store says so: noted, so that no later tick reads it again."""
@@ -269,9 +329,9 @@ class Ticker:
         status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(address))
         return status.status if status else "pending"
 
-    async def _look(self, address: Address, head: Block) -> tuple[Challenge, Due]:
+    async def _look(self, address: Address, head: Block, known: Challenge | None) -> tuple[Challenge, Due]:
         app = self.app
-        challenge = (await app.chain.challenges_at([address], head))[0]
+        challenge = known or (await app.chain.challenges_at([address], head))[0]
         status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
         await save_summary(app.store, challenge, status.postedBy if status else None)
         state = status.status if status else None
