@@ -111,7 +111,7 @@ async def _result(reading: Reading, address: Address, scores: Scores, number: in
         "facts": facts,
         "feature_names": feature_names(judging, facts),
         "matrix": matrix,
-        "cells": cells_of(await reading.games(address, scores, matrix)),
+        "cells": cells_of(await reading.comparisons_among(address, scores, matrix)),
         "consistency": wording.consistency(scores.consistency),
         "flags": scores.flags,
         "shortened": wording.shortened,

@@ -81,7 +81,7 @@ async def entry_view(reading: Reading, address: Address, account: Address) -> di
     row = row_of(scores, account, address)
     ranked = [other for other in scores.rankings if is_ranked(other)]
     rivals = nearest(ranked, row)
-    games = await reading.games_of(address, scores, account, [rival.address for rival in rivals])
+    games = await reading.comparisons_of(address, scores, account, [rival.address for rival in rivals])
     target = rival_at_line(ranked, row)
     wanted = [account, *([target.address] if target else [])]
     facts = await reading.features_of(address, scores, wanted)
@@ -113,7 +113,7 @@ async def _what_if(reading: Reading, address: Address, scores: Scores, row: Rank
     paid = sum(is_paid(other) for other in scores.rankings)
     if row.address not in places or len(places) > LARGEST_FIELD:
         return []
-    games = await reading.games(address, scores, places)
+    games = await reading.comparisons_among(address, scores, places)
     points = {"A": 1.0, "B": 0.0, "tie": 0.5}
     scored = [(*pair, points[game.winner]) for pair, game in games.items() if game.winner in points]
     turn = await asyncio.to_thread(turning_point, row.address, places, scored, paid)
@@ -187,7 +187,7 @@ async def game_view(reading: Reading, address: Address, one: Address, other: Add
     """The values of the template `game.html`: both looks at two entries, and the facts that were shown."""
     found, scores = await posted_scores(reading, address)
     left, right = row_of(scores, one, address), row_of(scores, other, address)
-    games = await reading.games_of(address, scores, one, [other])
+    games = await reading.comparisons_of(address, scores, one, [other])
     if not games:
         raise NotFound(
             f"No game between {one} and {other} is recorded here.", remedy="Not every pair meets in a large field."

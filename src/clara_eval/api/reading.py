@@ -134,13 +134,13 @@ class Reading:
                 found[account] = features
         return found
 
-    async def games(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
+    async def comparisons_among(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
         """The games between these accounts."""
         if not self._shows_evidence(scores):
             return {}
         return await comparisons_among(self.store, self.chain_id, address, accounts)
 
-    async def games_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
+    async def comparisons_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
         """The games of one account against these rivals."""
         if not self._shows_evidence(scores):
             return {}

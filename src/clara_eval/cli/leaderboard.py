@@ -91,7 +91,7 @@ def _print_score(found: ScoreResult, standings: Sequence[LeaderboardRow]) -> Non
     leaderboard = _table_of(_near(standings, own), found["token"], None, marked=own)
     print_leaderboard(screen, leaderboard, heading=f"Around place {found['standing']['rank']} of {found['entries']}")
     _print_facts(found)
-    _print_games(found["games"])
+    _print_comparisons(found["games"])
     screen.print()
     print_labelled("Prize", in_shell(found["claimable"], found["address"]))
     print_labelled("Trace", in_shell(found["trace"]))
@@ -110,7 +110,7 @@ def _print_facts(found: ScoreResult) -> None:
             screen.print(Text(f"{'    ' if number else '  - '}{line}"))
 
 
-def _print_games(games: Sequence[ComparisonRow]) -> None:
+def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
     screen = console(stderr=False)
     if games:
         screen.print()

@@ -152,7 +152,7 @@ def _columns(leaderboard: Leaderboard, shown: Sequence[Ranked]) -> list[Column]:
         *_executed(shown),
         Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
         Column("P(paid)", ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown], 5),
-        Column("W–L–T", [_games(row) for row in shown], 1),
+        Column("W–L–T", [_comparisons(row) for row in shown], 1),
         Column("score", ["" if row.score is None else str(row.score) for row in shown], 3),
         Column("prize", [_prize(leaderboard, row) for row in shown], 99),
     ]
@@ -229,7 +229,7 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-def _games(row: Ranked) -> str:
+def _comparisons(row: Ranked) -> str:
     return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
 
 

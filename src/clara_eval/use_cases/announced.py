@@ -66,7 +66,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
+class _StoreAndChain:
     store: Store
     chain: EthereumChain
     chain_id: int
@@ -103,11 +103,11 @@ async def object_or_show(caller: Caller, wanted: Wanted, *, confirmed: Confirmed
     about = wanted.about.lower()
     message = objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
     signature, key = wanted.signature, caller.settings.wallet_key
-    if not signature and (caller.account is None or key is None):
-        return _document(address, draft, "unsigned", about, message)
-    if not signature and confirmed != "yes":
-        return _document(address, draft, "declined" if confirmed == "no" else "needs_confirmation", about, message)
-    if not signature and key is not None:
+    if not signature:
+        if caller.account is None or key is None:
+            return _document(address, draft, "unsigned", about, message)
+        if confirmed != "yes":
+            return _document(address, draft, "declined" if confirmed == "no" else "needs_confirmation", about, message)
         signature = sign_objection(key, caller.chain_id, address, draft.digest, about, wanted.reason)
     await _hand_in(caller, address, about, wanted.reason, signature)
     return _document(address, draft, "objected", about, None)
@@ -119,9 +119,8 @@ async def _checked(caller: Caller, wanted: Wanted) -> tuple[Address, Draft]:
     if wanted.about:
         check_words(wanted.about.lower(), wanted.reason)
     draft = await announced(caller, address)
-    account = caller.account
-    is_ours = wanted.about and not wanted.signature and account is not None
-    if is_ours and account is not None and account.address not in {place.address for place in draft.places}:
+    account = caller.account if wanted.about and not wanted.signature else None
+    if account is not None and account.address not in {place.address for place in draft.places}:
         raise BadInput(
             f"The local wallet {account.address} did not submit to {address}.",
             path="about",
@@ -134,8 +133,8 @@ async def _hand_in(caller: Caller, address: Address, about: str, reason: str, si
     if isinstance(caller.records, ApiRecords):
         await send_objection(caller.settings.api_url or "", address, about, reason, signature)
     else:
-        desk = _Desk(await caller.store.opened(), caller.chain, caller.chain_id)
-        await object_to_draft(desk, address, about, reason, signature)
+        where = _StoreAndChain(await caller.store.opened(), caller.chain, caller.chain_id)
+        await object_to_draft(where, address, about, reason, signature)
 
 
 _NEXT = {

@@ -46,7 +46,7 @@ MAX_ANSWER_BYTES = 4 * 2**20
 """More than the draft of ten thousand submitters has."""
 
 
-class Desk(Protocol):
+class StoreAndChain(Protocol):
     """Where objections are kept, and the chain whose clock counts."""
 
     @property
@@ -72,19 +72,19 @@ def sign_objection(key: SecretStr, chain_id: int, address: str, digest: str, abo
     return "0x" + bytes(Account.sign_message(message, key.get_secret_value()).signature).hex()
 
 
-async def object_to_draft(desk: Desk, address: Address, about: str, reason: str, signature: str) -> Objection:
+async def object_to_draft(where: StoreAndChain, address: Address, about: str, reason: str, signature: str) -> Objection:
     """Keep the first objection of whoever signed; BadInput, NotFound or NotYet with the reason."""
     about = about.lower()
-    ours = await _checked(desk, address, about, reason, signature)
-    run, key = f"{desk.chain_id}:{address}", raised_key(ours.of, ours.objection.submitter)
-    if (earlier := await desk.store.entry(run, key)) is not None:
+    ours = await _checked(where, address, about, reason, signature)
+    run, key = f"{where.chain_id}:{address}", raised_key(ours.of, ours.objection.submitter)
+    if (earlier := await where.store.entry(run, key)) is not None:
         return _same(OBJECTION_FORM.read_text(earlier), ours.objection)
     # Whoever closes the window holds the lease: nothing is accepted that it does not see. It is taken only for what
     # would be kept: else strangers could hold it all the time, and the result would never be posted.
     holder = f"{this_process()}:{uuid.uuid4().hex}"
-    async with held(desk.store, evaluation_lease(desk.chain_id, address), holder, 30):
-        ours = await _checked(desk, address, about, reason, signature)
-        kept = await desk.store.add_entry(run, key, OBJECTION_FORM.text(ours.objection))
+    async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
+        ours = await _checked(where, address, about, reason, signature)
+        kept = await where.store.add_entry(run, key, OBJECTION_FORM.text(ours.objection))
     return _same(OBJECTION_FORM.read_text(kept), ours.objection)
 
 
@@ -95,18 +95,18 @@ class _Signed:
     objection: Objection
 
 
-async def _checked(desk: Desk, address: Address, about: str, reason: str, signature: str) -> _Signed:
+async def _checked(where: StoreAndChain, address: Address, about: str, reason: str, signature: str) -> _Signed:
     """The objection, if it is about the draft as announced now, in time, and by one of its submitters."""
     check_words(about, reason)
-    draft = await read_draft(desk.store, desk.chain_id, address)
-    challenge = await look_at_challenge(desk.chain, address)
+    draft = await read_draft(where.store, where.chain_id, address)
+    challenge = await look_at_challenge(where.chain, address)
     if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
         raise NotYet(
             f"Objections to the result of {address} were taken until {draft.until}.",
             remedy="Nothing is to be done: the window is over.",
         )
     signed = normal_signature(signature)
-    message = objection_message(desk.chain_id, address, draft.digest, about, reason)
+    message = objection_message(where.chain_id, address, draft.digest, about, reason)
     signer = signer_of(message, signed) if signed is not None else None
     places: dict[str, DraftPlace] = {place.address: place for place in draft.places}
     if signed is None or signer is None or signer not in places:

@@ -172,7 +172,7 @@ async def _score(
     account = Address(standing["address"])
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
-    games = await _games(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
+    games = await _comparisons(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
     rival = _closest(standings, standing)
     return ScoreResult(
         network=caller.settings.network_name,
@@ -271,17 +271,19 @@ def _nearest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> list[
     return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
 
 
-async def _games(caller: Caller, address: Address, account: Address, rivals: Iterable[Address]) -> list[ComparisonRow]:
+async def _comparisons(
+    caller: Caller, address: Address, account: Address, rivals: Iterable[Address]
+) -> list[ComparisonRow]:
     found: list[ComparisonRow] = []
     for rival in rivals:
         for first, second in ((account, rival), (rival, account)):
             game = await caller.records.comparison(address, first, second)
             if game is not None:
-                found.append(_game(game, rival, shown_first=first == account))
+                found.append(_comparison(game, rival, shown_first=first == account))
     return found
 
 
-def _game(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
+def _comparison(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
     return ComparisonRow(
         rival=rival,
         shownFirst=shown_first,

@@ -87,7 +87,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
         ranking=rows,
         doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
         facts=await _facts(store, chain_id, address, near),
-        games=await _games(store, chain_id, address, near),
+        games=await _comparisons(store, chain_id, address, near),
         rulings=[to_camel_json(one) for one in rulings],
     )
 
@@ -107,7 +107,7 @@ async def _facts(store: Store, chain_id: int, address: Address, near: list[str])
     return facts
 
 
-async def _games(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
+async def _comparisons(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
     """The looks at two of those next to the pay line, in both orders."""
     games: list[ShownComparison] = []
     for first, second in permutations(near[-2 * NEAR :], 2):

@@ -106,7 +106,7 @@ def score(found: ScoreResult) -> str:
     if found["standing"]["reason"]:
         lines += ["Why it was not ranked:", found["standing"]["reason"]["text"]]
     if found["games"]:
-        lines += _games(found)
+        lines += _comparisons(found)
     if found["features"]:
         values = ", ".join(f"{item['name']} = {item['value']}" for item in found["features"])
         lines += ["Features, named by the poster:", fence(values, "poster")["text"]]
@@ -114,7 +114,7 @@ def score(found: ScoreResult) -> str:
     return "\n".join([*lines, *_page(found["pageUrl"])])
 
 
-def _games(found: ScoreResult) -> list[str]:
+def _comparisons(found: ScoreResult) -> list[str]:
     """The games that decided the place, with the judge's reasons: those against the closest rival, then the lost."""
     results = [game["result"] for game in found["games"]]
     rival = found["closestRival"]["address"] if found["closestRival"] else None
