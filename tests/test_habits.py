@@ -172,11 +172,7 @@ def test_the_list_of_commands_loads_nothing_heavy(words: list[str]) -> None:
 
 
 UNTYPED = {
-    "execution/python_guest.py": "runs inside the guest, on whatever a submission makes",
-    "execution/cpython.py": "wasmtime's callers and exports",
-    "execution/quickjs.py": "wasmtime's callers and exports",
-    "execution/wasm.py": "wasmtime's stores and traps",
-    "execution/evm.py": "the machine of pyrevm",
+    "execution/python_guest.py": "the guest's own program, on whatever a submission makes; its bytes are hashed into every trace",
     "execution/solc.py": "what the compiler prints",
     "contracts/abi.py": "values of an ABI, decoded by its own types",
     "eval_config/json_schema.py": "jsonschema's errors, and the schema itself",

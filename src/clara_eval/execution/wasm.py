@@ -11,9 +11,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from clara_eval.execution.model import Limits, Outcome
+
+if TYPE_CHECKING:
+    from wasmtime import Caller, Engine, Memory, Store, Trap, TrapCode
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -29,6 +32,9 @@ LEAST_WRITE_BYTES = 16
 BADF, NOSYS = 8, 52
 """What WASI answers: no such descriptor, and: that is not there."""
 Ask = Callable[[str], str]
+HostFunction = Callable[..., int | None]
+"""An import of a guest: it gets whoever calls, and numbers."""
+T = TypeVar("T")
 
 
 class Stopped(Exception):
@@ -77,7 +83,7 @@ class Randomness:
 class Metered:
     """What every guest is: a store with limits and fuel, what it printed, and its own chance."""
 
-    def __init__(self, engine: Any, limits: Limits, ask: Ask | None) -> None:
+    def __init__(self, engine: Engine, limits: Limits, ask: Ask | None) -> None:
         import wasmtime
 
         self.printed = Printed(limits.output_bytes)
@@ -124,11 +130,16 @@ def _sha256(file: Path, _changed: int) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+def memory_of(caller: Caller) -> Memory:
+    """The guest's own memory, to which every guest of ours gives this name."""
+    return cast("Memory", caller["memory"])
+
+
 def wasmtime_version() -> str:
     return version("wasmtime")
 
 
-def charge(store: Any, fuel: int) -> None:
+def charge(store: Store, fuel: int) -> None:
     """Take fuel for what the host does in the guest's name."""
     left = store.get_fuel()
     if left < fuel:
@@ -137,7 +148,7 @@ def charge(store: Any, fuel: int) -> None:
     store.set_fuel(left - fuel)
 
 
-def new_engine(stack_bytes: int = STACK_BYTES) -> Any:
+def new_engine(stack_bytes: int = STACK_BYTES) -> Engine:
     import wasmtime
     from wasmtime import _ffi
 
@@ -151,7 +162,7 @@ def new_engine(stack_bytes: int = STACK_BYTES) -> Any:
     return wasmtime.Engine(config)
 
 
-def guarded(call: Callable[[], Any]) -> Any:
+def guarded(call: Callable[[], T]) -> T:
     """Run guest code; a trap becomes `Stopped` with the name of its limit."""
     import wasmtime
 
@@ -166,10 +177,10 @@ def guarded(call: Callable[[], Any]) -> Any:
         raise Stopped(Outcome.ILLEGAL_INSTRUCTION) from None
 
 
-def _name(trap: Any) -> Outcome:
+def _name(trap: Trap) -> Outcome:
     import wasmtime
 
-    codes = {
+    codes: dict[TrapCode | None, Outcome] = {
         wasmtime.TrapCode.OUT_OF_FUEL: Outcome.OUT_OF_FUEL,
         wasmtime.TrapCode.STACK_OVERFLOW: Outcome.STACK_OVERFLOW,
     }
