@@ -49,7 +49,7 @@ class Tuning:
 
     def draw_count(self, size: int) -> int:
         """With few calls to spend, a clearer picture of the gains pays; on large fields it only costs time."""
-        return self.draws or (2048 if size < 60 else 512)
+        return self.draws or (2048 if size < 100 else 512)
 
     def batch_size(self, size: int) -> int:
         """6 looks for 25 items, 20 for 100, 25 for 300.
