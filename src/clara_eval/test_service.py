@@ -14,6 +14,7 @@ import aiohttp
 
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.options import EngineOptions
+from clara_eval.observe.test_telemetry import collecting, facts
 from clara_eval.pipeline.evaluate import read_scores
 from clara_eval.publish.send import Pace
 from clara_eval.records.challenge_index import read_document
@@ -57,20 +58,29 @@ async def metrics_at_the_end(made: World, engine: Engine, url: str) -> str:
 
 
 async def test_every_call_to_a_model_is_counted_with_how_it_ended_and_how_long_it_took(tmp_path: Path) -> None:
-    """Two rate limits and one outage stand beside the answers in /metrics, and the histogram holds all of them."""
+    """Two rate limits and one outage stand beside the answers in /metrics, and the histogram holds all of them; each
+    call and the evaluation are a span at the collector that CLARA_OTLP_URL names.
+    """
     plan = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0)
-    async with world(plan, f"sqlite:///{tmp_path}/service.db") as made:
+    async with world(plan, f"sqlite:///{tmp_path}/service.db") as made, collecting() as collector:
         limit = Fault("status", 429, {"retry-after": "0"})
         faults = {0: limit, 1: Fault("status", 500), 2: limit}
         made.endpoint.script = lambda seen: faults.get(seen.number)
-        async with service_of(made) as (engine, url):
+        async with service_of(made, CLARA_OTLP_URL=collector.url) as (engine, url):
+            ended = asyncio.Event()
+            engine.metrics.evaluation_listeners.append(lambda *_: ended.set())
             text = await metrics_at_the_end(made, engine, url)
+            await asyncio.wait_for(ended.wait(), 60)
     counted: Counter[str] = Counter()
     for result, value in re.findall(r'clara_llm_calls_total\{.*result="(\w+)"\} ([\d.]+)', text):
         counted[result] += int(float(value))
     assert counted == {"rate_limited": 2, "failed": 1, "end": made.endpoint.paid}
     (timed,) = re.findall(r"clara_llm_seconds_count\{.*\} ([\d.]+)", text)
     assert float(timed) == made.endpoint.paid + 3
+    spans = Counter(span.name for span in collector.spans)
+    assert spans == {"chat scripted": made.endpoint.paid + 3, "evaluate": 1}
+    (evaluated,) = [facts(span) for span in collector.spans if span.name == "evaluate"]
+    assert (evaluated["clara.challenge"], evaluated["clara.result"]) == (made.addresses[0], "complete")
 
 
 async def test_short_of_time_it_asks_less_and_posts_with_a_quarter_of_the_window_left(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -25,6 +26,8 @@ from clara_eval.judge.verdict import VERDICT_SCHEMA, Verdict, read_verdict
 
 MAX_TOKENS = 400
 PAIR = ("first", "second")
+MOST_FORESEEN = 10_000
+"""Prompts kept from the look-up to the question: some ten megabytes."""
 V = TypeVar("V", default=Verdict)
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
@@ -74,6 +77,8 @@ class VectorPrompts:
     grammar: re.Pattern[str]
     schema_json: str
     template: str
+    foreseen: dict[tuple[JudgeVector, ...], Prompt] = field(default_factory=dict, compare=False)
+    """Prompts that were made to be looked up and are asked next; each is handed out once."""
 
     @classmethod
     def of(
@@ -87,6 +92,9 @@ class VectorPrompts:
         return cls(name, holes, system, user_grammar(name, holes, schema), plain_json(answer), hashed)
 
     def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
+        return self.foreseen.pop(tuple(vectors), None) or self._made(vectors)
+
+    def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
         texts = (vector.to_json() for vector in vectors)
         user = template(f"{self.name}.user").fill(**dict(zip(self.holes, texts, strict=True)))
         if not self.grammar.fullmatch(user):
@@ -95,8 +103,12 @@ class VectorPrompts:
 
     async def foresee(self, asker: Asker, questions: Sequence[Sequence[JudgeVector]]) -> None:
         """Let the asker know what these questions will be; equal ones once, in a fixed order."""
-        if questions:
-            await asker.foresee(list(dict.fromkeys(self.prompt(vectors) for vectors in questions)))
+        if not questions:
+            return
+        made = {tuple(vectors): self._made(vectors) for vectors in questions}
+        self.foreseen.clear()
+        self.foreseen.update(islice(made.items(), MOST_FORESEEN))
+        await asker.foresee(list(dict.fromkeys(made.values())))
 
 
 def comparison_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:

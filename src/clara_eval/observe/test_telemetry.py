@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -29,16 +30,25 @@ class Collector:
         return web.Response()
 
 
-@pytest.fixture
-async def collector() -> AsyncIterator[Collector]:
+@asynccontextmanager
+async def collecting() -> AsyncIterator[Collector]:
+    """A collector while the body lasts."""
     made, app = Collector(), web.Application()
     app.router.add_post("/v1/traces", made.take)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
-    yield made
-    await runner.cleanup()
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    async with collecting() as made:
+        yield made
 
 
 def facts(span: Any) -> dict[str, str]:

@@ -89,6 +89,7 @@ _AT_ONCE = 4_000_000
 """Shared features counted in one go, so that memory does not follow how alike the entries are."""
 Amounts = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
 
 CopyKind = Literal["exact", "normalised", "near", "contained"]
 
@@ -312,7 +313,7 @@ class FeatureSet:
 
     @classmethod
     def of(cls, hashes: Hashes, weights: Amounts | None = None) -> FeatureSet:
-        weights = np.ones(len(hashes)) if weights is None else weights
+        weights = np.broadcast_to(1.0, hashes.shape) if weights is None else weights
         level = max(0, (len(hashes) - 1).bit_length() - LARGEST.bit_length() + 1) if len(hashes) else 0
         if level:
             kept = hashes <= _BOUNDS[level]
@@ -600,21 +601,41 @@ def overlaps(sets: Sequence[FeatureSet], least: int, known: Container[int] = ())
     """
     none = FeatureSet.of(NO_HASHES)
     counted = [one if len(one.hashes) >= least and n not in known else none for n, one in enumerate(sets)]
-    lengths = np.array([len(one.hashes) for one in counted], dtype=np.int64)
-    everything = np.concatenate([*(one.hashes for one in counted), NO_HASHES])
-    weights = np.concatenate([*(one.weights for one in counted), np.zeros(0)])
-    _, feature, spread = np.unique(everything, return_inverse=True, return_counts=True)
-    by_feature = np.argsort(feature, kind="stable")
-    owners = np.repeat(np.arange(len(sets)), lengths)[by_feature]
-    place = np.empty_like(by_feature)
-    place[by_feature] = np.arange(len(by_feature))
-    start = (np.cumsum(spread) - spread)[feature]
-    ends = np.cumsum(lengths)
-    table = _Sizes.of(counted)
+    index, table = _Index.of(counted), _Sizes.of(counted)
     for later in range(len(sets)):
-        mine = slice(ends[later] - lengths[later], ends[later])
-        shared = _shared(owners, start[mine], place[mine] - start[mine], weights[mine], later)
-        yield Shared(table, shared, later)
+        yield Shared(table, index.shared(later), later)
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Who holds each feature, feature after feature; what was needed to sort them is gone when this stands."""
+
+    owners: Small
+    start: Small
+    before: Small
+    """Of each set's features, set after set: where its owners begin, and how many of them came earlier."""
+    weights: Amounts
+    ends: Ints
+
+    @classmethod
+    def of(cls, sets: Sequence[FeatureSet]) -> _Index:
+        lengths = np.array([len(one.hashes) for one in sets], dtype=np.int64)
+        everything = np.concatenate([*(one.hashes for one in sets), NO_HASHES])
+        by_feature = np.argsort(everything, kind="stable")
+        everything = everything[by_feature]
+        places = np.arange(len(by_feature), dtype=np.int32)
+        is_first = np.concatenate([[True], everything[1:] != everything[:-1]])[: len(places)]
+        first = np.maximum.accumulate(np.where(is_first, places, 0)).astype(np.int32)
+        start, before = np.empty_like(places), np.empty_like(places)
+        start[by_feature], before[by_feature] = first, places - first
+        owners = np.repeat(np.arange(len(sets), dtype=np.int32), lengths)[by_feature]
+        weights = np.concatenate([*(one.weights for one in sets), np.zeros(0)])
+        return cls(owners, start, before, weights, np.concatenate([[0], np.cumsum(lengths)]))
+
+    def shared(self, later: int) -> Amounts:
+        """How much of this set each earlier one holds."""
+        mine = slice(self.ends[later], self.ends[later + 1])
+        return _shared(self.owners, self.start[mine], self.before[mine], self.weights[mine], later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -667,7 +688,7 @@ class _Sizes:
         )
 
 
-def _shared(owners: Ints, start: Ints, before: Ints, weights: Amounts, later: int) -> Amounts:
+def _shared(owners: Small, start: Small, before: Small, weights: Amounts, later: int) -> Amounts:
     """How much each earlier set has in common: from `start` on, `before` owners of each feature came earlier."""
     shared = np.zeros(later)
     if not len(before) or not before.any():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clara_eval.challenge.model import Address, Submission, Version
 from clara_eval.hashing import keccak_hex, sha256_hex
 from clara_eval.solutions import Cluster, Solution, copies, find_likeness
-from clara_eval.solutions.copies import CopyKind
+from clara_eval.solutions.copies import CopyKind, FeatureSet, overlaps
 from clara_eval.solutions.tokens import abstract_shingles, token_stream
 
 PYTHON = '''
@@ -491,3 +491,20 @@ def test_letters_that_look_alike_are_no_new_text() -> None:
     """Cyrillic letters, gaps of no width and hidden remarks leave an essay what it was."""
     disguised = "<!-- mine -->" + ESSAY.replace("o", "о").replace("volatility", "vola\u200btility")
     assert only(find_copies([solution(ESSAY, 1), solution(disguised, 2)])) == (1, [(2, "normalised")])
+
+
+def test_what_sets_share_is_what_counting_pair_by_pair_gives() -> None:
+    """Random sets with weights, small and known ones among them: every earlier one's share, to the last bit."""
+    rng = np.random.default_rng(5)
+    sets = []
+    for _ in range(40):
+        hashes = np.unique(rng.integers(0, 300, rng.integers(0, 90)).astype(np.uint64))
+        sets.append(FeatureSet.of(hashes, 1.0 + hashes % 7 if rng.random() < 0.5 else None))
+    for later, found in enumerate(overlaps(sets, 20, {3, 11})):
+        mine = sets[later]
+        counts = [len(one.hashes) >= 20 and place not in {3, 11} for place, one in enumerate(sets)]
+        expected = [
+            mine.weights[np.isin(mine.hashes, sets[earlier].hashes)].sum() if counts[later] and counts[earlier] else 0.0
+            for earlier in range(later)
+        ]
+        assert found.shared.tolist() == expected

@@ -188,7 +188,7 @@ class Coded:
         return _windows(by_offset, len(self.codes), width)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def keyed(text: str, key: bytes) -> int:
     """Sixty-four bits that nobody can foresee without the key."""
     return int.from_bytes(
@@ -216,7 +216,7 @@ def _windows(by_offset: Sequence[Hashes], length: int, width: int) -> Hashes:
     return np.unique(mixed)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _is_name(token: str, language: str) -> bool:
     # A string of one word is a key, and renamed like any other name; a sentence is content.
     if not token.strip('"').isidentifier() or token in _FIXED_WORDS[language]:

@@ -12,13 +12,15 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval.app import evaluator_address, open_caller
 from clara_eval.challenge.model import Address
-from clara_eval.devnet.local_chain import DAY, USDC, LocalChain, Terms, create
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, Terms, create
 from clara_eval.errors import BadInput, CannotAct, NotYet
 from clara_eval.execution import Harness, hide
+from clara_eval.hashing import keccak_hex
 from clara_eval.testing.agents import RULES_CONFIG, agent_settings
 from clara_eval.testing.api_service import running_service
 from clara_eval.use_cases.browse import detail
 from clara_eval.use_cases.claim import plan_claim
+from clara_eval.use_cases.finalize import plan_finalize
 from clara_eval.use_cases.post import plan_post
 from clara_eval.use_cases.results import eval_status, is_waiting
 from clara_eval.use_cases.submit import Handing, plan_submit
@@ -228,3 +230,38 @@ async def test_a_hidden_harness_is_committed_when_it_is_posted(local_chain: Loca
         assert any(committed[2:] in step.data for step in plan.transactions)
         with pytest.raises(BadInput, match="no hidden harness"):
             await plan_post(caller, dataclasses.replace(executed_posting(source=DOUBLE), private_set_hash=committed))
+
+
+async def test_finalizing_is_refused_with_the_moment_until_it_is_due_and_once_it_is_done(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Without scores, within the 12 hours, after it was done and when cancelled: refused, each with its own reason."""
+    chain, keeper = local_chain, local_chain.agents[0]
+    address, cancelled = [await chain.post_challenge(Terms(payout_bps=(10000,))) for _ in range(2)]
+    contract = chain.challenge(address)
+    async with open_caller(agent_settings(chain, keeper, tmp_path / "none.db")) as caller:
+        with pytest.raises(NotYet, match="No scores are posted"):
+            await plan_finalize(caller, address)
+        await chain.send(chain.poster, chain.challenge(cancelled), "cancel")
+        with pytest.raises(CannotAct, match="is Cancelled: there is nothing to finalize"):
+            await plan_finalize(caller, cancelled)
+        texts = [f"Solution {place}" for place in range(2)]
+        handed = [
+            Handed(agent, f"data:text/plain,Solution%20{place}", keccak_hex(texts[place].encode()))
+            for place, agent in enumerate(chain.agents[:2])
+        ]
+        await chain.submit_all(address, handed)
+        await chain.move_time(DAY + 1)
+        await chain.send(keeper, contract, "advanceToScoring")
+        first = to_checksum_address(chain.agents[0].address)
+        pool = await contract.functions.prizePool().call()
+        row = (first, await chain.register(chain.agents[0]), 10_000, pool)
+        await chain.send(chain.evaluator, contract, "postScores", [row])
+        with pytest.raises(NotYet, match=r"prizes wait 12 hours\. Finalize at .* UTC, in 1[12] h"):
+            await plan_finalize(caller, address)
+        await chain.move_time(12 * HOUR)
+        plan = await plan_finalize(caller, address)
+        assert [planned.to for planned in plan.transactions] == [address]
+        await chain.send_data(keeper, address, plan.transactions[0].data)
+        with pytest.raises(CannotAct, match="is finalized already"):
+            await plan_finalize(caller, address)
