@@ -499,7 +499,7 @@ def test_what_sets_share_is_what_counting_pair_by_pair_gives() -> None:
     sets = []
     for _ in range(40):
         hashes = np.unique(rng.integers(0, 300, rng.integers(0, 90)).astype(np.uint64))
-        sets.append(FeatureSet.of(hashes, 1.0 + hashes % 7 if rng.random() < 0.5 else None))
+        sets.append(FeatureSet.of(hashes, (1.0 + hashes % 7).astype(np.float64) if rng.random() < 0.5 else None))
     for later, found in enumerate(overlaps(sets, 20, {3, 11})):
         mine = sets[later]
         counts = [len(one.hashes) >= 20 and place not in {3, 11} for place, one in enumerate(sets)]

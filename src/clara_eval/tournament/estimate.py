@@ -70,8 +70,10 @@ def _improved(cells: Cells, begin: Strengths, own: float, rounds: int) -> Streng
     for _ in range(rounds):
         weights = cells.weights(seen.variance, scale)
         slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), seen, weights)
-        covariance: Floats = np.linalg.inv(curvature).astype(np.float64)
+        del seen, weights  # a table each, or several, in the largest fields
+        covariance: Floats = np.linalg.inv(curvature).astype(np.float64, copy=False)
         at = at + np.clip(covariance @ slope, -1.0, 1.0)
+        del slope, curvature
         scale = _spread_and_ties(cells, at, covariance, scale, own)
         seen = picture(cells, at, scale.tie)
         if len(cells.games):
@@ -108,8 +110,12 @@ def _spread(theta: Floats, covariance: Floats, scale: Scale, own: float) -> Scal
 
 def _tie(cells: Cells, at: Floats, tie: float) -> float:
     """ν such that as many ties are expected as there are."""
-    win = np.exp(np.clip(cells.looks(at) / 2, -30.0, 30.0))
-    others = win + 1 / win
+    win = cells.looks(at)
+    win /= 2
+    np.exp(np.clip(win, -30.0, 30.0, out=win), out=win)
+    others = 1 / win
+    others += win
+    del win
     seen = float(cells.ties.sum()) + FEW_TIES
     for _ in range(3):
         tie *= seen / (float(np.sum(cells.games * tie / (others + tie))) + FEW_TIES)
@@ -121,14 +127,18 @@ def shared_variance(cells: Cells, seen: Picture, covariance: Floats) -> tuple[fl
     mean, variance = seen.mean, seen.variance
     own = covariance[: cells.size, : cells.size]
     apart = np.add.outer(np.diag(own), np.diag(own)) - 2 * own
-    unsure = np.sqrt(np.maximum(cells.met(apart), 0.0))
-    del apart
     wins = cells.points - cells.ties / 2
-    squares = wins * (1 - mean) ** 2 + cells.ties * (0.5 - mean) ** 2 + (cells.games - wins - cells.ties) * mean**2
-    rest = cells.points - cells.games * mean
-    found = _couples(cells, rest, squares, signed=True)
-    del wins, squares, rest
+    squares = wins * (1 - mean) ** 2
+    squares += cells.ties * (0.5 - mean) ** 2
+    squares += (cells.games - wins - cells.ties) * mean**2
+    del wins
+    found = _couples(cells, cells.points - cells.games * mean, squares, signed=True)
+    del squares
+    unsure = cells.met(apart)
+    np.sqrt(np.maximum(unsure, 0.0, out=unsure), out=unsure)
+    del apart
     taken = _couples(cells, cells.games * variance * unsure, cells.games * (variance * unsure) ** 2)
+    del unsure
     most = _couples(cells, cells.games * variance, cells.games * variance**2)
     pair, look = ((found + taken + COUPLES_WEIGHT * np.array([PAIR, LOOK])) / (most + COUPLES_WEIGHT)).tolist()
     return min(max(pair, 0.0), MOST_PAIR), min(max(look, 0.0), MOST_LOOK)

@@ -388,7 +388,7 @@ def spread_of(z: Floats, tie: float) -> tuple[Floats, Floats, Floats]:
 def shape(at: Floats, cells: Cells, precision: Floats, seen: Picture, weights: Floats) -> tuple[Floats, Floats, float]:
     """Slope, negative curvature and height of the log posterior. The picture is used up."""
     total = len(at)
-    a, b, g = cells.first, cells.second, cells.size + cells.judge
+    a, b = cells.first, cells.second
     z, mean, variance, log_total = seen
     pull = precision @ at
     z *= cells.points - cells.games / 2
@@ -398,7 +398,8 @@ def shape(at: Floats, cells: Cells, precision: Floats, seen: Picture, weights: F
     mean *= cells.games
     rest = np.subtract(cells.points, mean, out=mean)
     rest *= weights
-    slope = np.bincount(a, rest, total) - np.bincount(b, rest, total) + np.bincount(g, rest, total) - pull
+    said = np.bincount(cells.size + cells.judge, rest, total)
+    slope = np.bincount(a, rest, total) - np.bincount(b, rest, total) + said - pull
     del z, log_total, mean, rest
     curvature = _curvature(cells, weights * cells.games * variance)
     curvature += precision
