@@ -64,8 +64,8 @@ docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_scale.py
 	$(BIN)/python scripts/make_ranking.py
 
-security: setup ## run the red team and write its figures into docs/security.md
-	$(BIN)/python scripts/make_security.py --run
+security: setup ## run the red team and write its figures into docs/security.md (CORPUS=FILE for other payloads too)
+	$(BIN)/python scripts/make_security.py --run $(CORPUS)
 
 contracts: $(NODE_READY)
 	node scripts/compile_contracts.mjs

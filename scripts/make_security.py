@@ -1,7 +1,8 @@
 """Write docs/security.md from a red-team run: `make security` runs the attacks, this writes what they came to.
 
-Comes in: the JSON document of `clara-eval redteam --json`, kept as docs/security.json. Goes out: the page; its figures
-stand between two marks. `tests/test_security_page.py` holds the page to the document, and the document to the program.
+Comes in: the JSON document of `clara-eval redteam --json`, kept as docs/security.json; with `make security CORPUS=FILE`
+also what somebody else's payloads came to, run beside it. Goes out: the page; its figures stand between two marks.
+`tests/test_security_page.py` holds the page to the document, and the document to the program.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ def table(report: dict[str, Any]) -> str:
     lines += [_row(figure) for figure in report["figures"]]
     missed = ", ".join(f"`{name}`" for name in report["missed"])
     verdict = f"**Missed:** {missed}." if missed else "Every target is met."
-    return "\n".join([*lines, "", f"{verdict} Seed {report['seed']}, {report['corpus']['payloads']} payloads."])
+    lines += ["", f"{verdict} Seed {report['seed']}, {report['corpus']['payloads']} payloads."]
+    for name, other in report.get("otherCorpora", {}).items():
+        lines += ["", f"In the same run, the {other['corpus']['payloads']} payloads of `{name}`:", "", *lines[:2]]
+        lines += [_row(figure) for figure in other["figures"]]
+    return "\n".join(lines)
 
 
 def _row(figure: dict[str, Any]) -> str:
@@ -55,12 +60,34 @@ def page(text: str, report: dict[str, Any]) -> str:
     return f"{before}{BEGIN}\n{table(report)}\n{END}{after}"
 
 
+def _started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([COMMAND, "redteam", "--json", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def _finished(run: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = run.communicate()
+    if run.returncode not in (0, 1):
+        raise SystemExit(f"clara-eval redteam ended with {run.returncode}.")
+    report: dict[str, Any] = json.loads(out)
+    return report
+
+
+def run_all(corpora: list[Path]) -> dict[str, Any]:
+    """Our own run, and beside it one for each other corpus."""
+    ours = _started()
+    others = {path.name: _started("--only", "injection", "--corpus", str(path)) for path in corpora}
+    report = _finished(ours)
+    found = {name: _finished(run) for name, run in others.items()}
+    missed = [figure["name"] for other in found.values() for figure in other["figures"] if figure["met"] is False]
+    if missed:
+        print(f"Missed on another corpus: {', '.join(missed)}.", file=sys.stderr)
+    return report | ({"otherCorpora": found} if found else {})
+
+
 def main() -> None:
     if "--run" in sys.argv[1:]:
-        done = subprocess.run([COMMAND, "redteam", "--json"], stdout=subprocess.PIPE, text=True, check=False, cwd=ROOT)
-        if done.returncode not in (0, 1):
-            raise SystemExit(f"clara-eval redteam ended with {done.returncode}.")
-        FIGURES.write_text(json.dumps(json.loads(done.stdout), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        report = run_all([Path(name).resolve() for name in sys.argv[2:]])
+        FIGURES.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     report = json.loads(FIGURES.read_text(encoding="utf-8"))
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), report), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What a thief does to somebody else's program so that it does not look like it: twenty-two named ways.
+"""What a thief does to somebody else's program so that it does not look like it: thirty named ways.
 
 A `Program` comes in, the text of its disguise goes out. Edits are made on the syntax tree, so that they hit names,
 statements and definitions and not what looks like them. A way that a language does not allow gives None. Same program,
@@ -43,6 +43,9 @@ _DEFINITIONS = _set(
 _BODIES = _set("block class_body contract_body declaration_list")
 _STATEMENT_BLOCKS = _set("block statement_block function_body statement_list")
 _FLIPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!=", "===": "===", "!==": "!=="}
+_BINARY = _set("binary_operator binary_expression boolean_operator comparison_operator")
+_SWAPS = _set("+ * == != === !== and or && ||")
+_HOLDERS = _set("argument_list arguments assignment return_statement variable_declarator pair assignment_expression")
 _WORDS = sorted(_set("the fee pool price value of a market that moves when traders come and go with orders in time"))
 
 
@@ -256,6 +259,144 @@ def _restyled(parsed: Parsed, node: Node) -> Iterator[Edit]:
             yield (*span, f'"{text[1:-1]}"')
 
 
+def operands_swapped(program: Program, _: random.Random) -> str | None:
+    """Sums, products and conditions the other way round."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    edits: list[Edit] = []
+    for node, _depth in walk(parsed.tree):
+        parts = [_text(parsed, one) for one in node.children]
+        if node.type in _BINARY and len(parts) == 3 and parts[1] in _SWAPS and "\n" not in "".join(parts):
+            edits.append((node.start_byte, node.end_byte, f"{parts[2]} {parts[1]} {parts[0]}"))
+    return edited(parsed.source, edits)
+
+
+def strings_split(program: Program, _: random.Random) -> str | None:
+    """Every sentence as the sum of two."""
+    parsed = _parsed(program)
+    if parsed is None or program.language == "solidity":
+        return None
+    edits: list[Edit] = []
+    for node, _depth in walk(parsed.tree):
+        text = _text(parsed, node)
+        first, space, rest = text.partition(" ")
+        plain = len(text) > 8 and text[0] in "\"'" and text[1] != text[0] and "\\" not in text
+        if node.type == "string" and plain and space and node.parent is not None and node.parent.type in _HOLDERS:
+            edits.append((node.start_byte, node.end_byte, f"({first} {text[0]} + {text[0]}{rest})"))
+    return edited(parsed.source, edits)
+
+
+def dead_branches(program: Program, rng: random.Random) -> str | None:
+    """Before every fourth statement a branch that is never taken, with calls and sums in it."""
+
+    def line(indent: str) -> str:
+        name, x, y = f"d{rng.randrange(10**5)}", rng.randrange(2, 999), rng.randrange(2, 999)
+        if program.language == "python":
+            return f"{indent}if {x} > {x + y}:\n{indent}    {name} = print({x} * {y}, {x})\n"
+        declared = "uint256 " if program.language == "solidity" else "let "
+        return f"{indent}if ({x} > {x + y}) {{ {declared}{name} = ({x} * {y} + {x}) % {y}; }}\n"
+
+    return _before_statements(program, line, rng, 0.25)
+
+
+def extracted(program: Program, rng: random.Random) -> str | None:
+    """Every third result is worked out by a function of its own."""
+    parsed = _parsed(program)
+    if parsed is None or program.language == "solidity":
+        return None
+    edits: list[Edit] = []
+    made: list[str] = []
+    for node, _depth in walk(parsed.tree):
+        if node.type != "return_statement" or node.named_child_count != 1 or rng.random() > 1 / 3:
+            continue
+        value, name = node.named_children[0], f"part_{len(made)}"
+        text = _text(parsed, value)
+        if "\n" in text or "this" in text or "await" in text or "yield" in text:
+            continue
+        names = sorted({word for word in re.findall(r"\b[A-Za-z_]\w*\b", text) if word not in _GIVEN})
+        passed = ", ".join(names)
+        edits.append((value.start_byte, value.end_byte, f"{name}({passed})"))
+        is_python = program.language == "python"
+        body = f"def {name}({passed}):\n    return {text}\n" if is_python else ""
+        made.append(body or f"function {name}({passed}) {{\n  return {text};\n}}\n")
+    return edited(parsed.source, edits) + "\n\n" + "\n\n".join(made)
+
+
+def nested_else(program: Program, _: random.Random) -> str | None:
+    """`else if` written as an `else` that holds an `if`."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    edits: list[Edit] = []
+    for node, _depth in walk(parsed.tree):
+        first = next((child for child in node.named_children if child.type == "elif_clause"), None)
+        if first is not None:
+            start = parsed.source.rfind(b"\n", 0, first.start_byte) + 1
+            indent = parsed.source[start : first.start_byte].decode("utf-8", "replace")
+            rest = parsed.source[first.start_byte + len("el") : node.end_byte].decode("utf-8", "replace")
+            deeper = rest.replace("\n", "\n    ")
+            edits.append((first.start_byte, node.end_byte, f"else:\n{indent}    {deeper}"))
+        inner = node.named_children[-1] if node.type == "else_clause" and node.named_child_count else None
+        if inner is not None and inner.type == "if_statement":
+            edits += [(inner.start_byte, inner.start_byte, "{ "), (inner.end_byte, inner.end_byte, " }")]
+    return edited(parsed.source, edits)
+
+
+def loops_restyled(program: Program, _: random.Random) -> str | None:
+    """Conditions of loops move into their bodies; what is walked over is copied first."""
+    parsed = _parsed(program)
+    if parsed is None or program.language not in ("python", "javascript", "typescript"):
+        return None
+    edits: list[Edit] = []
+    for node, _depth in walk(parsed.tree):
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        walked = node.child_by_field_name("right")
+        if node.type == "for_statement" and walked is not None and program.language == "python":
+            edits.append((walked.start_byte, walked.end_byte, f"list({_text(parsed, walked)})"))
+        elif node.type == "for_in_statement" and walked is not None and " of " in _text(parsed, node)[:200]:
+            edits.append((walked.start_byte, walked.end_byte, f"[...{_text(parsed, walked)}]"))
+        if node.type != "while_statement" or condition is None or body is None:
+            continue
+        text = _text(parsed, condition)
+        if program.language == "python":
+            start = parsed.source.rfind(b"\n", 0, body.start_byte) + 1
+            indent = parsed.source[start : body.start_byte].decode("utf-8", "replace")
+            if not indent.strip() and "\n" not in text:
+                edits += [(condition.start_byte, condition.end_byte, "True"),
+                          (start, start, f"{indent}if not ({text}):\n{indent}    break\n")]  # fmt: skip
+        elif body.type == "statement_block":
+            edits += [(condition.start_byte, condition.end_byte, "(true)"),
+                      (body.start_byte + 1, body.start_byte + 1, f" if (!{text}) {{ break; }}")]  # fmt: skip
+    return edited(parsed.source, edits)
+
+
+def interface_changed(program: Program, rng: random.Random) -> str | None:
+    """Every function gets one parameter more that nothing uses, and another visibility in Solidity."""
+    parsed = _parsed(program)
+    if parsed is None:
+        return None
+    edits: list[Edit] = []
+    for node, _depth in walk(parsed.tree):
+        opening = next((child for child in node.children if child.type == "("), None)
+        places = [node] if node.type in ("parameters", "formal_parameters") else []
+        if node.type == "function_definition" and program.language == "solidity" and opening is not None:
+            more = "" if _text(parsed, opening.next_sibling or opening) == ")" else ", "
+            edits.append((opening.end_byte, opening.end_byte, f"uint256 extra{rng.randrange(99)}{more}"))
+        for place in places:
+            last = place.children[-1]
+            if last.type == ")" and not any(_text(parsed, child).startswith(("*", "...")) for child in place.children):
+                comma = ", " if place.named_child_count else ""
+                default = "=None" if program.language == "python" else ""
+                edits.append((last.start_byte, last.start_byte, f"{comma}extra{rng.randrange(99)}{default}"))
+    text = edited(parsed.source, edits)
+    return text.replace(" public ", " external ") if program.language == "solidity" else text
+
+
+def _text(parsed: Parsed, node: Node) -> str:
+    return parsed.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
 def truncated(program: Program, _: random.Random) -> str | None:
     """The last definitions left out, up to a sixth of the text."""
     parsed = _parsed(program)
@@ -343,6 +484,14 @@ WAYS: dict[str, Way] = {
     "wrapped": wrapped,
     "strings_changed": strings_changed,
     "joined": joined,
+    "operands_swapped": operands_swapped,
+    "strings_split": strings_split,
+    "dead_branches": dead_branches,
+    "extracted": extracted,
+    "nested_else": nested_else,
+    "loops_restyled": loops_restyled,
+    "interface_changed": interface_changed,
+    "rename_extracted_dead_branches": _then(rename, extracted, dead_branches),
     "translated": translated,
 }
 AT_LEAST = {
@@ -361,5 +510,6 @@ AT_LEAST["translated"] = TRANSLATION_AT_LEAST
 
 
 def disguise(program: Program, way: str, seed: int = 0) -> str | None:
-    """The program in one disguise, or None where its language does not allow it."""
-    return WAYS[way](program, random.Random(f"{way}:{seed}:{len(program.text)}"))  # noqa: S311 - a disguise, not a secret
+    """The program in one disguise, or None where its language does not allow it or it holds nothing to change."""
+    text = WAYS[way](program, random.Random(f"{way}:{seed}:{len(program.text)}"))  # noqa: S311 - a disguise, not a secret
+    return None if text == program.text and way != "exact" else text

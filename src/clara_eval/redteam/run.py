@@ -73,7 +73,7 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         case "utility":
             return measure_utility(attack.count(100), seed)
         case "copies":
-            files = _files(attack, attack.count(30))
+            files = _files(attack, attack.count(60))
             return [*measure_copies(files, seed=seed), *measure_clones(files)]
         case _:
             return measure_ordinary(_files(attack, attack.count(1_000)))

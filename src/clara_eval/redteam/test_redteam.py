@@ -84,8 +84,9 @@ def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatc
 
 def test_a_disguise_is_a_program_again() -> None:
     """What a way makes of a program parses in its language, differs from the original, and is the same every time."""
+    choice = "def pick(a):\n    if a > 1:\n        return 1\n    elif a < 0:\n        return 2\n    else:\n        return 3\n"
     program = Program(
-        Path(copying.__file__).read_text(encoding="utf-8"), "python", Path(lies.__file__).read_text("utf-8")
+        Path(copying.__file__).read_text(encoding="utf-8") + choice, "python", Path(lies.__file__).read_text("utf-8")
     )
     for way in WAYS:
         text = disguise(program, way, seed=5)
