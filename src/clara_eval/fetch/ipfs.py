@@ -1,8 +1,9 @@
 """`ipfs:` URIs through the operator's gateways, with the CID recomputed from what came.
 
 First the file is asked for as an archive of blocks and verified from the root CID; where a gateway gives no archive, as
-one raw block; where it gives no blocks at all, as plain bytes, recorded as not verified and not immutable. A gateway
-that sends wrong blocks, or says "not found", proves nothing about the submission: that is an Outage.
+one raw block; where it gives no blocks at all, as plain bytes, recorded as not verified and not immutable, unless the
+CID is the hash of the bytes themselves. A gateway that sends wrong blocks or bytes, or says "not found", proves nothing
+about the submission: that is an Outage.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from clara_eval.errors import BadSubmission
-from clara_eval.fetch.cid import LIBP2P_KEY, Cid, parse_cid
+from clara_eval.fetch.cid import LIBP2P_KEY, RAW, Cid, parse_cid
 from clara_eval.fetch.unixfs import read_car, read_file
 from clara_eval.fetch.web import Reply, Web
 from clara_eval.solutions.model import Fetched, Outage
@@ -86,6 +87,11 @@ async def _from_gateway(web: Web, gateway: str, wanted: IpfsPath) -> Fetched:
             return Fetched(content=content, media_type="application/octet-stream", immutable=True)
     reply = await web.get_trusted(base, {}, web.limits.max_bytes)
     _refuse(reply)
+    if wanted.cid.codec == RAW and wanted.cid.verifiable and not wanted.path:
+        # The CID is the hash of the bytes themselves: an error page with status 200 is not the submission.
+        if not wanted.cid.matches(reply.body):
+            raise Outage("The gateway's bytes are not what the CID says.", code="unreadable")
+        return Fetched(content=reply.body, media_type=reply.media_type, immutable=True)
     return Fetched(content=reply.body, media_type=reply.media_type, immutable=False, note=NOT_VERIFIED)
 
 

@@ -146,6 +146,20 @@ async def test_an_outage_is_retried_and_never_a_verdict_by_itself(hostile: Hosti
         )
 
 
+async def test_a_name_server_that_fails_for_half_the_hosts_rejects_nobody(hostile: HostileWeb) -> None:
+    """Hosts that resolve are read; the others wait for another attempt, and are an outage at the very end."""
+    fetch = UriFetch(web=hostile.web())
+    patient = Limits(retry_after_seconds=(), max_bytes=20_000, give_up=False)
+    for number in range(3):
+        assert isinstance(await collect_solution(fetch, submission(hostile.url("good")), patient), Solution)
+        lost = submission(f"https://host-{number}.example/solution.py")
+        with pytest.raises(Outage):
+            await collect_solution(fetch, lost, patient)
+        verdict = await collect_solution(fetch, lost, NO_RETRY)
+        assert isinstance(verdict, Rejected)
+        assert verdict.is_outage
+
+
 async def test_retry_after_is_handed_on(hostile: HostileWeb) -> None:
     """The server's Retry-After reaches the caller in seconds."""
     with pytest.raises(Outage) as caught:

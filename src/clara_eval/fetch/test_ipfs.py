@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.errors import BadSubmission, ConfigError
-from clara_eval.fetch import UriFetch, Web
+from clara_eval.fetch import FetchLimits, UriFetch, Web
 from clara_eval.fetch.cid import RAW, Cid, parse_cid, read_cid
 from clara_eval.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri
 from clara_eval.fetch.unixfs import read_car, read_file
@@ -130,8 +131,43 @@ async def test_a_gateway_without_archives_gives_single_blocks(hostile: HostileWe
 
 async def test_a_gateway_without_blocks_is_not_believed(hostile: HostileWeb) -> None:
     """Plain bytes under a CID are used, but recorded as not verified and not immutable."""
-    uri = f"ipfs://{base32(raw_cid(CONTENT))}"
+    uri = f"ipfs://{base58(v0_cid(unixfs(2, CONTENT)))}"
     assert await fetch(hostile, uri, gateway(plain=b"something else")) == (b"something else", False, NOT_VERIFIED)
+
+
+async def test_plain_bytes_are_held_against_a_cid_that_hashes_them(hostile: HostileWeb) -> None:
+    """Right bytes without blocks are verified all the same; an error page with status 200 is an outage."""
+    uri = f"ipfs://{base32(raw_cid(CONTENT))}"
+    assert await fetch(hostile, uri, gateway(plain=CONTENT)) == (CONTENT, True, "")
+    with pytest.raises(Outage, match="not what the CID says"):
+        await fetch(hostile, uri, gateway(plain=b"<html>504 Gateway Time-out</html>"))
+
+
+async def test_one_honest_gateway_is_enough(hostile: HostileWeb) -> None:
+    """Beside gateways with wrong bytes, an error page, a slow drip and a name that does not resolve, one honest counts."""
+    raw = raw_cid(CONTENT)
+    path = f"ipfs/{base32(raw)}"
+
+    async def drip(request: server.Request) -> server.StreamResponse:
+        answer = server.StreamResponse()
+        await answer.prepare(request)
+        for _ in range(100):
+            await answer.write(b".")
+            await asyncio.sleep(0.05)
+        return answer
+
+    hostile.routes[f"wrong/{path}"] = gateway(archive=car((raw, b"forged")), block=b"forged")
+    hostile.routes[f"page/{path}"] = gateway(plain=b"<html>Sorry, we are down for maintenance today.</html>")
+    hostile.routes[f"slow/{path}"] = drip
+    hostile.routes[f"honest/{path}"] = gateway(archive=car((raw, CONTENT)))
+    bad = [*(hostile.url(name) for name in ("wrong", "page", "slow")), "https://nowhere.example"]
+    web = hostile.web(FetchLimits(max_bytes=20_000, total_seconds=0.3))
+    fetched = await UriFetch(ipfs_gateway=",".join([*bad, hostile.url("honest")]), web=web).fetch(
+        f"ipfs://{base32(raw)}"
+    )
+    assert (fetched.content, fetched.immutable) == (CONTENT, True)
+    with pytest.raises(Outage):
+        await UriFetch(ipfs_gateway=",".join(bad), web=web).fetch(f"ipfs://{base32(raw)}")
 
 
 async def test_a_lying_gateway_is_an_outage(hostile: HostileWeb) -> None:

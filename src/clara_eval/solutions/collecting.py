@@ -18,7 +18,7 @@ from clara_eval.challenge.model import Submission
 from clara_eval.errors import BadSubmission, GivenUp, Temporary
 from clara_eval.hashing import keccak_hex, sha256_hex
 from clara_eval.solutions.language import choose_language
-from clara_eval.solutions.model import Fetch, Fetched, Rejected, Solution
+from clara_eval.solutions.model import Fetch, Fetched, Outage, Rejected, Solution
 
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
@@ -48,7 +48,7 @@ async def collect_solution(
     limits = limits or Limits()
     try:
         fetched = await _fetch_patiently(fetch, submission, limits)
-        return _check(submission, fetched, limits, language)
+        return _checked(submission, fetched, limits, language)
     except BadSubmission as bad:
         return Rejected(submission, bad.code, str(bad), isinstance(bad, GivenUp))
 
@@ -68,6 +68,24 @@ async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits)
             else:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _checked(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:
+    """A verdict about bytes that a gateway could not prove speaks about the gateway: an outage, not a rejection."""
+    try:
+        return _check(submission, fetched, limits, language)
+    except BadSubmission as bad:
+        if fetched.immutable or not _names_content(submission.solution_uri):
+            raise
+        told = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
+        if not limits.give_up:
+            raise Outage(told, code=bad.code) from bad
+        raise GivenUp(told, code=bad.code) from bad
+
+
+def _names_content(uri: str) -> bool:
+    """Whether the address is a hash of the content, so that other bytes are not the submitter's doing."""
+    return uri.lower().startswith("ipfs:")
 
 
 def _check(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:

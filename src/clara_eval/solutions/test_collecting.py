@@ -148,6 +148,19 @@ async def test_an_outage_becomes_a_verdict_only_after_the_last_attempt() -> None
             await collect_solution(fetch, submission(keccak_hex(CODE)), Limits(retry_after_seconds=(0,), give_up=False))
 
 
+@pytest.mark.parametrize("page", [b"<html><h1>504 Gateway Time-out</h1></html>", b"", b"\x00\x01\x02\x03"])
+async def test_what_a_gateway_could_not_prove_is_no_verdict_about_the_submission(page: bytes) -> None:
+    """An error page, nothing or noise under a CID waits while there is time, and is an outage at the end."""
+    uri = "ipfs://QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKPbdG"
+    asked = submission(uri=uri, solution_hash=keccak_hex(CODE))
+    fetch = ScriptedFetch([fetched(page)])
+    with pytest.raises(Outage):
+        await collect_solution(fetch, asked, Limits(retry_after_seconds=(), give_up=False))
+    verdict = await collect_solution(fetch, asked, Limits(retry_after_seconds=()))
+    assert isinstance(verdict, Rejected)
+    assert verdict.is_outage
+
+
 async def test_a_lasting_verdict_is_not_retried() -> None:
     """A bad submission costs one attempt."""
     fetch = ScriptedFetch([BadSubmission("gone", code="not_found")])
