@@ -5,9 +5,9 @@ Elo; where Bradley–Terry differs it is reported beside it. `c` is Bradley–Te
 items), `seed` the literal single pass with the lower index always shown first. The public data set is read from
 `--data`; without it those rows say so.
 
-The parts of issue 15 keep every trial in the folder `--keep`, one line each, and go on where the last run ended, for at
-most `--minutes` each: many short runs add up to the wanted trials. A row says how many of the wanted there are. Delete
-the folder when schedules or fits change: its lines know nothing of the code that made them.
+The parts with simulated judges keep every trial in the folder `--keep`, one line each, and go on where the last run
+ended, for at most `--minutes` each: many short runs add up to the wanted trials. A row says how many of the wanted
+there are. Delete the folder when schedules or fits change: its lines know nothing of the code that made them.
 """
 
 from __future__ import annotations
@@ -516,7 +516,7 @@ def million(run: Run) -> list[Row]:
     return [Row("rank million", "1 000 000 results over 1000 items, whole command: ≤ 4 s, < 500 MB", measured, good)]
 
 
-# Issue 15: words that are true, fewer calls
+# Words that are true, fewer calls
 
 
 CASES: dict[str, Model] = {
@@ -589,7 +589,7 @@ def words(run: Run) -> list[Row]:
         if case == JURY:
             good = good and (sure["share"] or 0) >= 0.93
         target = f"{case}, both: set right ≥ .89 when clear, toss-up right ≥ .45"
-        rows.append(Row(f"15.1 {case}", target + (", p ≥ .9 right ≥ .93" if case == JURY else ""), measured, good))
+        rows.append(Row(f"words: {case}", target + (", p ≥ .9 right ≥ .93" if case == JURY else ""), measured, good))
     return rows
 
 
@@ -605,7 +605,9 @@ def coverage(run: Run) -> list[Row]:
         measured = {"coverage": round(float(np.mean(covered)), 4), "trials": len(runs), "wanted": 600}
         measured["error"] = round(float(np.std(covered) / len(runs) ** 0.5), 4)
         measured["rankCoverage"] = round(float(np.mean([each["rankCovered"] for each in runs])), 4)
-        rows.append(Row(f"15.2 {kind}, {case}", "95 % intervals cover ≥ .90", measured, measured["coverage"] >= 0.90))
+        rows.append(
+            Row(f"intervals: {kind}, {case}", "95 % intervals cover ≥ .90", measured, measured["coverage"] >= 0.90)
+        )
     return rows
 
 
@@ -664,13 +666,13 @@ def fewer(run: Run) -> list[Row]:
         runs = run.kept(f"few-25-{number}", partial(few_25, model), run.trials(1000), 3_000_000 + 100_000 * number)
         if not runs:
             continue
-        for calls, ident in ((240, "15.4 25 items"), (183, "15.4 25 items, stretch")):
+        for calls, ident in ((240, "calls: 25 items"), (183, "calls: 25 items, stretch")):
             target = f"≤ {calls} calls: set ≥ both orders (600) − .02, misallocation ≤ + .01{name}"
             rows.append(row(ident + name, target, runs, (f"fours{calls}", "against"), (-0.02, 0.01)))
         measured: dict[str, Any] = {**paired(runs, "fours63", "against"), "trials": len(runs)}
         good = measured["set"] >= 0.27 and measured["misallocation"] <= 0.31
         target = f"≤ 63 calls: set ≥ .27, misallocation ≤ .31{name}"
-        rows.append(Row(f"15.4 25 items, few{name}", target, measured, good))
+        rows.append(Row(f"calls: 25 items, few{name}", target, measured, good))
     return _of(rows, 1000)
 
 
@@ -683,14 +685,14 @@ def _of(rows: list[Row], wanted: int) -> list[Row]:
 def fewer_100(run: Run) -> list[Row]:
     runs = run.kept("few-100", few_100, run.trials(400), 3_300_000)
     target = "100 items, ≤ 500 calls: set ≥ c − .02, misallocation ≤ c + .01 (c: 4950 calls)"
-    rows = [row("15.4 100 items", target, runs, ("fours500", "against"), (-0.02, 0.01))] if runs else []
+    rows = [row("calls: 100 items", target, runs, ("fours500", "against"), (-0.02, 0.01))] if runs else []
     return _of(rows, 400)
 
 
 def fewer_300(run: Run) -> list[Row]:
     runs = run.kept("few-300", few_300, run.trials(200), 3_350_000)
     target = "300 items, ≤ 1800 calls: set ≥ c − .02, misallocation ≤ c + .01 (c: Borda, 44850 calls)"
-    rows = [row("15.4 300 items", target, runs, ("fours1800", "against"), (-0.02, 0.01))] if runs else []
+    rows = [row("calls: 300 items", target, runs, ("fours1800", "against"), (-0.02, 0.01))] if runs else []
     return _of(rows, 200)
 
 
@@ -720,8 +722,8 @@ def features_help(run: Run) -> list[Row]:
     target = "25 items, 63 calls: features that explain nothing do not hurt (within two standard errors)"
     return _of(
         [
-            Row("15.4 features, R² 0", target, {**harmless, "trials": len(runs)}, good),
-            Row("15.4 features, R² .75", "for comparison", {**helpful, "trials": len(runs)}, None),
+            Row("calls: features, R² 0", target, {**harmless, "trials": len(runs)}, good),
+            Row("calls: features, R² .75", "for comparison", {**helpful, "trials": len(runs)}, None),
         ],
         400,
     )
@@ -741,7 +743,14 @@ def lower_places(run: Run) -> list[Row]:
     tau = {name: round(float(np.mean([each[name].tau for each in runs])), 4) for name in ("elo", "published")}
     error = float(np.std([each["published"].tau for each in runs]) / len(runs) ** 0.5)
     measured = {**tau, "error": round(error, 4), "trials": len(runs)}
-    return [Row("15.5", "25 items, 153 calls: τ of the published order ≥ .62", measured, tau["published"] >= 0.62)]
+    return [
+        Row(
+            "below the pay line",
+            "25 items, 153 calls: τ of the published order ≥ .62",
+            measured,
+            tau["published"] >= 0.62,
+        )
+    ]
 
 
 def tied(seed: int) -> tuple[bool, bool]:
@@ -758,7 +767,7 @@ def ties(run: Run) -> list[Row]:
     found = np.array(run.over(tied, run.trials(300), 3_500_000))
     measured = {"changedBySeed": float(found[:, 0].mean()), "changedByLoser": float(found[:, 1].mean())}
     target = "equal records: 0 winner lists change with the seed, 0 with an entry that loses every game"
-    return [Row("11.3 ties", target, {**measured, "trials": len(found)}, not found.any())]
+    return [Row("ties", target, {**measured, "trials": len(found)}, not found.any())]
 
 
 EVALICA = """
@@ -789,14 +798,14 @@ def beside_evalica(run: Run) -> list[Row]:
     target = "1 000 000 results, 1000 items: tally and fit ≤ 2 × evalica"
     if not run.evalica:
         note = "give --evalica PYTHON, an interpreter that has evalica installed"
-        return [Row("15.7", target, {"cpuSeconds": round(ours, 2)}, None, note=note)]
+        return [Row("tally and fit", target, {"cpuSeconds": round(ours, 2)}, None, note=note)]
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "results.npy", np.array([first, second, wins]))
         command = [run.evalica, "-c", EVALICA, str(Path(folder) / "results.npy")]
         told = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(3)]
     theirs = min(float(text) for text in told)
     measured = {"cpuSeconds": round(ours, 2), "evalica": round(theirs, 2), "ratio": round(ours / theirs, 2)}
-    return [Row("15.7", target, measured, ours <= 2 * theirs)]
+    return [Row("tally and fit", target, measured, ours <= 2 * theirs)]
 
 
 TARGETS: dict[str, Callable[[Run], list[Row]]] = {
@@ -831,7 +840,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the public data")
     parser.add_argument("--share", type=float, default=1.0, help="share of the trials; below 1 errors are larger")
     parser.add_argument("--evalica", default="", help="an interpreter in whose environment evalica is installed")
-    parser.add_argument("--keep", type=Path, help="folder that keeps the trials of issue 15, to go on another time")
+    parser.add_argument("--keep", type=Path, help="folder that keeps the trials, to go on another time")
     parser.add_argument("--minutes", type=float, default=1e9, help="at most so long for each part; 0 only tells")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()

@@ -52,6 +52,6 @@ def test_later_runs_take_the_place_of_earlier_ones(script: ModuleType, tmp_path:
 def test_chances_stand_beside_what_came_true(script: ModuleType) -> None:
     """Each case of the words has its tenths; without any there is no second table."""
     tenths = [{"predicted": 0.154, "actual": 0.2, "items": 30}, {"predicted": 0.951, "actual": 0.9, "items": 10}]
-    row = {"id": "15.1 base", "target": "t", "measured": {"setChance": tenths}, "pass": True}
-    assert script.reliability([row]).endswith("| 15.1 base | 0.15 → 0.20 (30), 0.95 → 0.90 (10) |\n")
+    row = {"id": "words: base", "target": "t", "measured": {"setChance": tenths}, "pass": True}
+    assert script.reliability([row]).endswith("| words: base | 0.15 → 0.20 (30), 0.95 → 0.90 (10) |\n")
     assert not script.reliability([{**row, "measured": {}}])

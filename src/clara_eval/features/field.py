@@ -5,7 +5,7 @@ capped at the middle of their range where others show evidence for theirs and th
 (median and median deviation), so that a few liars do not move what they are held against; in a small field more is
 forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room where
 honest entries are: nearly the best of everything, and evenly so, is looked at by a person wherever that would be paid
-for alone. Where the field cannot tell a liar from the honest, nobody is flagged; the round says so, and its post waits.
+for alone. Where the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
 Must hold: the order of entries does not matter, and measured values never change.
 """
 
@@ -41,7 +41,7 @@ MOST_LOOKED_AT = 3
 SPREAD = 0.15
 """Claims of honest entries differ at least this much, on a scale from worst to best."""
 UNTOLD = "claims_untold"
-"""Nearly the best of everything, but so are others: nothing is held against the entry, and a paid place of it waits."""
+"""Nearly the best of everything, but so are others: nothing is held against the entry; where it is paid, it is told."""
 BESIDE = 0.1
 """Whoever has others this close on the scale is one of a group, not an outlier."""
 SMALL_STEP = 0.02

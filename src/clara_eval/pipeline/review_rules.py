@@ -150,7 +150,10 @@ def _submissions(found: Round) -> Iterator[Flag]:
 
 
 def _paid_for_claims(found: Round) -> Iterator[Flag]:
-    """Paid for what only a model says, where others claim as much: nobody is accused, and a person looks."""
+    """Paid for what only a model says, where others claim as much: nobody is accused, and everybody is told.
+
+    It holds nothing back: a person could not tell them apart either, and honest winners are often at the top.
+    """
     held = sorted(
         account for account in found.paid & found.features.keys()
         if any(flag.code == UNTOLD for flag in found.features[account].flags)
@@ -158,7 +161,7 @@ def _paid_for_claims(found: Round) -> Iterator[Flag]:
     if held:
         yield Flag(
             "paid_for_claims",
-            "review",
+            "warn",
             f"{', '.join(held)} would be paid for what only a model can tell, nearly the best there is, and others "
             "claim as much: the field cannot tell who claims too much.",
             evidence={"entries": len(held)},

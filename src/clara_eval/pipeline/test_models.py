@@ -334,18 +334,19 @@ def boasting(prompt: Prompt) -> str:
     return json.dumps(task.answer(lambda name, kind: (4 if best else 1) if name == "code_correctness" else 2))
 
 
-async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_waits(
+async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_is_told(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
-    """Two of five claim the best of the only scale: neither is flagged, and the round waits for a person."""
+    """Two of five claim the best of the only scale: neither is flagged, the round says so, and it is posted."""
     address = await model_round(local_chain, CONFIG | {"features": ["code_correctness"]})
     async with opened(local_chain, tmp_path) as app:
         done = await judged(app, address, {"scripted:model": ScriptedLlm(boasting)}, dry_run=False)
         status = await read_status(app.store, 31337, address)
-    held = [flag for flag in done.walk.flags if flag.severity == "review" and flag.code == "paid_for_claims"]
-    assert [(flag.account, flag.evidence["entries"]) for flag in held] == [(None, 2)]
+    told = [flag for flag in done.walk.flags if flag.code == "paid_for_claims"]
+    assert [(flag.severity, flag.account, flag.evidence["entries"]) for flag in told] == [("warn", None, 2)]
     assert {flag.severity for facts in done.walk.features.values() for flag in facts.flags} == {"info"}
-    assert (done.receipt, status["status"] if status else None) == (None, "review")
+    assert done.receipt is not None
+    assert (status["status"] if status else None) == "complete"
 
 
 def in_fours(prompt: Prompt) -> str:

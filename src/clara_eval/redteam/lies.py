@@ -5,7 +5,8 @@ eight spreads from narrow to very wide, even and lopsided; two readings of one t
 worst entry. It *obeys*: every field that looks like a feature gets the best value. It *sees*: it lies where the
 payload is in sight and is honest about the text without comments. It *knows*: it lies in both views and answers every
 check as an honest reader would, which is more than a payload can bring about. Caught is a liar that a person sees first
-or that is not paid. The same rounds without a liar say how often honest entries are flagged, and how many rounds wait.
+or that is not paid. The same rounds without a liar say how often honest entries are flagged, how many rounds wait, and
+in how many a paid place comes with the remark that the field cannot tell who claims too much.
 """
 
 from __future__ import annotations
@@ -181,8 +182,8 @@ class _Verdict:
 
     is_paid: bool
     is_flagged: bool
-    waits: bool
-    """Its paid place waits: by its own flag, or because the field cannot tell."""
+    is_untold: bool
+    """The field cannot tell whether it claims too much; if it is paid, the round says so."""
 
 
 def _verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) -> dict[Address, _Verdict]:
@@ -195,7 +196,7 @@ def _verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) 
         better = sum(merit >= merits[account] - 1e-9 for other, merit in merits.items() if other != account)
         flagged = any(flag.severity == "review" for flag in facts.flags)
         untold = any(flag.code == UNTOLD for flag in facts.flags)
-        found[account] = _Verdict(better < paid, flagged, flagged or untold)
+        found[account] = _Verdict(better < paid, flagged, untold)
     return found
 
 
@@ -205,23 +206,25 @@ class _Tally:
 
     rounds: int = 0
     caught: Counter[tuple[Way, int]] = field(default_factory=Counter)
-    by_flag: Counter[tuple[Way, int]] = field(default_factory=Counter)
+    told: Counter[tuple[Way, int]] = field(default_factory=Counter)
     missed: Counter[tuple[Way, int, str]] = field(default_factory=Counter)
     honest: Counter[str] = field(default_factory=Counter)
     flagged: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
+    remarked: int = 0
 
     def add_honest(self, spread: str, verdicts: Iterable[_Verdict]) -> None:
         found = list(verdicts)
         self.rounds += 1
         self.honest[spread] += len(found)
         self.flagged[spread] += sum(one.is_flagged for one in found)
-        self.waiting += any(one.waits and one.is_paid for one in found)
+        self.waiting += any(one.is_flagged and one.is_paid for one in found)
+        self.remarked += any(one.is_untold and one.is_paid for one in found)
 
     def add_liar(self, way: Way, steps: int, where: str, verdict: _Verdict) -> None:
-        caught = verdict.waits or not verdict.is_paid
+        caught = verdict.is_flagged or not verdict.is_paid
         self.caught[way, steps] += caught
-        self.by_flag[way, steps] += verdict.is_flagged or not verdict.is_paid
+        self.told[way, steps] += caught or verdict.is_untold
         if not caught:
             self.missed[way, steps, where] += 1
 
@@ -258,7 +261,7 @@ def _figures(tally: _Tally) -> list[Figure]:
             tally.caught[way, steps],
             tally.rounds,
             at_least=0.95,
-            caughtByTheirOwnFlag=tally.by_flag[way, steps],
+            caughtOrRemarkedOn=tally.told[way, steps],
             missed={where: count for (*one, where), count in tally.missed.items() if one == [way, steps]},
         )
         for way, steps in HEIGHTS
@@ -276,6 +279,8 @@ def _honest_figures(tally: _Tally) -> list[Figure]:
               tally.flagged[worst], tally.honest[worst], spread=worst),
         share("lies", "honest_rounds_that_wait", "rounds without a liar whose post waits for a person for claims alone",
               tally.waiting, tally.rounds),
+        share("lies", "honest_rounds_remarked_on", "rounds without a liar that say the field cannot tell who lies",
+              tally.remarked, tally.rounds),
     ]  # fmt: skip
 
 
