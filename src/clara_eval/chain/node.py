@@ -212,6 +212,11 @@ class EthereumChain:
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         return _present(answers, calls, block)
 
+    async def ask_present(self, method: str, *params: Any) -> Any:
+        """One result about a named block, asked again where a node is late; a refusal is raised."""
+        (answer,) = await self._present_answers([Call(method, params)])
+        return _required(answer)
+
     async def _present_answers(self, calls: Sequence[Call]) -> list[Any]:
         """Behind one address there are often several nodes, some of them late: what one lacks is asked again."""
         answers = await self.rpc.ask_many(calls)

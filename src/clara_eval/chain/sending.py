@@ -94,19 +94,19 @@ class EthereumAccount:
 
     async def _refusal(self, call: ContractCall, block: Block) -> NodeRefusal | None:
         try:
-            await self._chain.rpc.ask("eth_call", await self._request(call, block), self._chain.named(block))
+            await self._chain.ask_present("eth_call", await self._request(call, block), self._chain.named(block))
         except NodeRefusal as refusal:
             return refusal
         return None
 
     async def next_nonce(self) -> int:
         head = await self._chain.head()
-        return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(head.number)))
+        return quantity(await self._chain.ask_present("eth_getTransactionCount", self.address, hex(head.number)))
 
     async def is_nonce_gone(self, nonce: int) -> bool:
         head = await self._chain.head()
         deep = max(0, head.number - self._chain.confirmations + 1)
-        return quantity(await self._chain.rpc.ask("eth_getTransactionCount", self.address, hex(deep))) > nonce
+        return quantity(await self._chain.ask_present("eth_getTransactionCount", self.address, hex(deep))) > nonce
 
     async def prepare(
         self,
@@ -236,7 +236,7 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
     head = await chain.head()
     try:
         # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
-        return quantity(await chain.rpc.ask("eth_estimateGas", request, hex(head.number)))
+        return quantity(await chain.ask_present("eth_estimateGas", request, hex(head.number)))
     except NodeRefusal as refusal:
         if refusal.meaning is not Meaning.UNSUPPORTED:
             raise _in_our_terms(call, refusal) from None

@@ -979,3 +979,21 @@ async def test_the_days_cap_survives_a_restart(local_chain: LocalChain, tmp_path
         receipt = await advance(challenge, sender=TransactionSender(restarted, empty, w.clock.pace()), results=w.chain)
         await empty.close()
         assert receipt.outcome is Outcome.CONFIRMED
+
+
+async def test_a_node_that_lacks_a_block_for_a_moment_delays_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Whatever is asked about a named block and met by a late node is asked again within the same post."""
+    async with FaultyNode(local_chain.rpc_url) as node, world(local_chain, tmp_path, urls=[node.url]) as w:
+        missed: set[str] = set()
+
+        def late(call: dict[str, Any]) -> dict[str, Any] | None:
+            method = call["method"]
+            if method not in {"eth_call", "eth_estimateGas", "eth_getTransactionCount"} or method in missed:
+                return None
+            missed.add(method)
+            return {"error": {"code": -32000, "message": "header not found"}}
+
+        node.instead = late
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert missed == {"eth_call", "eth_estimateGas", "eth_getTransactionCount"}
+        assert await w.posts() == 1
