@@ -205,6 +205,8 @@ class JudgeConsistency(Document):
     firstShare: float | None = Field(None, description="How often the entry shown first won.")
     agreement: float | None = Field(None, description="With the other judges, on the same questions.")
     compared: int = 0
+    positionBias: float | None = Field(None, description="Its lean to the entry shown first, in logits.")
+    positionBiasSd: float | None = None
 
 
 class Consistency(Document):
@@ -214,9 +216,13 @@ class Consistency(Document):
     swaps: int = 0
     cycles: int = 0
     decidedTriples: int = 0
+    cyclicShare: float | None = Field(None, description="Cycles among the triples in which every pair is decided.")
     coverage: float | None = None
     judges: list[JudgeConsistency] = []
-    pivotalItems: list[str] | None = None
+    groups: int = Field(1, description="Parts of the field that no comparison joins; 1 is one whole field.")
+    unplayed: list[str] = Field([], description="Entries without a verdict.")
+    pivotalItems: list[str] | None = Field(None, description="Entries without whom others would be paid.")
+    pivotalClusters: list[str] = []
 
 
 class Scores(Document):

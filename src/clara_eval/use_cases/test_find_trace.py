@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from clara_eval.errors import ClaraError, NotFound, Temporary
-from clara_eval.fetch.test_ipfs import base32, car, gateway, raw_cid
+from clara_eval.fetch.test_ipfs import base32, base58, car, gateway, raw_cid, unixfs, v0_cid
 from clara_eval.settings import Settings
 from clara_eval.trace.document import TraceWriter, read_entries, render
 from clara_eval.use_cases.find_trace import find_trace
@@ -44,17 +44,21 @@ def settings(place: Path, **values: str) -> Settings:
 
 
 async def test_a_trace_on_ipfs_is_taken_only_with_its_cid(tmp_path: Path) -> None:
-    """The right blocks are read, whatever their size; wrong blocks, or bytes without blocks, are not taken."""
+    """Blocks, or bytes that a raw CID is the hash of, are read whatever their size; what is not proved is not taken."""
     content = trace().encode()
-    cid = raw_cid(content)
-    uri = f"ipfs://{base32(cid)}"
-    for answer, problem in (
-        (gateway(archive=car((cid, content))), None),
-        (gateway(archive=car((cid, content.replace(b"x", b"y", 1)))), ClaraError),
-        (gateway(plain=content), Temporary),
+    forged = content.replace(b"x", b"y", 1)
+    cid, named = raw_cid(content), base32(raw_cid(content))
+    linked = base58(v0_cid(unixfs(2, content)))
+    for name, answer, problem in (
+        (named, gateway(archive=car((cid, content))), None),
+        (named, gateway(plain=content), None),
+        (named, gateway(archive=car((cid, forged))), ClaraError),
+        (named, gateway(plain=forged), ClaraError),
+        (linked, gateway(plain=content), Temporary),
     ):
-        async with served(**{f"ipfs/{base32(cid)}": answer}) as url:
+        async with served(**{f"ipfs/{name}": answer}) as url:
             here = settings(tmp_path, CLARA_IPFS_GATEWAY=url)
+            uri = f"ipfs://{name}"
             if problem is None:
                 assert [entry.key for entry in read_entries(await find_trace(uri, here))] == ["header", "long"]
             else:
