@@ -84,10 +84,9 @@ async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
     await keys.put_many(chain_id, [(kept_key(archived.digest, key), text) for key, text in found])
 
 
-async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> bool:
-    """Put the documents of a kept result in the place of those that stand now; whether that result was kept."""
+async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:
+    """Put the documents of a kept result in the place of those that stand now; nothing where none was kept."""
     own = kept_key(digest, "")
     found = {key.removeprefix(own): text for key, text in await keys.items(chain_id, own)}
     found.pop(status_key(address), None)  # where the evaluation stands is not part of a result
     await keys.put_many(chain_id, list(found.items()))
-    return bool(found)

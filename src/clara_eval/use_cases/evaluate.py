@@ -115,8 +115,9 @@ async def _say_error(status: StatusWriter, bad: BaseException) -> None:
 
 
 async def _evaluate(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    looking = _evaluate_now(app, address, request, status)
-    return await (_while_there(address, looking) if await _was_seen(app, address) else looking)
+    was_seen = await _was_seen(app, address)
+    evaluating = _evaluate_now(app, address, request, status)
+    return await (_while_there(address, evaluating) if was_seen else evaluating)
 
 
 async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
