@@ -25,6 +25,7 @@ MODULES = {
     "attestation": ("dcap_qvl",),
     "javascript": ("wasmtime",),
     "python": ("wasmtime",),
+    "fast": ("wasmtime",),
 }
 
 
