@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -475,6 +476,108 @@ async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain
         assert rows[0].nonce == rows[1].nonce + 1
 
 
+async def more_rounds(w: World, count: int) -> list[Challenge]:
+    """The world's own round and others that are as ready to be scored."""
+    addresses = [await closed(w.local) for _ in range(count)]
+    for address in addresses:
+        await w.local.send(w.local.owner, w.local.challenge(address), "advanceToScoring")
+    return [w.challenge, *[await look_at_challenge(w.chain, address) for address in addresses]]
+
+
+async def post_together(
+    w: World, challenges: Sequence[Challenge], on_wait: Callable[[int], Awaitable[None]]
+) -> list[Receipt]:
+    """Each by a sender of its own, as other processes have them; nobody's clock runs ahead of the slowest.
+
+    `on_wait` is called with the seconds that have passed for all of them.
+    """
+    clocks = [Clock() for _ in challenges]
+
+    async def one(challenge: Challenge, clock: Clock) -> Receipt:
+        async def meanwhile(_waits: int) -> None:
+            while clock.seconds > min(one.seconds for one in clocks) + 10:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.003)
+            await on_wait(int(min(one.seconds for one in clocks)))
+
+        clock.on_wait = meanwhile
+        sender = TransactionSender(w.account, w.store, clock.pace())
+        try:
+            return await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain)
+        finally:
+            clocks.remove(clock)
+
+    return await asyncio.gather(*map(one, challenges, clocks))
+
+
+async def test_many_wait_to_be_mined_at_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """While transactions wait to be mined the wallet is free for the next: all are sent before the first is mined."""
+    async with world(local_chain, tmp_path) as w:
+        challenges = await more_rounds(w, 2)
+        await w.rpc("evm_setAutomine", False)
+        seen: list[int] = []
+
+        async def mine_when_all_are_sent(_seconds: int) -> None:
+            pool = await w.rpc("txpool_content")
+            seen.append(sum(map(len, pool["pending"].values())))
+            if seen[-1] == len(challenges):
+                name = f"wallet:31337:{w.account.address}"
+                assert await w.store.take_lease(name, "somebody else", 5)
+                await w.store.drop_lease(name, "somebody else")
+                await w.rpc("evm_setAutomine", True)
+                await w.rpc("anvil_mine", 1)
+
+        receipts = await post_together(w, challenges, mine_when_all_are_sent)
+        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 3
+        assert len(challenges) in seen
+        nonces = sorted(row.nonce for row in await w.store.pending_nonces(w.account.address))
+        assert nonces == list(range(nonces[0], nonces[0] + 3))
+        assert await w.posts() == 1
+
+
+async def test_what_is_stuck_is_raised_once_however_many_wait_for_it(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Each of several that wait behind a stuck transaction would raise it: together they raise it once a period."""
+    async with world(local_chain, tmp_path) as w:
+        challenges = await more_rounds(w, 2)
+        await w.rpc("evm_setAutomine", False)
+
+        async def mine_after_a_minute(seconds: int) -> None:
+            if seconds >= 60:
+                await w.rpc("evm_setAutomine", True)
+                await w.rpc("anvil_mine", 1)
+
+        receipts = await post_together(w, challenges, mine_after_a_minute)
+        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 3
+        rows = await w.store.pending_nonces(w.account.address)
+        assert Counter(row.nonce for row in rows) == dict.fromkeys({row.nonce for row in rows}, 2)
+        landed = {receipt.tx_hash for receipt in receipts}
+        assert sorted(row.nonce for row in rows if row.tx_hash in landed) == sorted({row.nonce for row in rows})
+
+
+async def test_a_reorg_that_drops_several_posts_is_repaired(tmp_path: Path) -> None:
+    """Posts in flight together that vanish in a reorg are all sent again, the same bytes, and each stands once."""
+    async with fresh_chain() as chain, world(chain, tmp_path, confirmations=5) as w:
+        challenges = await more_rounds(w, 1)
+        has_reorged = False
+
+        async def reorg_then_mine(_seconds: int) -> None:
+            nonlocal has_reorged
+            if has_reorged:
+                await w.rpc("anvil_mine", 1)
+                return
+            posted = [(await w.chain.scoring_state(one.address)).score_posted_at for one in challenges]
+            if all(posted):
+                await chain.reorg(2)
+                assert await w.posts() == 0
+                has_reorged = True
+
+        receipts = await post_together(w, challenges, reorg_then_mine)
+        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 2
+        assert has_reorged
+        rows = await w.store.pending_nonces(w.account.address)
+        assert {row.tx_hash for row in rows} == {receipt.tx_hash for receipt in receipts}
+        assert await w.posts() == 1
+
+
 # -- stuck, dropped, replaced, reorganised
 
 
@@ -857,19 +960,27 @@ async def test_a_wallet_that_stays_busy_is_temporary(local_chain: LocalChain, tm
 
 
 async def test_a_wallet_taken_over_stops_the_slower_one(local_chain: LocalChain, tmp_path: Path) -> None:
-    """A process that slept through its lease does not go on beside the one that took over."""
+    """A process that slept through its lease records and sends nothing beside the one that took over."""
     async with world(local_chain, tmp_path) as w:
-        await w.rpc("evm_setAutomine", False)
         name = f"wallet:31337:{w.account.address}"
 
-        async def oversleep(waits: int) -> None:
-            if waits == 1:
+        class Oversleeps:
+            """Signs, and is away until its lease has run out and another process holds the wallet."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(w.account, name)
+
+            async def prepare(self, *args: Any, **named: Any) -> StoredTransaction:
+                signed = await w.account.prepare(*args, **named)
                 await asyncio.sleep(0.06)
                 assert await w.store.take_lease(name, "another process", 600)
+                return signed
 
-        w.clock.on_wait = oversleep
+        slow: Any = Oversleeps()
         with pytest.raises(Temporary, match="took over the wallet"):
-            await w.post(TransactionSender(w.account, w.store, w.clock.pace(lease_seconds=0.05)))
+            await w.post(TransactionSender(slow, w.store, w.clock.pace(lease_seconds=0.05)))
+        assert await w.attempts() == []
+        assert await w.posts() == 0
 
 
 async def test_after_three_lost_nonces_a_person_looks(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Comes in: a contract call with a name (its intention) and a way to ask the contract whether it is done. Goes out: a
 `Receipt`. Must hold: one intention has one nonce; its signed bytes are recorded before they are sent, so that after a
 crash the same bytes go out again; a stuck attempt is replaced only by the same nonce and calldata with a higher fee;
-another nonce is taken only when it is certain that no attempt landed. One wallet does one thing at a time.
+another nonce is taken only when it is certain that no attempt landed. One wallet signs one thing at a time: its lease
+is held from the choice of a nonce until the signed bytes are recorded and sent, and not while they wait to be mined.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ MOST_NONCES = 3
 """After so many reverted nonces a person has to look; after so many that others used, it waits for a while."""
 REFUSALS = 3
 """In a row, with a pause between, before the contract's no is believed: nodes that are behind say no, too."""
+CLEAR_SECONDS = 10.0
+"""How often what others have to send before ours is sent by us, too: they do it themselves, unless they are dead."""
+LOOK_FOR_LEASE_SECONDS = 0.25
+"""A lease is held for some requests to the node."""
+STALE_SECONDS = 1.0
+"""Whoever waited longer for the wallet asks the contract once more before anything is signed."""
 
 
 class Intention(StrEnum):
@@ -159,7 +166,7 @@ class TransactionLog(Protocol):
     """Where signed transactions and the wallet's lease are kept."""
 
     async def transactions(self, run: str, intention: str) -> list[StoredTransaction]: ...
-    async def pending_nonces(self, sender: str) -> list[StoredTransaction]: ...
+    async def pending_nonces(self, sender: str, from_nonce: int = 0) -> list[StoredTransaction]: ...
     async def save_transaction(self, tx: StoredTransaction) -> None: ...
     async def take_lease(self, name: str, holder: str, seconds: float) -> bool: ...
     async def drop_lease(self, name: str, holder: str) -> None: ...
@@ -181,6 +188,8 @@ class Pace:
     sleep: Callable[[float], Awaitable[None]] = _sleep
 
 
+KeepLease = Callable[[], Awaitable[None]]
+"""Makes sure that the wallet is still held; raises Temporary where another process took it."""
 IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
 """Asks the contract: None is not done, so send; an UNKNOWN receipt is done but not yet deep enough, so wait."""
 
@@ -194,6 +203,8 @@ class TransactionSender:
     pace: Pace = field(default_factory=Pace)
     is_dry: bool = False
     """Check and rehearse everything, sign nothing, although there may be a key."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
+    """Who of this process may look for the wallet's lease: one at a time, first come, first served."""
 
     @property
     def address(self) -> Address:
@@ -207,41 +218,44 @@ class TransactionSender:
         """See the call through to a named end; a second call of this function continues the first."""
         if not self.can_sign:
             return await is_done(()) or await self._rehearse_only(call)
-        async with self._exclusive(call) as keep_lease:
-            return await _Sending(call, self, is_done, keep_lease).see_through()
+        return await _Sending(call, self, is_done).see_through()
 
     async def _rehearse_only(self, call: ContractCall) -> Receipt:
         await self.account.rehearse(call)
         return Receipt.of(call, Outcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
     @asynccontextmanager
-    async def _exclusive(self, call: ContractCall) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """One transaction at a time for each wallet, across processes that share the store."""
+    async def signing(self, call: ContractCall) -> AsyncIterator[KeepLease]:
+        """One signature at a time for each wallet, across processes that share the store.
+
+        Whoever is about to record what it signed asks first whether the wallet is still its own.
+        """
         name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
         pace = self.pace
         started = pace.now()
-        while not await self.log.take_lease(name, holder, pace.lease_seconds):
-            if pace.now() - started > pace.give_up_after_seconds:
-                raise Temporary(f"The wallet {self.address} is busy with another transaction.", remedy="Try again.")
-            await pace.sleep(pace.poll_seconds)
+        async with self.turn:
+            while not await self.log.take_lease(name, holder, pace.lease_seconds):
+                if pace.now() - started > pace.give_up_after_seconds:
+                    raise Temporary(f"The wallet {self.address} is busy with another transaction.", remedy="Try again.")
+                await pace.sleep(min(pace.poll_seconds, LOOK_FOR_LEASE_SECONDS))
 
-        async def keep() -> None:
-            if not await self.log.take_lease(name, holder, pace.lease_seconds):
-                raise Temporary("Another process took over the wallet.", remedy="It continues there; look again later.")
+            async def keep() -> None:
+                if not await self.log.take_lease(name, holder, pace.lease_seconds):
+                    raise Temporary(
+                        "Another process took over the wallet.", remedy="It continues there; look again later."
+                    )
 
-        try:
-            yield keep
-        finally:
-            await self.log.drop_lease(name, holder)
+            try:
+                yield keep
+            finally:
+                await self.log.drop_lease(name, holder)
 
 
 class _Sending:
     """One call on its way, from the first look at the records to its end."""
 
-    def __init__(
-        self, call: ContractCall, sender: TransactionSender, is_done: IsDone, keep_lease: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._call, self._is_done, self._keep_lease = call, is_done, keep_lease
+    def __init__(self, call: ContractCall, sender: TransactionSender, is_done: IsDone) -> None:
+        self._call, self._is_done, self._sender = call, is_done, sender
         self._account, self._log, self._pace = sender.account, sender.log, sender.pace
         self._dead: set[int] = set()
         """Nonces of this intention that can bring nothing any more."""
@@ -250,7 +264,10 @@ class _Sending:
         """Of the dead ones: those that reverted, and those that others used while we were at it."""
         self._refusals = 0
         self._is_rehearsed = False
-        self._raised_at = self._pace.now()
+        self._since: dict[str, float] = {}
+        """When an attempt, by its hash, was first seen here, or when it was last tried to raise it."""
+        self._cleared_at: float | None = None
+        self._held: KeepLease | None = None
         self._latest_word: Receipt | None = None
         self._is_bound_told = False
 
@@ -258,7 +275,6 @@ class _Sending:
         started = self._pace.now()
         await self._bury()
         while True:
-            await self._keep_lease()
             attempts = await self._attempts()
             receipt = await self._look(attempts)
             if receipt is not None:
@@ -332,17 +348,60 @@ class _Sending:
         if not self._is_rehearsed:
             await self._account.rehearse(self._call)
             self._is_rehearsed = True
-        live = self._live(attempts)
-        newest = live[-1] if live else await self._first_attempt(attempts)
-        is_stuck = self._pace.now() - self._raised_at >= self._pace.bump_after_seconds
-        await self._clear_the_way(newest.nonce, is_stuck=is_stuck)
-        if await self._forward(newest, is_stuck=is_stuck) is Sent.NONCE_USED:
+        if live := self._live(attempts):
+            await self._send_on(live[-1], attempts)
+            return
+        looked_at = self._pace.now()
+        async with self._signing():
+            attempts = await self._attempts()
+            newest = await self._first_attempt(attempts, looked_at)
+            if newest is not None:
+                await self._send_on(newest, attempts)
+
+    async def _send_on(self, newest: StoredTransaction, attempts: Sequence[StoredTransaction]) -> None:
+        await self._clear_the_way(newest.nonce)
+        if await self._forward(newest) is Sent.NONCE_USED:
             # By one of our attempts, which the next look will find and tell, or for good by a stranger.
             await self._bury_if_dead(newest.nonce, [*attempts, newest], may_be_reverted=False)
-        if is_stuck:
-            self._raised_at = self._pace.now()
 
-    async def _first_attempt(self, attempts: Sequence[StoredTransaction]) -> StoredTransaction:
+    @asynccontextmanager
+    async def _signing(self) -> AsyncIterator[KeepLease]:
+        """The wallet, held while something is signed and sent; held already, it stays with its holder."""
+        if self._held is not None:
+            yield self._held
+            return
+        async with self._sender.signing(self._call) as keep_lease:
+            self._held = keep_lease
+            try:
+                yield keep_lease
+            finally:
+                self._held = None
+
+    async def _first_attempt(self, attempts: Sequence[StoredTransaction], looked_at: float) -> StoredTransaction | None:
+        """Signed and recorded; None where the contract has to be looked at again, because the wallet kept us waiting.
+
+        Another process may have signed this very call meanwhile: then its attempt goes on.
+        """
+        if live := self._live(attempts):
+            return live[-1]
+        self._check_nonces_left()
+        if self._pace.now() - looked_at > STALE_SECONDS and await self._is_done(attempts) is not None:
+            return None
+        # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
+        over = max(self._superseded(attempts), key=lambda row: row.attempt, default=None)
+        tx = await self._account.prepare(
+            self._call,
+            attempt=max((row.attempt for row in attempts), default=0) + 1,
+            nonce=over.nonce if over else await self._free_nonce(),
+            recorded=await self._recorded(),
+            over=over,
+        )
+        self._check(tx)
+        kept = await self._record(tx)
+        self._check(kept)
+        return kept
+
+    def _check_nonces_left(self) -> None:
         what = f"{self._call.what} of {self._call.to} failed with"
         if len(self._reverted) >= MOST_NONCES:
             raise CannotPublish(
@@ -354,20 +413,6 @@ class _Sending:
                 cause="nonces",
                 remedy="One key belongs to one service: stop the other. It goes on by itself.",
             )
-        # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
-        over = max(self._superseded(attempts), key=lambda row: row.attempt, default=None)
-        tx = await self._account.prepare(
-            self._call,
-            attempt=max((row.attempt for row in attempts), default=0) + 1,
-            nonce=over.nonce if over else await self._free_nonce(),
-            recorded=await self._recorded(),
-            over=over,
-        )
-        self._raised_at = self._pace.now()
-        self._check(tx)
-        kept = await self._record(tx)
-        self._check(kept)
-        return kept
 
     async def _free_nonce(self) -> int:
         """The next nonce that is neither mined nor promised to another intention.
@@ -376,41 +421,55 @@ class _Sending:
         dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
         """
         mined = await self._account.next_nonce()
-        return max([mined, *(tx.nonce + 1 for tx in await self._recorded() if tx.nonce >= mined)])
+        return max([mined, *(tx.nonce + 1 for tx in await self._recorded(mined))])
 
     async def _record(self, tx: StoredTransaction) -> StoredTransaction:
         """Write first; what counts afterwards is what stands in the store, should another have been faster."""
-        await self._log.save_transaction(tx)
+        async with self._signing() as keep_lease:
+            await keep_lease()
+            await self._log.save_transaction(tx)
         rows = await self._log.transactions(tx.run, tx.intention)
         kept = next((row for row in rows if row.attempt == tx.attempt), None)
         if kept is None:
             raise Temporary("The signed transaction could not be recorded; it was not sent.")
         return kept
 
-    async def _forward(self, tx: StoredTransaction, *, is_stuck: bool) -> Sent:
+    async def _forward(self, tx: StoredTransaction) -> Sent:
         """Send; a stuck attempt, or one the node finds too cheap, is first replaced by a dearer one."""
+        now = self._pace.now()
+        is_stuck = now - self._since.setdefault(tx.tx_hash, now) >= self._pace.bump_after_seconds
         sent = await self._account.broadcast(tx) if not is_stuck else Sent.FEE_TOO_LOW
         if sent is not Sent.FEE_TOO_LOW:
             return sent
-        raised = await self._account.bump(tx, recorded=await self._recorded())
-        if raised is None:
-            if not self._is_bound_told:
-                log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
-                self._is_bound_told = True
-            return await self._account.broadcast(tx)
-        rows = await self._log.transactions(raised.run, raised.intention)
-        attempt = max(row.attempt for row in rows) + 1
-        return await self._account.broadcast(await self._record(replace(raised, attempt=attempt)))
+        self._since[tx.tx_hash] = now
+        return await self._account.broadcast(await self._raised(tx))
 
-    async def _clear_the_way(self, nonce: int, *, is_stuck: bool) -> None:
+    async def _raised(self, tx: StoredTransaction) -> StoredTransaction:
+        """The same for more money, recorded; what stands already where somebody raised it, or the bounds forbid it."""
+        async with self._signing():
+            rows = await self._log.transactions(tx.run, tx.intention)
+            newest = max((row for row in rows if _is_same(row, tx)), key=lambda row: row.attempt)
+            if newest.attempt > tx.attempt:
+                return newest
+            raised = await self._account.bump(tx, recorded=await self._recorded())
+            if raised is not None:
+                return await self._record(replace(raised, attempt=max(row.attempt for row in rows) + 1))
+        if not self._is_bound_told:
+            log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
+            self._is_bound_told = True
+        return tx
+
+    async def _clear_the_way(self, nonce: int) -> None:
         """Recorded transactions with smaller nonces have to land first, or ours never will."""
-        mined = await self._account.next_nonce()
+        if self._cleared_at is not None and self._pace.now() - self._cleared_at < CLEAR_SECONDS:
+            return
+        self._cleared_at = self._pace.now()
         newest: dict[int, StoredTransaction] = {}
-        for tx in await self._recorded():
-            if mined <= tx.nonce < nonce:
+        for tx in await self._recorded(await self._account.next_nonce()):
+            if tx.nonce < nonce:
                 newest.setdefault(tx.nonce, tx)
         for tx in sorted(newest.values(), key=lambda row: row.nonce):
-            await self._forward(tx, is_stuck=is_stuck)
+            await self._forward(tx)
 
     async def _attempts(self) -> list[StoredTransaction]:
         rows = await self._log.transactions(self._call.run, self._call.intention)
@@ -418,9 +477,9 @@ class _Sending:
             self._check(row)
         return rows
 
-    async def _recorded(self) -> list[StoredTransaction]:
-        chain = _chain_of(self._call.run)
-        return [tx for tx in await self._log.pending_nonces(self._account.address) if _chain_of(tx.run) == chain]
+    async def _recorded(self, from_nonce: int = 0) -> list[StoredTransaction]:
+        chain, rows = _chain_of(self._call.run), await self._log.pending_nonces(self._account.address, from_nonce)
+        return [tx for tx in rows if _chain_of(tx.run) == chain]
 
     def _check(self, tx: StoredTransaction) -> None:
         """What is recorded under this intention must be this very call."""
@@ -443,6 +502,12 @@ class _Sending:
 
     def _mine(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
+
+
+def _is_same(one: StoredTransaction, other: StoredTransaction) -> bool:
+    """Whether only the fee can differ."""
+    is_place = (one.sender, one.nonce) == (other.sender, other.nonce)
+    return is_place and read_signed(one.raw).data == read_signed(other.raw).data
 
 
 def _chain_of(run: str) -> str:

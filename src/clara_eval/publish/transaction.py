@@ -8,6 +8,7 @@ send.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import rlp  # type: ignore[import-untyped] # ships no types
 
@@ -69,6 +70,7 @@ def _fields(tx: Unsigned) -> list[object]:
     return [tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, []]
 
 
+@lru_cache(maxsize=2048)
 def read_signed(raw: str) -> Unsigned:
     """What a recorded transaction says, from its own bytes."""
     payload = bytes.fromhex(raw.removeprefix("0x"))

@@ -1,11 +1,13 @@
 """Postgres as the store of several workers: the same statements over a pool of connections.
 
 The ledger's exclusive transaction takes one advisory lock, so caps hold to the cent whatever the number of workers.
-A lost connection is `Temporary`: the step is tried again, and first-write-wins makes the repeat harmless.
+A lost connection is `Temporary`: the step is tried again, and first-write-wins makes the repeat harmless. A connection
+that the server closed while nobody used it is noticed from its socket, without a question to the server.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -31,7 +33,18 @@ _BYTE_ORDER: Migrations = (
 )
 """A server compares text by its own language, by default; there no key is found below its prefix."""
 
-Pool = AsyncConnectionPool[psycopg.AsyncConnection[Row]]
+_RESTED_SECONDS = 10.0
+"""After so long without use the server is asked before a connection is trusted: what is between may have dropped it."""
+_ARRAYS = {int: "bigint[]", str: "text[]"}
+
+
+class _Connection(psycopg.AsyncConnection[Row]):
+    """Knows when it was handed out last."""
+
+    used_at: float = 0.0
+
+
+Pool = AsyncConnectionPool[_Connection]
 
 
 class PostgresDriver:
@@ -48,8 +61,8 @@ class PostgresDriver:
             return await _fetch(connection, sql, values)
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        async with _outage_is_temporary(), self._pool.connection() as connection, connection.cursor() as cursor:
-            await cursor.executemany(_numbered(sql), rows)
+        async with _outage_is_temporary(), self._pool.connection() as connection:
+            await _write_all(connection, sql, rows)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
@@ -76,8 +89,7 @@ class _InTransaction:
         return await _fetch(self._connection, sql, values)
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        async with self._connection.cursor() as cursor:
-            await cursor.executemany(_numbered(sql), rows)
+        await _write_all(self._connection, sql, rows)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
@@ -97,7 +109,8 @@ class PostgresStore:
             max_size=connections,
             open=False,
             kwargs={"autocommit": True},
-            check=AsyncConnectionPool.check_connection,
+            connection_class=_Connection,
+            check=_check,
         )
         try:
             await pool.open(wait=True, timeout=15)
@@ -133,6 +146,26 @@ async def _outage_is_temporary() -> AsyncIterator[None]:
 async def _fetch(connection: psycopg.AsyncConnection[Row], sql: str, values: Sequence[SqlValue]) -> list[Row]:
     cursor = await connection.execute(_numbered(sql), values)
     return await cursor.fetchall() if cursor.description else []
+
+
+async def _write_all(connection: psycopg.AsyncConnection[Row], sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
+    """All rows in one statement, a column in one value: a statement a row costs a plan and a message each."""
+    if not rows:
+        return
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    arrays = ", ".join(f"?::{_ARRAYS[type(column[0])]}" for column in columns)
+    each = sql.replace(f"VALUES ({', '.join('?' * len(columns))})", f"SELECT * FROM unnest({arrays})")  # noqa: S608 - types
+    await connection.execute(_numbered(each), columns)
+
+
+async def _check(connection: _Connection) -> None:
+    """Before every use: raises where the connection is lost, and the pool takes another."""
+    connection.pgconn.consume_input()  # the server's last words, where it said any
+    connection.pgconn.consume_input()  # its hanging up
+    now = time.monotonic()
+    if now - connection.used_at > _RESTED_SECONDS:
+        await AsyncConnectionPool.check_connection(connection)
+    connection.used_at = now
 
 
 def _numbered(sql: str) -> bytes:

@@ -79,7 +79,10 @@ class Driver(Protocol):
         ...
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
-    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None: ...
+    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
+        """An `INSERT … VALUES (?, …)` for each of these rows, all or none; no two rows have the same key."""
+        ...
+
     def exclusive(self) -> AbstractAsyncContextManager[Driver]:
         """One transaction that no other writer of the ledger can interleave with."""
         ...
@@ -204,7 +207,7 @@ class SqlStore:
         await self.driver.many(
             "INSERT INTO public_keys (chain_id, key, value) VALUES (?, ?, ?) "
             "ON CONFLICT (chain_id, key) DO UPDATE SET value = excluded.value",
-            [(chain_id, key, value) for key, value in pairs],
+            [(chain_id, key, value) for key, value in dict(pairs).items()],
         )
 
     async def keys(self, chain_id: int, prefix: str) -> list[str]:
@@ -229,8 +232,10 @@ class SqlStore:
         )
         return [StoredTransaction(*row) for row in rows]
 
-    async def pending_nonces(self, sender: str) -> list[StoredTransaction]:
-        rows = await self.driver.fetch(f"{_TRANSACTIONS} WHERE sender = ? ORDER BY nonce DESC, attempt DESC", (sender,))
+    async def pending_nonces(self, sender: str, from_nonce: int = 0) -> list[StoredTransaction]:
+        rows = await self.driver.fetch(
+            f"{_TRANSACTIONS} WHERE sender = ? AND nonce >= ? ORDER BY nonce DESC, attempt DESC", (sender, from_nonce)
+        )
         return [StoredTransaction(*row) for row in rows]
 
     async def save_transaction(self, tx: StoredTransaction) -> None:

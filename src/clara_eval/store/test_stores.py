@@ -51,6 +51,16 @@ async def test_entries_come_in_order_below_a_prefix(store: SqlStore) -> None:
     assert await store.entries(RUN, "") == []
 
 
+async def test_many_documents_are_written_together_and_the_last_of_a_key_stands(store: SqlStore) -> None:
+    """A key that comes twice has its last value, old values are replaced, and nothing to write is no error."""
+    await store.put(1, "k/0", "old")
+    pairs = [(f"k/{number}", f'"ü\\ %s ? {number}"') for number in range(700)]
+    await store.put_many(1, [*pairs, ("k/3", "last")])
+    assert dict(await store.items(1, "k/")) == {**dict(pairs), "k/3": "last"}
+    await store.put_many(1, [])
+    assert await store.items(2, "k/") == []
+
+
 async def test_answers_are_kept_whole_and_once(store: SqlStore) -> None:
     """A paid answer comes back as it was, also among more requests than one statement takes."""
     first = paid("0x1")
@@ -275,6 +285,21 @@ async def test_postgres_finds_keys_in_every_language(postgres_url: str) -> None:
     finally:
         await store.close()
     assert sorted(found) == [("entries", "C"), ("public_keys", "C")]
+
+
+async def test_a_connection_that_the_server_ended_is_not_noticed(postgres_url: str) -> None:
+    """What the server closes while nobody uses it, as at a restart, is replaced before the next statement."""
+    store = await open_store(postgres_url)
+    await store.put(1, "before", "1")
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as admin:
+        ended = await admin.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND datname = current_database()"
+        )
+        assert (await ended.fetchone() or (0,))[0] >= 1
+    await asyncio.sleep(0.05)
+    assert await store.get(1, "before") == "1"
+    await store.close()
 
 
 async def test_a_user_without_rights_is_told_what_to_grant(postgres_url: str) -> None:
