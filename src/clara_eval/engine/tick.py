@@ -34,12 +34,12 @@ from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts
 from clara_eval.pipeline.claim_recorder import record_claims, watch_claims
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
-from clara_eval.pipeline.result_recorder import record_result, unrecorded
+from clara_eval.pipeline.result_recorder import has_news, known_results, record_result
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
 from clara_eval.records.challenge_index import save_summary
-from clara_eval.records.documents import EvalStatus, Summary, read
+from clara_eval.records.documents import EvalStatus, Summary, read, read_many
 from clara_eval.records.history import Created, created_key
 from clara_eval.trace.store_keys import INDEX, index_key, status_key
 from clara_eval.use_cases.publication import publish_missing
@@ -190,12 +190,14 @@ class Ticker:
         """How rounds ended, for the agents' records: a few at each tick, the rest at the next."""
         app, safe = self.app, await self.app.chain.safe_block()
         noted = {**await self._under(RECORDED), **at_rest}
-        index = [(a, await self._summary(to_address(a))) for a in await self._under(INDEX) if a not in noted]
-        closed = [to_address(a) for a, summary in index if summary and summary.deadline < safe.timestamp]
-        missing = await unrecorded(app.store, app.chain_id, closed)
-        for address in set(closed).difference(missing):
+        index = await self._summaries(a for a in await self._under(INDEX) if a not in noted)
+        closed = {to_address(a): one for a, one in index.items() if one.deadline < safe.timestamp}
+        known = await known_results(app.store, app.chain_id, closed)
+        over = {address for address in closed if address in known and known[address].isOver}
+        for address in over:
             await watch_claims(app.store, app.chain, address, safe)
             await app.store.put(app.chain_id, RECORDED + address, "")
+        missing = [a for a, summary in closed.items() if a not in over and has_news(known.get(a), summary)]
         for address in missing[:_RESULTS_AT_ONCE]:
             try:
                 async with asyncio.timeout(self.look_seconds):
@@ -261,16 +263,18 @@ class Ticker:
         known = {**await self._under(ANNOUNCED), **await self._under(INDEX)}
         ours: list[Address] = []
         others: list[Address] = []
-        for address in (to_address(name) for name in known if name not in over):
-            summary = await self._summary(address)
+        waiting = [to_address(name) for name in known if name not in over]
+        summaries = await self._summaries(waiting)
+        for address in waiting:
+            summary = summaries.get(address)
             if summary is None or not await self._closed(address, summary):
                 is_ours = summary is None or summary.evaluator == self.app.evaluator
                 (ours if is_ours else others).append(address)
         return ours, others
 
-    async def _summary(self, address: Address) -> Summary | None:
-        """What the index says about a challenge; None before it was first looked at."""
-        return await read(self.app.store, self.app.chain_id, Summary, index_key(address))
+    async def _summaries(self, addresses: Iterable[str]) -> dict[str, Summary]:
+        """What the index says about these; one that was never looked at is not in it."""
+        return await read_many(self.app.store, self.app.chain_id, Summary, index_key, addresses)
 
     async def _under(self, prefix: str) -> dict[str, None]:
         """The addresses behind a prefix, in order."""
@@ -400,8 +404,10 @@ class Ticker:
         app = self.app
         over = {key.removeprefix(OVER): name for key, name in await app.store.items(app.chain_id, OVER)}
         over.update(at_rest)
-        going = [await self._status(address) for address in await self._under(INDEX) if address not in over]
-        report.statuses = dict(Counter([*over.values(), *going]))
+        going = [address for address in await self._under(INDEX) if address not in over]
+        told = await read_many(app.store, app.chain_id, EvalStatus, status_key, going)
+        states = [told[address].status if address in told else "pending" for address in going]
+        report.statuses = dict(Counter([*over.values(), *states]))
         report.reviews = report.statuses.get("review", 0)
         month = time.strftime("%Y-%m", time.gmtime(report.at))
         spends = await app.store.spends(since=report.at - 32 * 86400)

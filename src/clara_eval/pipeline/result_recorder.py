@@ -7,12 +7,13 @@ then never again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus
-from clara_eval.records.agents import RESULTS, Entrant, PaidWinner, RoundResult, result_pairs
-from clara_eval.records.documents import Token, read
+from clara_eval.records.agents import Entrant, PaidWinner, RoundResult, result_key, result_pairs
+from clara_eval.records.documents import Summary, Token, read_many
 from clara_eval.trace.store import PublicKeys
 from clara_eval.winners import Winner
 
@@ -26,10 +27,16 @@ class Rounds(Protocol):
     async def winners_at(self, address: Address, count: int, block: Block) -> tuple[Winner, ...]: ...
 
 
-async def unrecorded(store: PublicKeys, chain_id: int, addresses: list[Address]) -> list[Address]:
-    """Those whose result is not written down for good."""
-    found = {address: await read(store, chain_id, RoundResult, RESULTS + address) for address in addresses}
-    return [address for address, result in found.items() if result is None or not result.isOver]
+async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
+    """What is written down about these."""
+    return await read_many(store, chain_id, RoundResult, result_key, addresses)
+
+
+def has_news(result: RoundResult | None, summary: Summary) -> bool:
+    """Whether the challenge was seen in another state than the one that is written down."""
+    if result is None:
+        return True
+    return result.chainStatus != summary.chainStatus or bool(result.winners) != bool(summary.scorePostedAt)
 
 
 async def record_result(store: PublicKeys, chain: Rounds, address: Address, block: Block) -> RoundResult | None:

@@ -200,6 +200,18 @@ class SqlStore:
         rows = await self.driver.fetch("SELECT value FROM public_keys WHERE chain_id = ? AND key = ?", (chain_id, key))
         return rows[0][0] if rows else None
 
+    async def get_many(self, chain_id: int, keys: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(keys), _BULK):
+            part = list(keys[start : start + _BULK])
+            marks = ",".join("?" * len(part))
+            rows = await self.driver.fetch(
+                f"SELECT key, value FROM public_keys WHERE chain_id = ? AND key IN ({marks})",  # noqa: S608 - only placeholders are put in
+                (chain_id, *part),
+            )
+            found.update((row[0], row[1]) for row in rows)
+        return found
+
     async def put(self, chain_id: int, key: str, value: str) -> None:
         await self.put_many(chain_id, [(key, value)])
 

@@ -50,6 +50,10 @@ class KeyedDocuments(Protocol):
 class PublicKeys(KeyedDocuments, Protocol):
     """The same, many at once."""
 
+    async def get_many(self, chain_id: int, keys: Sequence[str]) -> dict[str, str]:
+        """What stands under these keys; the others are not in it."""
+        ...
+
     async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None: ...
     async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]:
