@@ -47,6 +47,8 @@ LAG_BLOCKS = 3
 LATE_SECONDS = 3_600
 """From this distance on it is cheaper to look for the deadline's block than to read the blocks after it."""
 SECTIONS = 16
+_LOOKS_FOR_POST = 3
+"""For the event of a post, while there are newer and newer blocks."""
 LOOK_AGAIN_SECONDS = (0.1, 0.3, 0.6)
 """Between questions for the newest block while an older one is told than we know: some node is behind."""
 
@@ -414,10 +416,20 @@ class EthereumChain:
 
     async def posted_by(self, challenge: Challenge) -> Posted | None:
         """The transaction that posted the scores and who sent it; None while nothing is posted."""
-        head = await self.head()
-        posted_at = (await self.challenge(challenge.address).scoring_state(head)).score_posted_at
-        if posted_at == 0:
-            return None
+        for _ in range(_LOOKS_FOR_POST):
+            head = await self.head()
+            posted_at = (await self.challenge(challenge.address).scoring_state(head)).score_posted_at
+            if posted_at == 0:
+                return None
+            found = await self._post_until(challenge, posted_at, head)
+            if found is not None:
+                return found
+            if (await self.head()).number <= head.number:
+                break  # else the node told the state of a block that it was just making
+        raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
+
+    async def _post_until(self, challenge: Challenge, posted_at: int, head: Block) -> Posted | None:
+        """The post that was made at this time, if its event stands up to this block."""
         first = await self.first_block_at(posted_at, head)
         wanted = Filter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
@@ -428,7 +440,7 @@ class EthereumChain:
         async for group in self._logs.groups(wanted, since, head.number, backwards=True):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
-        raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
+        return None
 
     async def _posted(self, challenge: Challenge, entry: Any, head: Block) -> Posted:
         raw = await self.rpc.ask("eth_getTransactionByHash", entry["transactionHash"])

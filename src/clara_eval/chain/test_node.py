@@ -479,6 +479,35 @@ async def test_who_posted_is_told(local_chain: LocalChain, who: PostedBy) -> Non
         assert await chain.has_claimed(address, [best.address]) == {best.address: True}
 
 
+async def test_a_post_whose_block_is_just_made_is_looked_for_in_the_next(local_chain: LocalChain) -> None:
+    """A node that tells a post before it shows the event is asked again once it has a newer block, and not before."""
+    address = await closed_round(local_chain, 3, Terms(payout_bps=(10000,)))
+    contract, best = local_chain.challenge(address), local_chain.agents[0]
+    await local_chain.send(local_chain.owner, contract, "advanceToScoring")
+    winner = (contract.w3.to_checksum_address(best.address), await local_chain.register(best), 9000, 1000 * USDC)
+    async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
+        challenge = await read_now(chain, address)
+        await local_chain.send(local_chain.evaluator, contract, "postScores", [winner])
+        node.instead = answers("eth_getLogs", [])
+        with pytest.raises(Temporary, match="no node shows the event"):
+            await chain.posted_by(challenge)
+
+        async def makes_a_block(body: Any) -> None:
+            if "eth_getLogs" in str(body):
+                node.fault = None
+                await local_chain.mine(1)
+
+        def shows_it_then(call: dict[str, Any]) -> dict[str, Any] | None:
+            is_late = call["method"] == "eth_getLogs" and int(call["params"][0]["toBlock"], 16) > challenge_block
+            return {"result": []} if call["method"] == "eth_getLogs" and not is_late else None
+
+        challenge_block = (await chain.head()).number
+        node.fault, node.instead = makes_a_block, shows_it_then
+        posted = await chain.posted_by(challenge)
+        assert posted is not None
+        assert posted.by is PostedBy.EVALUATOR
+
+
 async def test_events_of_a_node_that_is_behind_are_not_used(local_chain: LocalChain, tmp_path: Path) -> None:
     """A node that lacks the last block of a range knows too few events: the next one answers for the whole range."""
     address = await local_chain.post_challenge()
