@@ -22,10 +22,9 @@ from clara_eval.features.prose import (
     share,
     words_of,
 )
-from clara_eval.features.structure import Structure, read_structure
 from clara_eval.features.views import fenced_code, known_language, without
 from clara_eval.solutions.language import guess_language
-from clara_eval.syntax.parsing import Parsed, parse
+from clara_eval.syntax.reading import Code, read_code
 
 Measured: TypeAlias = dict[str, float | int | bool | None]
 
@@ -54,8 +53,8 @@ MEASURED_NAMES = TEXT_NAMES + PROSE_NAMES + CODE_NAMES
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    parsed: Parsed
-    structure: Structure
+    source: bytes
+    read: Code
     share: float
     """Of the bytes of the submission, those that are this code."""
 
@@ -74,18 +73,20 @@ def measure(content: str | bytes, language: str | None) -> Measured:
     if name is None:
         return values | _prose(text)
     code = _code(raw, text, name)
-    return values | ({"parses": False} if code is None else _structure(code))
+    if code is None:
+        return values | {"parses": False, "duplicate_share": repeated_lines_share(lines_of(text))}
+    return values | _structure(code)
 
 
 def _code(raw: bytes, text: str, language: str) -> _Code | None:
-    whole = parse(raw, language)
+    whole = read_code(raw, language)
     if whole is not None and whole.errors == 0:
-        return _Code(whole, read_structure(whole), 1.0)
+        return _Code(raw, whole, 1.0)
     blocks = fenced_code(text, language)
-    inside = parse(blocks.encode(), language) if blocks is not None else None
+    inside = read_code(blocks.encode(), language) if blocks is not None else None
     if blocks is not None and inside is not None and (whole is None or inside.errors < whole.errors):
-        return _Code(inside, read_structure(inside), len(blocks.encode()) / max(len(raw), 1))
-    return _Code(whole, read_structure(whole), 1.0) if whole is not None else None
+        return _Code(blocks.encode(), inside, len(blocks.encode()) / max(len(raw), 1))
+    return _Code(raw, whole, 1.0) if whole is not None else None
 
 
 def _text(text: str) -> Measured:
@@ -93,10 +94,9 @@ def _text(text: str) -> Measured:
     return {
         "lines": len(lines),
         "words": len(words_of(text)),
-        "blank_share": share(sum(not line.strip() for line in lines), len(lines)),
+        "blank_share": share(sum([not line.strip() for line in lines]), len(lines)),
         "long_lines_share": long_lines_share(lines),
         "todo_count": open_points(text),
-        "duplicate_share": repeated_lines_share(lines),
     }
 
 
@@ -111,14 +111,14 @@ def _prose(text: str) -> Measured:
 
 
 def _structure(code: _Code) -> Measured:
-    source, found = code.parsed.source, code.structure
+    source, found = code.source, code.read.structure
     functions, complexities = found.functions, found.complexities
-    bare = without(source, found.comments).decode("utf-8", "replace")
+    bare = lines_of(without(source, found.comments).decode("utf-8", "replace"))
     return {
-        "parses": code.parsed.errors == 0,
+        "parses": code.read.errors == 0,
         "code_share": min(1.0, code.share),
-        "code_lines": sum(bool(line.strip()) for line in lines_of(bare)),
-        "duplicate_share": repeated_lines_share(lines_of(bare)),
+        "code_lines": sum(bool(line.strip()) for line in bare),
+        "duplicate_share": repeated_lines_share(bare),
         "functions": len(functions),
         "classes": found.classes,
         "imports": found.imports,
@@ -131,5 +131,5 @@ def _structure(code: _Code) -> Measured:
         "max_parameters": max((unit.parameters for unit in functions), default=None),
         "comment_share": share(sum(end - start for start, end in found.comments), len(source)),
         "documented_share": share(sum(unit.documented for unit in functions), len(functions)),
-        "distinct_names": len(found.names),
+        "distinct_names": code.read.distinct_names,
     }

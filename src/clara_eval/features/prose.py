@@ -16,6 +16,8 @@ _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?=\s|$)|\n\s*\n")
 _OPEN_POINTS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _VOWELS = re.compile(r"[aeiouy]+", re.IGNORECASE)
+_TWO_SIGNS = re.compile(r"[^\W_][\W_]*[^\W_]")
+"""Two letters or digits, wherever they stand."""
 _WINDOW = 3
 """Lines that must repeat together in code: single lines such as `return None` repeat in all good code."""
 
@@ -58,11 +60,13 @@ def reading_ease(text: str) -> float | None:
 def repeated_lines_share(lines: Sequence[str]) -> float | None:
     """Share of the lines with content that stand in a run of lines found elsewhere in the same text."""
     content = [" ".join(line.split()) for line in lines]
-    content = [line for line in content if sum(map(str.isalnum, line)) >= 2]
+    content = [line for line in content if _TWO_SIGNS.search(line)]
     if not content:
         return None
     windows = [tuple(content[start : start + _WINDOW]) for start in range(len(content) - _WINDOW + 1)]
     counts = Counter(windows)
+    if len(counts) == len(windows):
+        return 0.0
     repeated = {start + step for start, window in enumerate(windows) if counts[window] > 1 for step in range(_WINDOW)}
     return len(repeated) / len(content)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from clara_eval.eval_config import MEASURED
 from clara_eval.features.measured import MEASURED_NAMES, measure
-from clara_eval.features.structure import read_structure
 from clara_eval.features.views import fenced_code, known_language, strip_view
 from clara_eval.syntax.parsing import CPU_SECONDS, parse
+from clara_eval.syntax.structure import read_structure
 
 SAMPLES = {
     "python": '''import os

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from clara_eval.features.structure import Span, Structure, read_structure
 from clara_eval.solutions.language import language_name
 from clara_eval.syntax.grammars import GRAMMARS
-from clara_eval.syntax.parsing import Parsed, parse
+from clara_eval.syntax.reading import read_code
+from clara_eval.syntax.structure import Span, Structure
 
 # Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
@@ -31,20 +31,21 @@ def known_language(language: str | None) -> str | None:
 def strip_view(text: str, language: str | None) -> str | None:
     """The code without comments and string contents, or None where there is no syntax tree to take them from."""
     name = known_language(language)
-    parsed = parse(text.encode("utf-8", "replace"), name) if name else None
-    return strip_parsed(parsed, read_structure(parsed)) if parsed else None
+    source = text.encode("utf-8", "replace")
+    code = read_code(source, name) if name else None
+    return strip_parsed(source, code.structure) if code else None
 
 
-def strip_parsed(parsed: Parsed, structure: Structure) -> str:
+def strip_parsed(source: bytes, structure: Structure) -> str:
     spans = sorted([(*span, b"") for span in structure.comments] + [(*span, b'""') for span in structure.strings])
     kept: list[bytes] = []
     position = 0
     for start, end, instead in spans:
         if start < position:
             continue  # inside one that is already gone
-        kept += [parsed.source[position:start], instead]
+        kept += [source[position:start], instead]
         position = end
-    kept.append(parsed.source[position:])
+    kept.append(source[position:])
     lines = b"".join(kept).decode("utf-8", "replace").split("\n")
     return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
 

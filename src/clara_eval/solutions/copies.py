@@ -33,8 +33,8 @@ from clara_eval.solutions.tokens import (
     keyed,
     token_stream,
 )
-from clara_eval.syntax.parsing import parse
-from clara_eval.syntax.shapes import Shape, shapes_of
+from clara_eval.syntax.reading import shapes_in
+from clara_eval.syntax.shapes import Shape
 
 ALIKE = 0.5
 """Families: of all that two have, this share in common."""
@@ -407,10 +407,8 @@ def _shape_features(text: str, language: str | None, given: _Given) -> tuple[Fea
 
 def _shape_counts(text: str, language: str) -> Counter[Shape]:
     """How often each statement stands there."""
-    parsed = parse(text.encode("utf-8", "replace"), language)
-    if parsed is None:
-        return Counter()
-    return Counter(shape for shape in shapes_of(parsed) if shape.leaves >= MIN_OUTLINE_LEAVES)
+    shapes = shapes_in(text.encode("utf-8", "replace"), language)
+    return Counter([shape for shape in shapes if shape[1] >= MIN_OUTLINE_LEAVES])
 
 
 def _hashed(shapes: Iterable[Shape], key: bytes) -> tuple[Hashes, Amounts]:

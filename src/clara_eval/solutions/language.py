@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from threading import Lock
 
+from clara_eval.recent import Recent
 from clara_eval.syntax.parsing import parse
 
 # Every repetition is bounded: a stranger writes the text, and must not choose how long a search takes.
@@ -106,9 +106,8 @@ _LOOKED_AT = 32_768
 _PLACES = 9
 """Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
 _REMEMBERED = 4_096
-_GUESSED: dict[bytes, str | None] = {}
-"""Guesses of late, by the digest of the text; the oldest goes first."""
-_GUESSED_LOCK = Lock()
+_GUESSED: Recent[bytes, str | None] = Recent(_REMEMBERED)
+"""Guesses of late, by the digest of the text."""
 
 
 def language_name(hint: str) -> str:
@@ -124,14 +123,11 @@ def guess_language(text: str) -> str | None:
     A round asks several times about the same text.
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    with _GUESSED_LOCK:
-        if digest in _GUESSED:
-            return _GUESSED[digest]
+    known = _GUESSED.find(digest)
+    if known is not None:
+        return known[0]
     found = _guessed(text)
-    with _GUESSED_LOCK:
-        while len(_GUESSED) >= _REMEMBERED:
-            del _GUESSED[next(iter(_GUESSED))]
-        _GUESSED[digest] = found
+    _GUESSED.put(digest, found)
     return found
 
 

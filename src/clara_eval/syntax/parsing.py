@@ -44,7 +44,7 @@ class Parsed:
 
 def parse(source: bytes, language: str) -> Parsed | None:
     """The tree, or None where the text is too broken, too large or too slow to be measured."""
-    if len(source) > MAX_BYTES or (language == "python" and _CONTINUED.search(source)):
+    if len(source) > MAX_BYTES or (language == "python" and b"\\" in source and _CONTINUED.search(source)):
         return None
     if language != "typescript":
         return _parse_as(source, language)

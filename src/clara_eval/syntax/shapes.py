@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -122,7 +122,7 @@ _HOLE = re.compile(r"\$?\{[^{}]*\}|%[-0-9.]*[sdrifxg]")
 _QUOTES = re.compile(r"^[A-Za-z]{0,3}(?P<q>[\"'`]{1,3}|/)|[\"'`/]+$")
 
 # What is done with a node, by the parser's kind number.
-_OPEN, _SKIP, _NAME, _NUMBER, _STRING, _WORD, _TOKEN = range(7)
+_OPEN, _SKIP, _TOKEN, _WORD, _NUMBER, _STRING = range(6)
 
 
 class _Kind(NamedTuple):
@@ -131,100 +131,74 @@ class _Kind(NamedTuple):
     is_unit: bool
     is_block: bool
     has_operator: bool
-
-
-Part: TypeAlias = tuple[str, int]
-"""A shape on its way: its text and its leaves. Plain tuples, because every leaf of every submission is one."""
-
-
-class _Frame:
-    """A node that is open, with what has been read inside it. Plain, because a submission has thousands of them."""
-
-    __slots__ = ("in_block", "kind", "nodes", "operator", "parts")
-
-    def __init__(self, kind: _Kind, nodes: Iterable[Node], *, in_block: bool) -> None:
-        self.kind = kind
-        self.nodes = iter(nodes)
-        self.in_block = in_block
-        self.operator = ""
-        self.parts: list[Part] = []
+    is_spliced: bool
+    keeps_label: bool
+    """Also around a single part."""
 
 
 def shapes_of(parsed: Parsed) -> list[Shape]:
-    """The shapes of all statements, in the order in which they end."""
+    """The shapes of all statements, in the order in which they end.
+
+    What is open is held in plain names and lists, because a submission has thousands of nodes: the node's kind, its
+    children to come, its operator, and what has been read inside it, the texts in one list, their leaves in another.
+    """
     kinds, source = _kinds(parsed.language), parsed.source
-    known = len(kinds)
-    found: list[Part] = []
-    frame, around = _Frame(_BROKEN, (parsed.tree.root_node,), in_block=False), list[_Frame]()
+    known, found, sizes, around = len(kinds), list[str](), list[int](), list[_Open]()
+    frame, nodes, operator, texts, leaves = _BROKEN, iter((parsed.tree.root_node,)), "", list[str](), list[int]()
     while True:
-        add = frame.parts.append
-        for node in frame.nodes:
+        for node in nodes:
             number = node.kind_id
             kind = kinds[number] if number < known else _BROKEN
             role = kind[0]
-            if role == _NAME:
-                add(_A_NAME)
-            elif role != _OPEN:
-                _leaf(frame, kind, source, node)
+            if role >= _WORD:
+                texts.append(kind[1] if role == _WORD else _leaf(role, source, node))
+                leaves.append(1)
+            elif role == _TOKEN:
+                # `is not` and `not in` come as several tokens.
+                operator = f"{operator} {kind[1]}" if operator else kind[1]
             # Tokens count only where they may be operators: elsewhere they are not even looked at.
-            elif inner := node.children if kind[4] else node.named_children:
-                around.append(frame)
-                frame = _Frame(kind, inner, in_block=frame.kind[3])
+            elif role == _OPEN and (inner := node.children if kind[4] else node.named_children):
+                around.append((frame, nodes, operator, texts, leaves))
+                frame, nodes, operator, texts, leaves = kind, iter(inner), "", [], []
                 break
         else:
             if not around:
-                return list(map(Shape._make, found))
-            done, frame = frame, around.pop()
-            _close(done, frame, found)
+                return list(map(Shape, found, sizes))
+            done, its_operator, its_texts, its_leaves = frame, operator, texts, leaves
+            frame, nodes, operator, texts, leaves = around.pop()
+            total, is_own = sum(its_leaves), done[2] or frame[3]
+            if done[3] or total > MOST_LEAVES:
+                found += its_texts
+                sizes += its_leaves
+                its_texts, its_leaves, total = [], [], int(not done[3])
+            if done[5] and not is_own:
+                texts += its_texts
+                leaves += its_leaves
+            elif total:
+                text = its_texts[0] if len(its_texts) == 1 and not done[6] else _joined(done, its_operator, its_texts)
+                (found if is_own else texts).append(text)
+                (sizes if is_own else leaves).append(total)
 
 
-def _leaf(frame: _Frame, kind: _Kind, source: bytes, node: Node) -> None:
-    role, label, *_ = kind
-    if role == _TOKEN:
-        if frame.kind.has_operator:
-            # `is not` and `not in` come as several tokens.
-            frame.operator = f"{frame.operator} {label}" if frame.operator else label
-    elif role == _WORD:
-        frame.parts.append((label, 1))
-    elif role != _SKIP:
-        start = node.start_byte
-        text = source[start : min(node.end_byte, start + _LONGEST_TEXT)]
-        frame.parts.append((_number(text) if role == _NUMBER else _string(text), 1))
+def _leaf(role: int, source: bytes, node: Node) -> str:
+    start = node.start_byte
+    text = source[start : min(node.end_byte, start + _LONGEST_TEXT)]
+    return _number(text) if role == _NUMBER else _string(text)
 
 
-def _close(frame: _Frame, parent: _Frame, found: list[Part]) -> None:
-    """What a finished node leaves: shapes of its own, or one part for the node around it."""
-    parts = frame.parts
-    _, label, is_unit, is_block, _ = frame.kind
-    leaves = parts[0][1] if len(parts) == 1 else sum([part[1] for part in parts])
-    if leaves > MOST_LEAVES:
-        found += parts
-        parts, leaves = [], 1
-    if is_block or not leaves:
-        found += parts
-        return
-    is_own = is_unit or frame.in_block
-    if label == _SPLICE and not is_own:
-        parent.parts += parts
-        return
-    (found if is_own else parent.parts).append(_joined(label, frame.operator, parts, leaves))
-
-
-def _joined(label: str, operator: str, parts: list[Part], leaves: int) -> Part:
-    if not parts:  # too large to be one shape: its parts are shapes of their own already
-        return f"{label}()", leaves
-    if len(parts) == 1 and label not in _KEEPS_LABEL:
-        return parts[0]
-    texts = [part[0] for part in parts]
-    if label in ("bin", "un"):
-        text = _operation(operator, texts)
-    elif label in ("assign", "step"):
-        text = _assignment(label, operator, texts)
-    else:
+def _joined(kind: _Kind, operator: str, texts: list[str]) -> str:
+    if not texts:  # too large to be one shape: its parts are shapes of their own already
+        return f"{kind[1]}()"
+    label = kind[1]
+    if not kind[4]:
         text = f"{label}({','.join(texts)})"
+    elif label in ("bin", "un"):
+        text = _operation(operator, texts)
+    else:
+        text = _assignment(label, operator, texts)
     if len(text) > _LONGEST_SHAPE:
         text = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-    return text, leaves
+    return text
 
 
 def _operation(operator: str, texts: list[str]) -> str:
@@ -260,10 +234,10 @@ def _string(raw: bytes) -> str:
     return "s" if text.isidentifier() or not text else '"' + " ".join(text.split()) + '"'
 
 
-_A_NAME = ("n", 1)
-_BROKEN = _Kind(_OPEN, "", is_unit=False, is_block=True, has_operator=False)
+_A_NAME = "n"
 _SPLICE = "…"
 _KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
+_Open: TypeAlias = "tuple[_Kind, Iterator[Node], str, list[str], list[int]]"
 
 
 @cache
@@ -278,7 +252,15 @@ def _kinds(language: str) -> tuple[_Kind, ...]:
 def _kind(name: str, *, is_named: bool) -> _Kind:
     role, label = _role(name, is_named=is_named)
     is_unit = name.endswith(("_statement", "_definition", "_declaration", "_item")) or name in _PARTS
-    return _Kind(role, label, is_unit, name in _BLOCKS, role == _OPEN and label in _OPERATED)
+    return _Kind(
+        role,
+        label,
+        is_unit=is_unit,
+        is_block=name in _BLOCKS,
+        has_operator=role == _OPEN and label in _OPERATED,
+        is_spliced=label == _SPLICE,
+        keeps_label=label in _KEEPS_LABEL,
+    )
 
 
 def _role(name: str, *, is_named: bool) -> tuple[int, str]:
@@ -293,7 +275,18 @@ def _role(name: str, *, is_named: bool) -> tuple[int, str]:
     if name in _CONSTANTS:
         return _WORD, _CONSTANTS[name]
     if name.endswith("identifier") and name != "scoped_identifier":
-        return _NAME, ""
+        return _WORD, _A_NAME
     if name in _NAMES:
-        return _NAME, ""
+        return _WORD, _A_NAME
     return _OPEN, _SPLICE if name in _SPLICED else _LABEL_OF.get(name, name)
+
+
+_BROKEN = _Kind(
+    _OPEN,
+    "",
+    is_unit=False,
+    is_block=True,
+    has_operator=False,
+    is_spliced=False,
+    keeps_label=False,
+)

@@ -93,7 +93,7 @@ def test_the_answers_are_those_that_traces_were_made_with() -> None:
     """Shapes and structures of a hundred programs have the digest they always had: a faster walk changes no copy."""
     from dataclasses import asdict
 
-    from clara_eval.features.structure import read_structure
+    from clara_eval.syntax.structure import read_structure
     from clara_eval.testing.large_round import program
 
     digest = hashlib.sha256()

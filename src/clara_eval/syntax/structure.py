@@ -15,6 +15,8 @@ from clara_eval.syntax.grammars import GRAMMARS, Grammar, kinds_named, roles_by_
 from clara_eval.syntax.parsing import Parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tree_sitter import Node
 
 Span = tuple[int, int]
@@ -67,23 +69,29 @@ def _visit_all(reader: _Reader, root: Node) -> None:
     Tokens mean something only as operators in a binary expression; elsewhere they are not looked at.
     """
     roles, known, binary = reader.roles, len(reader.roles), reader.binary
-    waiting, parents = [iter((root,))], [-1]
-    while waiting:
-        for node in waiting[-1]:
+    names, source, units, nests = reader.found.names, reader.parsed.source, reader.units, reader.nests
+    waiting: list[Iterator[Node]] = []
+    nodes, parents = iter((root,)), [-1]
+    while True:
+        for node in nodes:
             kind = node.kind_id
             role = roles[kind] if kind < known else 0  # the error kind has no place in the table
-            if role & _CONTROL:
-                reader.control(node, role, len(waiting), parents[-1])
-            if role & ~_CONTROL:
-                reader.count(node, role)
+            if role == g.NAME:  # by far the most
+                names.add(source[node.start_byte : node.end_byte])
+            elif role:
+                reader.look_at(node, role, len(parents), parents[-1])
             if inner := node.children if kind in binary else node.named_children:
-                waiting.append(iter(inner))
+                waiting.append(nodes)
                 parents.append(kind)
+                nodes = iter(inner)
                 break
         else:
-            waiting.pop()
+            if not waiting:
+                return
+            nodes = waiting.pop()
             parents.pop()
-            reader.leave(len(waiting))
+            if units or nests:
+                reader.leave(len(parents))
 
 
 @dataclass(slots=True)
@@ -102,6 +110,12 @@ class _Reader:
     test_attribute_row: int = -9
     documented_row: int = -9
     """Last row of the last comment, carried on over attributes and decorators."""
+
+    def look_at(self, node: Node, role: int, depth: int, parent: int) -> None:
+        if role & _CONTROL:
+            self.control(node, role, depth, parent)
+        if role & ~_CONTROL:
+            self.count(node, role)
 
     def leave(self, depth: int) -> None:
         """Everything at this depth or deeper is over."""
@@ -123,9 +137,6 @@ class _Reader:
 
     def count(self, node: Node, role: int) -> None:
         found = self.found
-        if role == g.NAME:  # by far the most
-            found.names.add(self._text(node))
-            return
         if role & g.STRING:
             found.strings.append((node.start_byte, node.end_byte))
         if role & g.CLASS and node.is_named:
