@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,19 +23,17 @@ from clara_eval.solutions.language import guess_language
 
 _STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
 _PYTHON = re.compile(
-    r"(?P<skip>\#[^\n]*|(?:(?<=\n)|\A)[ \t]*[rRbBuUfF]{0,2}(?:'''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)))"
-    r"|(?P<string>'''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)|" + _STRINGS + r")|(?P<word>\w+)|(?P<other>[^\w\s])",
+    r"(?:\#[^\n]*|(?:(?<=\n)|\A)[ \t]*[rRbBuUfF]{0,2}(?:'''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)))"
+    r"|('''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)|" + _STRINGS + r"|\w+|[^\w\s])",
     re.DOTALL,
 )
 _BRACES = re.compile(
-    r"(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z))"
-    r"|(?P<string>" + _STRINGS + r"|`(?:[^`\\]|\\.)*`?)|(?P<word>\w+)|(?P<other>[^\w\s])",
+    r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(" + _STRINGS + r"|`(?:[^`\\]|\\.)*`?|\w+|[^\w\s])",
     re.DOTALL,
 )
 # In Rust 'a is a lifetime, not the start of a string.
 _RUST = re.compile(
-    r"(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z))"
-    r"|(?P<string>\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\\n]|\\.)')|(?P<word>\w+)|(?P<other>[^\w\s])",
+    r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\\n]|\\.)'|\w+|[^\w\s])",
     re.DOTALL,
 )
 
@@ -87,6 +85,7 @@ _LOOKALIKES = str.maketrans(
     "aeopcyxijshdqwABEKMHOPCTXIJSaovpABEZHIKMNOPTYX",
 )
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+_MIXED_BY = np.uint64(29)
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
@@ -105,9 +104,9 @@ def token_stream(text: str, language: str | None = None) -> TokenStream:
     plain = _same_letters(text)
     if language is None:
         return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), None)
-    pattern = {"python": _PYTHON, "rust": _RUST}.get(language, _BRACES)
-    found = pattern.findall(plain)  # skip, string, word, other: one of them stands for each piece
-    tokens = [word or other or _one_quote(string) for skip, string, word, other in found if not skip]
+    pattern, quotes = {"python": (_PYTHON, "'\""), "rust": (_RUST, "'\"")}.get(language, (_BRACES, "'\"`"))
+    found = pattern.findall(plain)  # nothing for what is skipped
+    tokens = [token if token[0] not in quotes else _one_quote(token, language) for token in found if token]
     return TokenStream(tuple(tokens), language)
 
 
@@ -129,7 +128,9 @@ def _without_remarks(text: str) -> str:
     return " ".join((*kept, text[position:]))
 
 
-def _one_quote(text: str) -> str:
+def _one_quote(text: str, language: str) -> str:
+    if text == "'" and language == "rust":  # a lifetime
+        return text
     # One kind of quote: formatters change it, programmers rarely mean it.
     return '"' + text.strip("'\"`") + '"'
 
@@ -180,12 +181,10 @@ class Coded:
             return NO_HASHES  # without its words, prose has nothing left to compare
         is_name = np.array([_is_name(token, self.language) for token in self.distinct], dtype=bool)[self.numbers]
         codes = self._without_holes()
-        since = _distance_back(self.numbers)
-        by_offset = []
-        for offset in range(width):
-            back = np.where(since <= offset, since, 0).astype(np.uint64)
-            by_offset.append(np.where(is_name, back + np.uint64(1), codes))
-        return _windows(by_offset, len(self.codes), width)
+        since = _distance_back(self.numbers).astype(np.uint64)
+        offsets = np.arange(width, dtype=np.uint64)[:, None]
+        back = np.where(since <= offsets, since, np.uint64(0))
+        return _windows(np.where(is_name, back + np.uint64(1), codes), len(self.codes), width)
 
 
 @lru_cache(maxsize=16_384)
@@ -205,14 +204,15 @@ def _distance_back(numbers: Numbers) -> Numbers:
     return since
 
 
-def _windows(by_offset: Sequence[Hashes], length: int, width: int) -> Hashes:
+def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
     count = length - width + 1
     if count < 1:
         return NO_HASHES
     mixed = np.zeros(count, dtype=np.uint64)
     for offset, codes in enumerate(by_offset):
-        mixed = (mixed ^ codes[offset : offset + count]) * _ODD
-        mixed ^= mixed >> np.uint64(29)
+        mixed ^= codes[offset : offset + count]
+        mixed *= _ODD
+        mixed ^= mixed >> _MIXED_BY
     return np.unique(mixed)
 
 
