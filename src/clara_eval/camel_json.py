@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 DECIMAL = {"decimal": True}
 """Metadata of a dataclass field whose integer is written as a decimal string."""
 
@@ -23,15 +25,24 @@ def camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
+@cache
+def _named(kind: type[DataclassInstance]) -> tuple[tuple[str, str, bool], ...]:
+    """Each field's own name, its name in JSON, and whether it is written as a decimal string."""
+    return tuple((field.name, camel(field.name), bool(field.metadata.get("decimal"))) for field in fields(kind))
+
+
 @overload
 def to_camel_json(value: DataclassInstance) -> dict[str, object]: ...
 @overload
 def to_camel_json(value: object) -> object: ...
 def to_camel_json(value: object) -> object:
     """Dataclasses become objects with camelCase keys; mappings keep their keys, which are data."""
-    if is_dataclass(value) and not isinstance(value, type):
-        told = ((field, getattr(value, field.name)) for field in fields(value))
-        return {camel(f.name): str(v) if f.metadata.get("decimal") else to_camel_json(v) for f, v in told}
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if is_dataclass(kind):
+        told = ((name, is_decimal, getattr(value, own)) for own, name, is_decimal in _named(kind))
+        return {name: str(v) if is_decimal else to_camel_json(v) for name, is_decimal, v in told}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):

@@ -23,6 +23,7 @@ from clara_eval.solutions.model import Fetch, Fetched, Outage, Rejected, Solutio
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +141,13 @@ def _decode(content: bytes) -> str:
 
 
 def _check_substance(text: str, limits: Limits) -> None:
-    letters = sum(map(str.isalnum, text))
+    letters = len(text.encode().translate(None, _NO_LETTERS)) if text.isascii() else sum(map(str.isalnum, text))
     words = len(_TOKEN.findall(text))
     if letters < limits.min_letters or words < limits.min_words:
         raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
     # What a model is shown is in NFKC, where one character may have become eighteen.
-    tokens = max(estimate_tokens(text), estimate_tokens(unicodedata.normalize("NFKC", text)))
+    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    tokens = max(estimate_tokens(text), estimate_tokens(folded))
     if tokens > limits.max_tokens:
         raise BadSubmission(
             f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"

@@ -37,7 +37,6 @@ class TraceEntry:
     key: str
     body: object
     hash: str
-    line: str
 
 
 class TraceWriter:
@@ -156,26 +155,30 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
     head = len(_BEFORE_HASH) + 66 + len(_BEFORE_ENTRY)
     claimed = line[len(_BEFORE_HASH) : len(_BEFORE_HASH) + 66]
     text = line[head:-1]
-    name = _name(text, seq)
     framed = line.startswith(_BEFORE_HASH) and line[head - len(_BEFORE_ENTRY) : head] == _BEFORE_ENTRY
     if not framed or not line.endswith("}"):
+        name = _name(text, seq)
         raise BadTrace(f"Entry {name} is not framed as an entry.", entry=name)
     actual = sha256_hex(text.encode())
     if actual != claimed:
+        name = _name(text, seq)
         raise BadTrace(f"Entry {name} was changed: its bytes hash to {actual}, the line says {claimed}.", entry=name)
-    entry = _entry(text, name)
+    entry = _entry(text, seq)
     if entry["prev"] != previous or entry["seq"] != seq:
+        name = _name(text, seq)
         raise BadTrace(f"Entry {name} does not follow the entry before it.", entry=name)
-    return TraceEntry(seq, str(entry["key"]), entry["body"], actual, line)
+    return TraceEntry(seq, str(entry["key"]), entry["body"], actual)
 
 
-def _entry(text: str, name: str) -> dict[str, object]:
+def _entry(text: str, seq: int) -> dict[str, object]:
     """A right hash is easily computed, so it says nothing about what was hashed."""
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError) as bad:
+        name = _name(text, seq)
         raise BadTrace(f"Entry {name} is not JSON ({type(bad).__name__}).", entry=name) from None
     if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
+        name = _name(text, seq)
         raise BadTrace(f"Entry {name} has not the fields {', '.join(sorted(_FIELDS))}.", entry=name)
     return entry
 
