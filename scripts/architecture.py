@@ -39,6 +39,7 @@ ROOMS = (
     Room("contracts", "floor", "the compiled contracts, their ABI and their refusals"),
     Room("eval_config", "rooms", "a checked config, a closed schema of typed features"),
     Room("challenge", "rooms", "a challenge and its submissions at one block"),
+    Room("recent", "floor", "what was worked out of late, within a bound"),
     Room("settings", "floor", "every setting, read once"),
     Room("syntax", "floor", "source code as trees, and the shapes of statements"),
     Room("solutions", "rooms", "the submitted bytes, or why they are not judged; copies"),

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
-from clara_eval.syntax.parsing import parse
-from clara_eval.syntax.shapes import shapes_of
+from clara_eval.features.test_measured import SAMPLES
+from clara_eval.syntax.parsing import Parsed, parse
+from clara_eval.syntax.shapes import (
+    _BROKEN,
+    _NUMBER,
+    _OPEN,
+    _STRING,
+    _TOKEN,
+    _WORD,
+    MOST_LEAVES,
+    _joined,
+    _Kind,
+    _kinds,
+    _leaf,
+    shapes_of,
+)
+from clara_eval.testing.large_round import program
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 PYTHON = """
 def fee(volume, base):
@@ -94,7 +114,6 @@ def test_the_answers_are_those_that_traces_were_made_with() -> None:
     from dataclasses import asdict
 
     from clara_eval.syntax.structure import read_structure
-    from clara_eval.testing.large_round import program
 
     digest = hashlib.sha256()
     for number in range(100):
@@ -104,3 +123,53 @@ def test_the_answers_are_those_that_traces_were_made_with() -> None:
         digest.update(repr([tuple(shape) for shape in shapes_of(parsed)]).encode())
         digest.update(repr({**found, "names": sorted(found["names"])}).encode())
     assert digest.hexdigest() == "807fa804906c9992ca80fe0cde5f563ccfd67605c3edf15ee48a9188523c3947"
+
+
+def _plainly(parsed: Parsed) -> list[tuple[str, int]]:
+    """Shapes by the definition, node by node and calling itself: slow, and only for texts that are not deep."""
+    kinds, found = _kinds(parsed.language), list[tuple[str, int]]()
+
+    def kind_of(node: Node) -> _Kind:
+        return kinds[node.kind_id] if node.kind_id < len(kinds) else _BROKEN
+
+    def parts_of(node: Node, around: _Kind) -> list[tuple[str, int]]:
+        kind = kind_of(node)
+        if kind.role != _OPEN:
+            is_part = kind.role in (_WORD, _NUMBER, _STRING)
+            return [(kind.label if kind.role == _WORD else _leaf(kind.role, parsed.source, node), 1)] if is_part else []
+        inner = node.children if kind.has_operator else node.named_children
+        operator = " ".join(kind_of(n).label for n in inner if kind_of(n).role == _TOKEN)
+        parts = [part for child in inner for part in parts_of(child, kind)]
+        leaves = sum(size for _, size in parts)
+        if leaves > MOST_LEAVES:
+            found.extend(parts)
+            parts, leaves = [], 1
+        if kind.is_block or not leaves:
+            found.extend(parts)
+            return []
+        is_own = kind.is_unit or around.is_block
+        if kind.is_spliced and not is_own:
+            return parts
+        texts = [text for text, _ in parts]
+        alone = len(parts) == 1 and not kind.keeps_label
+        joined = texts[0] if alone else _joined(kind, operator, texts), leaves
+        if is_own:
+            found.append(joined)
+        return [] if is_own else [joined]
+
+    parts_of(parsed.tree.root_node, _BROKEN)
+    return found
+
+
+@pytest.mark.parametrize("language", sorted(SAMPLES))
+def test_the_walk_gives_what_the_plain_definition_gives(language: str) -> None:
+    """Whole texts and texts with random pieces taken out have the shapes of the plain form, in the same order."""
+    rng = random.Random(language)
+    texts = [SAMPLES[language], *([program(n, seed=11) for n in range(20)] if language == "python" else [])]
+    for text in texts:
+        for _ in range(8):
+            start = rng.randrange(len(text))
+            for held in (text, text[:start] + text[start + rng.randint(1, 60) :]):
+                parsed = parse(held.encode(), language)
+                if parsed is not None:
+                    assert [tuple(shape) for shape in shapes_of(parsed)] == _plainly(parsed)
