@@ -30,6 +30,7 @@ Look = tuple[int, int]
 Bools = npt.NDArray[np.bool_]
 Board = npt.NDArray[np.int8]
 OPEN, NO_VERDICT = -2, -1
+LARGE = 60  # items
 GROUP_DRAWS = 512
 IN_CACHE = 1 << 17  # numbers
 SHARED = 0.2  # variance of a verdict between equals: looks at a pair repeat so much of what they share
@@ -39,27 +40,35 @@ SHARED = 0.2  # variance of a verdict between equals: looks at a pair repeat so 
 class Tuning:
     """The knobs. The benchmark measures these defaults, except that it never stops early (`sure` out of reach)."""
 
-    swiss_rounds: int = 3
+    swiss_rounds: int | None = None
     draws: int | None = None
-    games_per_item: int = 3  # in one batch: more would spend calls on what the batch itself may settle
+    per_item: int | None = None
     most_candidates: int = 48
     sure: float = 0.95
     set_weight: float = 0.4  # share of the objective that asks only who is paid, not how much
     batch: int | None = None
+
+    def opening_rounds(self, size: int) -> int:
+        """In a large field a third round would ask about too many who are out of the running."""
+        return self.swiss_rounds or (3 if size < LARGE else 2)
 
     def draw_count(self, size: int) -> int:
         """With few calls to spend, a clearer picture of the gains pays; on large fields it only costs time."""
         return self.draws or (2048 if size < 100 else 512)
 
     def batch_size(self, size: int) -> int:
-        """6 looks for 25 items, 20 for 100, 25 for 300.
+        """6 looks for 25 items, 10 for 100, 25 for 300.
 
-        From 200 items on far fewer than a quarter: only some 48 candidates are in the running, so a larger batch gives
+        In larger fields far fewer than a quarter: only some 48 candidates are in the running, so a larger batch gives
         every one of them its comparisons and chooses nothing.
         """
         if size > 200:
             return self.batch or size // 12
-        return self.batch or max(2, size // 4 if size < 60 else size // 5)
+        return self.batch or max(2, size // 4 if size < LARGE else size // 10)
+
+    def most_per_item(self, size: int) -> int:
+        """Of one item in one batch: more would spend calls on what the batch itself may settle."""
+        return self.per_item or (3 if size < LARGE else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +154,7 @@ class Adaptive:
         strengths = estimate(self._table(asked, board), self.features, self._fits.get(before) if number else None)
         self._fits[story] = strengths
         pairs: list[Look] = []
-        if self.opening == "swiss" and number < self.tuning.swiss_rounds:
+        if self.opening == "swiss" and number < self.tuning.opening_rounds(size):
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)
         pairs = self._connecting(strengths.theta, met, pairs, left)
         if pairs:
@@ -248,7 +257,7 @@ def best_pairs(
     still tells, where it is not the same for all.
     """
     size = len(strengths.theta)
-    batch = tuning.batch_size(size)
+    batch, most = tuning.batch_size(size), tuning.most_per_item(size)
     draws = strengths.draws(tuning.draw_count(size), "schedule")
     pay = prize_draws(draws, prizes)
     i, j = _candidates(strengths, pay > 0, open_looks > 0, batch, tuning)
@@ -259,7 +268,7 @@ def best_pairs(
     chosen: list[Look] = []
     for k in np.lexsort((j, i, -gain)).tolist():
         a, b = int(i[k]), int(j[k])
-        if load[a] < tuning.games_per_item and load[b] < tuning.games_per_item:
+        if load[a] < most and load[b] < most:
             chosen.append((a, b))
             load[[a, b]] += 1
             if len(chosen) == batch:
