@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.eval_config import compile_schema, parse_eval_config
+from clara_eval.garbage import collect_seldom
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.judge.vector import JudgeVector, make_vector
@@ -197,10 +198,10 @@ async def _timed(requests: list[Any], one: Callable[[Any], Awaitable[int]]) -> t
 
 
 async def ours(root: str, items: int) -> tuple[int, float, float]:
-    """The tournament as the service holds it, on an empty journal."""
+    """The tournament as the service holds it, its garbage collector included, on an empty journal."""
     with tempfile.TemporaryDirectory() as folder:
         hold = await tournament(root, items, Path(folder))
-        gc.collect()
+        collect_seldom()
         wall, cpu = time.perf_counter(), time.process_time()
         played = await hold()
         return len(played), time.perf_counter() - wall, time.process_time() - cpu

@@ -54,7 +54,9 @@ class Assumed:
     evaluation_overhead_seconds: float = 30.0
     """Reading the chain, fetching, measuring, ranking, writing the trace."""
     transaction_seconds: float = 4.0
-    """From sending to seeing it mined: two blocks of Base. One wallet sends one after the other."""
+    """From sending to seeing it mined: two blocks of Base."""
+    signing_seconds: float = 0.5
+    """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
     finalize_seconds: float = 120.0
     """Of one tick, as `engine.tick.Ticker` bounds it."""
     requests_per_look: float = 3.0
@@ -177,8 +179,8 @@ class Simulation:
 
     def _send(self, now: float) -> float:
         """When a transaction is mined that is handed to the one wallet now."""
-        self.wallet_free = max(self.wallet_free, now) + self.assumed.transaction_seconds
-        return self.wallet_free
+        self.wallet_free = max(self.wallet_free, now) + self.assumed.signing_seconds
+        return self.wallet_free + self.assumed.transaction_seconds
 
     def _told(self, now: float) -> Result:
         self.delays.sort()
@@ -220,7 +222,7 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
         "evaluationsAtOnce": challenges * seconds / MONTH,
         "workers": max(1.0, challenges * seconds / MONTH / options.worker_evaluations),
         "transactions": 3 * challenges,
-        "walletShare": 3 * challenges * assumed.transaction_seconds / MONTH,
+        "walletShare": 3 * challenges * assumed.signing_seconds / MONTH,
         "finalizeShare": challenges * assumed.transaction_seconds / assumed.finalize_seconds * 300 / MONTH,
         "nodeRequestsPerSecond": challenges * looks_of(assumed) * assumed.requests_per_look / MONTH,
         "storeGigabytes": challenges * assumed.store_megabytes / 1000,

@@ -11,12 +11,13 @@ from typing import Any
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import post_round
-from clara_eval.devnet.local_chain import LocalChain
+from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.engine.test_engine import settings_of
 from clara_eval.engine.tick import ANNOUNCED, RECORDED, Ticker, TickReport
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
-from clara_eval.records.documents import Summary, Token
+from clara_eval.records.agents import PaidWinner, RoundResult, result_key
+from clara_eval.records.documents import Summary, Token, read
 from clara_eval.trace.store_keys import index_key, status_key
 
 MANY = 300
@@ -63,7 +64,7 @@ async def finished(app: App, count: int) -> None:
         await app.store.put_many(app.chain_id, [*rows, *told, (RECORDED + address, "")])
 
 
-async def ticked(app: App) -> tuple[TickReport, Counter[str]]:
+async def ticked(app: App, *, starts: bool = False) -> tuple[TickReport, Counter[str]]:
     started: list[Address] = []
 
     async def start(challenge: Challenge) -> None:
@@ -73,7 +74,7 @@ async def ticked(app: App) -> tuple[TickReport, Counter[str]]:
     store: Any = counted
     metrics = Metrics()
     report = await Ticker(replace(app, store=store), Alerts(metrics), metrics, start).tick()
-    assert started == []
+    assert bool(started) == starts
     return report, counted.calls
 
 
@@ -93,3 +94,25 @@ async def test_what_is_over_costs_later_ticks_nothing(local_chain: LocalChain, t
     assert first.problems == later.problems == before.problems
     assert later.statuses.get("complete", 0) == before.statuses.get("complete", 0) + MANY // 2
     assert sum(later.statuses.values()) == sum(before.statuses.values()) + MANY
+
+
+async def test_a_result_waits_for_no_others_that_have_no_news(local_chain: LocalChain, tmp_path: Path) -> None:
+    """However many challenges wait to be finalized with their results written down, a new result is recorded next."""
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        address_of_new = await post_round(local_chain)
+        await local_chain.move_time(HOUR + 1)
+        await finished(app, 30)
+        for number in range(30):  # they come first in the index, and nothing of them can be read on the chain
+            address = f"0x{number + 1:040x}"
+            summary = await read(app.store, app.chain_id, Summary, index_key(address))
+            assert summary is not None
+            waiting = summary.model_copy(update={"chainStatus": "scoring", "scorePostedAt": 5})
+            winner = PaidWinner(agentId=1, address="0x" + "cc" * 20, score=1, prizeAmount="1")
+            known = RoundResult(chainStatus="scoring", token=summary.token, entrants=[], winners=[winner])
+            rows = [(index_key(address), waiting.model_dump_json()), (result_key(address), known.model_dump_json())]
+            await app.store.put_many(app.chain_id, rows)
+            await app.store.driver.fetch("DELETE FROM public_keys WHERE key = ?", (RECORDED + address,))
+        await ticked(app, starts=True)
+        found = await read(app.store, app.chain_id, RoundResult, result_key(address_of_new))
+    assert found is not None
+    assert (found.chainStatus, found.entrants) == ("open", [])

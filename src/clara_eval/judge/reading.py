@@ -11,6 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection
+from functools import lru_cache
 
 from clara_eval.errors import BadAnswer, BadInput
 from clara_eval.eval_config import JsonLimits, read_strict_json
@@ -41,7 +42,7 @@ def read_object(
 
 def makes_sense(text: str, schema_json: str) -> bool:
     """Whether this is an object with the fields that the schema requires, good or bad as they may be."""
-    required = set(json.loads(schema_json).get("required", ()))
+    required = _required(schema_json)
     if not required:
         return True
     body = text.strip()
@@ -51,6 +52,12 @@ def makes_sense(text: str, schema_json: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and required <= set(value)
+
+
+@lru_cache(maxsize=64)
+def _required(schema_json: str) -> frozenset[str]:
+    """The same for all answers of a stage."""
+    return frozenset(json.loads(schema_json).get("required", ()))
 
 
 def shown(text: str, limit: int) -> str:

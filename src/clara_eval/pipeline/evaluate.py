@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from tempfile import TemporaryFile
 from typing import Any, Protocol
 
 from clara_eval.calibration.gate import FLOOR, Mode, known, prompt_hash, why_not_alone
@@ -59,8 +58,7 @@ from clara_eval.publish.transaction import read_signed
 from clara_eval.records.challenge_index import read_document
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.tournament.ruled import RuledComparisons
-from clara_eval.trace.archive import keep_result, save_trace
-from clara_eval.trace.document import TraceWriter, render
+from clara_eval.trace.archive import drafted, keep_result, save_trace
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import Store
 from clara_eval.trace.store_keys import draft_key, plots_key, scores_key
@@ -237,25 +235,17 @@ def _sender(ports: Ports, options: Options) -> TransactionSender:
 
 
 async def _file(challenge: Challenge, plan: EvaluationPlan, walked: Walk, ports: Ports, journal: Journal) -> str:
-    """Write the trace and the public keys; the digest must come out the same on every walk.
-
-    The lines wait in a file until the digest is known, so that memory does not follow their number.
-    """
-    writer = TraceWriter()
-    with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
-        for key, body in entries(challenge, plan, walked):
-            lines.write(writer.line(key, body) + "\n")
-        await _check_posted(challenge, writer.digest, ports)
+    """Write the trace and the public keys; the digest must come out the same on every walk."""
+    with drafted(entries(challenge, plan, walked)) as draft:
+        await _check_posted(challenge, draft.digest, ports)
         await close_unanswered(journal, walked.unanswered)
-        await journal.note("digest", writer.digest)
-        approvals = await approvals_of(ports.store, challenge.chain_id, challenge.address, writer.digest)
-        lines.seek(0)
-        pieces = render((line.removesuffix("\n") for line in lines), writer.digest, approvals)
-        await save_trace(ports.store, challenge.chain_id, challenge.address, pieces, writer.digest)
+        await journal.note("digest", draft.digest)
+        approvals = await approvals_of(ports.store, challenge.chain_id, challenge.address, draft.digest)
+        await save_trace(ports.store, challenge.chain_id, challenge.address, draft.pieces(approvals), draft.digest)
     keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
-    plots = (plots_key(challenge.address), plain_json(plots_document(walked, writer.digest)))
+    plots = (plots_key(challenge.address), plain_json(plots_document(walked, draft.digest)))
     await ports.store.put_many(challenge.chain_id, [*keys, plots])
-    return writer.digest
+    return draft.digest
 
 
 async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None:

@@ -26,7 +26,8 @@ from clara_eval.pipeline.sources import TraceSources
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted
-from clara_eval.trace.document import Approval, TraceEntry, read_entries
+from clara_eval.trace.document import Approval
+from clara_eval.trace.evidence import Evidence
 
 NOT_PROVEN = (
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
@@ -158,12 +159,10 @@ async def check_trace(
 
     Submissions that were run are run again on `machine`; without one, on the engines that are found here.
     """
-    approvals: list[Approval] = []
-    recorded = list(read_entries(lines, approvals))
-    bodies = {entry.key: entry.body for entry in recorded}
-    _check_rules(bodies.get("header"))
-    challenge, plan = _parsed(bodies)
-    sources = TraceSources(bodies, machine or Machine(), quotes=quotes or Quotes())
+    recorded = Evidence(lines)
+    _check_rules(recorded.get("header"))
+    challenge, plan = _parsed(recorded)
+    sources = TraceSources(recorded, machine or Machine(), quotes=quotes or Quotes())
     try:
         walked = await walk(challenge, plan, sources, no_listener)
         _compare(recorded, challenge, plan, walked)
@@ -176,19 +175,18 @@ async def check_trace(
         raise BadTrace(
             f"The recorded evidence has another shape than it was given ({said}).", entry="evidence"
         ) from bad
-    digest = recorded[-1].hash
-    posted = await _check_chain(challenge, walked, digest, chain) if chain else None
+    posted = await _check_chain(challenge, walked, recorded.digest, chain) if chain else None
     is_replaced = chain is not None and not await chain.is_canonical(challenge.block)
     return Checked(
         challenge,
         plan,
         walked,
-        digest,
-        len(recorded),
+        recorded.digest,
+        recorded.count,
         posted,
         tuple(sources.unchecked),
         sources.keys,
-        tuple(approvals),
+        tuple(recorded.approvals),
         is_replaced,
     )
 
@@ -206,7 +204,7 @@ def _check_rules(header: object) -> None:
         )
 
 
-def _parsed(bodies: dict[str, object]) -> tuple[Challenge, EvaluationPlan]:
+def _parsed(bodies: Mapping[str, object]) -> tuple[Challenge, EvaluationPlan]:
     for key in ("challenge", "plan"):
         if key not in bodies:
             raise BadTrace(f"The trace has no entry {key}.", entry=key)
@@ -216,17 +214,21 @@ def _parsed(bodies: dict[str, object]) -> tuple[Challenge, EvaluationPlan]:
         raise BadTrace(f"The challenge or the plan cannot be read: {bad}", entry="challenge") from bad
 
 
-def _compare(recorded: list[TraceEntry], challenge: Challenge, plan: EvaluationPlan, walked: Walk) -> None:
-    """Entry by entry, what was recorded against what comes out now."""
-    expected = list(entries(challenge, plan, walked))
-    for entry, (key, body) in zip(recorded, expected, strict=False):
-        name = f"#{entry.seq} {entry.key}"
-        if entry.key != key:
+def _compare(recorded: Evidence, challenge: Challenge, plan: EvaluationPlan, walked: Walk) -> None:
+    """Entry by entry, what was recorded against what comes out now; one of each is in memory."""
+    count = 0
+    for seq, (key, body) in enumerate(entries(challenge, plan, walked)):
+        count += 1
+        if seq >= recorded.count:
+            continue
+        told, said = recorded.at(seq)
+        name = f"#{seq} {told}"
+        if told != key:
             raise BadTrace(f"Entry {name} stands where {key} belongs.", entry=name)
-        if not _same(_told(key, entry.body), _told(key, body), _ESTIMATES if key == "ranking" else frozenset()):
+        if not _same(_told(key, said), _told(key, body), _ESTIMATES if key == "ranking" else frozenset()):
             raise BadTrace(f"Entry {name} is not what its evidence gives.", entry=name)
-    if len(recorded) != len(expected):
-        raise BadTrace(f"The trace has {len(recorded)} entries; its evidence gives {len(expected)}.", entry="end")
+    if recorded.count != count:
+        raise BadTrace(f"The trace has {recorded.count} entries; its evidence gives {count}.", entry="end")
 
 
 def _told(key: str, body: object) -> object:

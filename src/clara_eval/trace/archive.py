@@ -9,10 +9,14 @@ after all, its own documents stand again.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO
 
 from clara_eval.hashing import plain_json
+from clara_eval.trace.document import Approval, TraceWriter, render
 from clara_eval.trace.store import KeyedDocuments, PublicKeys
 from clara_eval.trace.store_keys import kept_key, status_key, trace_key
 
@@ -23,6 +27,29 @@ _PART = 1_000_000
 class Archived:
     digest: str
     parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A trace that is written and not kept yet."""
+
+    digest: str
+    lines: IO[str]
+
+    def pieces(self, approvals: Iterable[Approval] = ()) -> Iterator[str]:
+        """The file's text, piece by piece."""
+        self.lines.seek(0)
+        return render((line.removesuffix("\n") for line in self.lines), self.digest, approvals)
+
+
+@contextmanager
+def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[Draft]:
+    """The lines wait in a file until the digest is known, so that memory does not follow their number."""
+    writer = TraceWriter()
+    with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
+        for key, body in entries:
+            lines.write(writer.line(key, body) + "\n")
+        yield Draft(writer.digest, lines)
 
 
 async def save_trace(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from clara_eval.errors import BadTrace
@@ -99,6 +99,16 @@ def trace_lines(content: bytes) -> list[str]:
         ) from None
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
+async def lines_of(parts: AsyncIterable[str]) -> list[str]:
+    """The same lines of a trace that comes in parts, cut anywhere; it is never whole as one text."""
+    lines: list[str] = []
+    rest = ""
+    async for part in parts:
+        *whole, rest = (rest + part).split("\n")
+        lines += [f"{line}\n" for line in whole]
+    return lines + ([rest] if rest else [])
 
 
 def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) -> Iterator[TraceEntry]:

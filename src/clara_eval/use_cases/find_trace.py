@@ -8,6 +8,7 @@ the chain, `find_committed` goes through every place until one has exactly that 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,16 +19,16 @@ from clara_eval.errors import BadInput, BadSubmission, BadTrace, NotFound, Tempo
 from clara_eval.settings import Settings
 from clara_eval.store.open import existing_store
 from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import read_entries, trace_lines
+from clara_eval.trace.document import lines_of, read_entries, trace_lines
 
 
 async def find_trace(source: str, settings: Settings) -> list[str]:
     """The lines of the trace that `source` names: a path, `ipfs://CID`, or a challenge's address."""
     if source.lower().startswith("ipfs:"):
-        return trace_lines(await _from_ipfs(source, settings))
+        return await _from_ipfs(source, settings)
     lines = _file_lines(Path(source))
     if lines is None and source.lower().startswith("0x"):
-        return trace_lines((await _of_challenge(to_address(source), settings)).encode())
+        return await _of_challenge(to_address(source), settings)
     if lines is None:
         raise NotFound(
             f"There is no file {source!r}.", remedy="Give a trace file, ipfs://CID, or a challenge's address."
@@ -45,7 +46,7 @@ def _file_lines(path: Path) -> list[str] | None:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
 
 
-async def _from_ipfs(uri: str, settings: Settings) -> bytes:
+async def _from_ipfs(uri: str, settings: Settings) -> list[str]:
     try:
         fetched = await trace_fetch(settings).fetch(uri)
     except BadSubmission as bad:
@@ -57,14 +58,13 @@ async def _from_ipfs(uri: str, settings: Settings) -> bytes:
             f"The CID of {uri[:120]!a} was not recomputed: the gateway gives no blocks.",
             remedy="Name another gateway in CLARA_IPFS_GATEWAY.",
         )
-    return fetched.content
+    return trace_lines(fetched.content)
 
 
-async def _of_challenge(address: Address, settings: Settings) -> str:
+async def _of_challenge(address: Address, settings: Settings) -> list[str]:
     """From the store here; else from the service of CLARA_API_URL."""
-    text = await _stored(address, settings)
-    if text:
-        return text
+    if lines := await _stored(address, settings):
+        return lines
     if settings.api_url is None:
         raise NotFound(
             f"No trace of {address} is in this store.",
@@ -77,14 +77,12 @@ async def _of_challenge(address: Address, settings: Settings) -> str:
             f"No trace of {address} is in this store, nor at {settings.api_url}.",
             remedy="Traces are public after the post; give a trace file or ipfs://CID.",
         )
-    return found
+    return trace_lines(found.encode())
 
 
-async def _stored(address: Address, settings: Settings) -> str:
+async def _stored(address: Address, settings: Settings) -> list[str]:
     async with existing_store(settings.database_url) as store:
-        return "".join(
-            [part async for part in stream_trace(store, settings.network.chain_id, address)] if store else []
-        )
+        return await lines_of(stream_trace(store, settings.network.chain_id, address)) if store else []
 
 
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> list[str]:
@@ -95,7 +93,7 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
     told: list[str] = []
     for name, place in _places(address, settings, uris):
         try:
-            lines = trace_lines(await place())
+            lines = await place()
             found = digest_of(lines)
         except (NotFound, BadTrace) as bad:
             told.append(f"{name}: {bad.message}")
@@ -114,27 +112,27 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
 
 def digest_of(lines: list[str]) -> str:
     """The digest that a trace's own lines come to."""
-    return list(read_entries(lines))[-1].hash
+    return deque(read_entries(lines), maxlen=1)[-1].hash
 
 
-Place = tuple[str, Callable[[], Awaitable[bytes]]]
+Place = tuple[str, Callable[[], Awaitable[list[str]]]]
 
 
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
     """Where a trace may be, the nearest first."""
 
-    async def from_store() -> bytes:
-        if text := await _stored(address, settings):
-            return text.encode()
+    async def from_store() -> list[str]:
+        if lines := await _stored(address, settings):
+            return lines
         raise NotFound("It has no trace of this challenge.")
 
-    async def from_service() -> bytes:
+    async def from_service() -> list[str]:
         async with open_caller(settings) as caller:
             if text := await caller.records.trace(address):
-                return text.encode()
+                return trace_lines(text.encode())
         raise NotFound("It shows no trace of this challenge.")
 
-    async def from_scores() -> bytes:
+    async def from_scores() -> list[str]:
         async with open_caller(settings) as caller:
             scores = await caller.records.scores(address)
         if scores is None or scores.traceCid is None:
@@ -148,11 +146,11 @@ def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterat
     for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
         yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
     for path in sorted(settings.trace_dir.glob(f"*{address}*.json")) if settings.trace_dir.is_dir() else ():
-        yield f"The file {path}", partial(_bytes_of, path)
+        yield f"The file {path}", partial(_lines_in, path)
 
 
-async def _bytes_of(path: Path) -> bytes:
+async def _lines_in(path: Path) -> list[str]:
     try:
-        return await asyncio.to_thread(path.read_bytes)
+        return trace_lines(await asyncio.to_thread(path.read_bytes))
     except OSError as bad:
         raise NotFound(f"It cannot be read: {bad.strerror or bad}.") from None
