@@ -108,7 +108,7 @@ async def test_a_result_waits_for_no_others_that_have_no_news(local_chain: Local
             assert summary is not None
             waiting = summary.model_copy(update={"chainStatus": "scoring", "scorePostedAt": 5})
             winner = PaidWinner(agentId=1, address="0x" + "cc" * 20, score=1, prizeAmount="1")
-            known = RoundResult(chainStatus="scoring", token=summary.token, entrants=[], winners=[winner])
+            known = RoundResult(chainStatus="scoring", token=summary.token, entrants=[], winners=[winner], isOver=False)
             rows = [(index_key(address), waiting.model_dump_json()), (result_key(address), known.model_dump_json())]
             await app.store.put_many(app.chain_id, rows)
             await app.store.driver.fetch("DELETE FROM public_keys WHERE key = ?", (RECORDED + address,))
