@@ -11,12 +11,11 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from tempfile import TemporaryFile
-from typing import Any
 
 from clara_eval.trace.document import Approval, read_entries
 
 
-class Evidence(Mapping[str, Any]):
+class Evidence(Mapping[str, object]):
     """The body of each entry by its key; of several with one key the last, as in any JSON object."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -24,7 +23,7 @@ class Evidence(Mapping[str, Any]):
         self._file = TemporaryFile()  # noqa: SIM115 - it is closed when this is forgotten
         self._ends = array("Q", [0])
         self._seq_of: dict[str, int] = {}
-        self._single: dict[str, Any] = {}
+        self._single: dict[str, object] = {}
         """Of those asked for: what concerns the whole round and is asked for again and again."""
         self.approvals: list[Approval] = []
         self.digest = ""
@@ -37,7 +36,7 @@ class Evidence(Mapping[str, Any]):
         """Of the entries; there may be fewer keys."""
         return max(0, len(self._ends) - 3)  # the file's first and last lines are no entries
 
-    def at(self, seq: int) -> tuple[str, Any]:
+    def at(self, seq: int) -> tuple[str, object]:
         """Key and body of the entry with this number."""
         begin, end = self._ends[seq + 1], self._ends[seq + 2]
         self._file.seek(begin)
@@ -45,7 +44,7 @@ class Evidence(Mapping[str, Any]):
         entry = json.loads(line.rstrip(",\n"))["entry"]
         return entry["key"], entry["body"]
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> object:
         if key in self._single:
             return self._single[key]
         body = self.at(self._seq_of[key])[1]

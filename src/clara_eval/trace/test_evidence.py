@@ -54,7 +54,7 @@ async def test_a_large_trace_is_written_and_read_in_a_fraction_of_its_size(tmp_p
     size = (tmp_path / "trace.json").stat().st_size
     with peak() as checking, (tmp_path / "trace.json").open(encoding="utf-8", newline="\n") as lines:
         evidence = Evidence(lines)
-        assert sum(len(evidence.at(seq)[1]) > 0 for seq in range(evidence.count)) == ANSWERS + 2
+        assert sum(bool(evidence.at(seq)[1]) for seq in range(evidence.count)) == ANSWERS + 2
     assert evidence.digest == draft.digest
     assert size > 10 * MEGABYTE
     assert writing[0] < size / 2, (writing, size)
