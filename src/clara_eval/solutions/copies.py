@@ -307,9 +307,6 @@ class FeatureSet:
     weights: Amounts
     level: int
     """The sample holds every number below 2^(64 − level)."""
-    size: Amounts
-    count: Ints
-    """By level: the weight and the number of what is below its bound."""
 
     @classmethod
     def of(cls, hashes: Hashes, weights: Amounts | None = None) -> FeatureSet:
@@ -318,8 +315,14 @@ class FeatureSet:
         if level:
             kept = hashes <= _BOUNDS[level]
             hashes, weights = hashes[kept], weights[kept]
-        places = np.searchsorted(hashes, _BOUNDS, side="right")
-        return cls(hashes, weights, level, np.concatenate([[0.0], np.cumsum(weights)])[places], places)
+        return cls(hashes, weights, level)
+
+    def below(self, levels: int) -> tuple[Ints, Amounts]:
+        """By level: the number and the weight of what is below its bound, for so many levels."""
+        if levels == 1:
+            return np.array([len(self.hashes)]), np.array([self.weights.sum()])
+        places = np.searchsorted(self.hashes, _BOUNDS[:levels], side="right")
+        return places, np.concatenate([[0.0], np.cumsum(self.weights)])[places]
 
 
 class _Given:
@@ -399,7 +402,7 @@ def _shape_features(text: str, language: str | None, given: _Given) -> tuple[Fea
     each = [
         Shape(f"{text} {time}", leaves)
         for (text, leaves), times in counts.items()
-        if keyed(text, given.key) not in poster_has
+        if not poster_has or keyed(text, given.key) not in poster_has
         for time in range(times)
     ]
     return shapes, FeatureSet.of(*_hashed(each, given.key))
@@ -412,15 +415,15 @@ def _shape_counts(text: str, language: str) -> Counter[Shape]:
 
 
 def _hashed(shapes: Iterable[Shape], key: bytes) -> tuple[Hashes, Amounts]:
-    weights = {shape.text: _weight(shape) for shape in shapes}
+    weights = {shape[0]: _weight(shape[0]) for shape in shapes}
     hashes = np.array([keyed(text, key) for text in weights], dtype=np.uint64)
     order = np.argsort(hashes)
     return hashes[order], np.array(list(weights.values()), dtype=np.float64)[order]
 
 
-def _weight(shape: Shape) -> int:
+def _weight(text: str) -> int:
     """From the words alone: equal shapes weigh the same, however they were written."""
-    return 1 + shape.text.count(",")
+    return 1 + text.count(",")
 
 
 def _union(sets: Sequence[Hashes]) -> Hashes:
@@ -670,9 +673,11 @@ class _Sizes:
     @classmethod
     def of(cls, sets: Sequence[FeatureSet]) -> _Sizes:
         level = np.array([one.level for one in sets], dtype=np.int64)
-        size = np.stack([one.size for one in sets]) if sets else np.zeros((0, _LEVELS))
-        count = np.stack([one.count for one in sets]) if sets else np.zeros((0, _LEVELS), dtype=np.int64)
-        return cls(level, size, count, size[:, int(level.max())].copy() if len(sets) else np.zeros(0))
+        levels = 1 + max(level.tolist(), default=0)
+        count, size = np.zeros((len(sets), levels), dtype=np.int64), np.zeros((len(sets), levels))
+        for number, one in enumerate(sets):
+            count[number], size[number] = one.below(levels)
+        return cls(level, size, count, size[:, -1].copy())
 
     def overlap(self, shared: Amounts, earlier: Ints, later: int) -> Overlap:
         level = np.maximum(self.level[earlier], self.level[later])

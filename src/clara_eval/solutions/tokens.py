@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -160,7 +160,7 @@ class Coded:
     def of(cls, stream: TokenStream, key: bytes) -> Coded:
         known: dict[str, int] = {token: n for n, token in enumerate(dict.fromkeys(stream.tokens))}
         numbers = np.fromiter(map(known.__getitem__, stream.tokens), dtype=np.int64, count=len(stream.tokens))
-        codes = np.array([keyed(token, key) for token in known], dtype=np.uint64)
+        codes = np.array([_keyed_token(token, key) for token in known], dtype=np.uint64)
         return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.language, key)
 
     def shingles(self, width: int) -> Hashes:
@@ -179,7 +179,7 @@ class Coded:
     def abstract_shingles(self, width: int) -> Hashes:
         if self.language is None or len(self.codes) < width:
             return NO_HASHES  # without its words, prose has nothing left to compare
-        is_name = np.array([_is_name(token, self.language) for token in self.distinct], dtype=bool)[self.numbers]
+        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
         codes = self._without_holes()
         since = _distance_back(self.numbers).astype(np.uint64)
         offsets = np.arange(width, dtype=np.uint64)[:, None]
@@ -187,12 +187,15 @@ class Coded:
         return _windows(np.where(is_name, back + np.uint64(1), codes), len(self.codes), width)
 
 
-@lru_cache(maxsize=16_384)
 def keyed(text: str, key: bytes) -> int:
     """Sixty-four bits that nobody can foresee without the key."""
     return int.from_bytes(
         hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "big"
     )
+
+
+_keyed_token = lru_cache(maxsize=16_384)(keyed)
+"""Entries have most of their tokens in common; statements are rarely the same, and would only push tokens out."""
 
 
 def _distance_back(numbers: Numbers) -> Numbers:
@@ -213,12 +216,23 @@ def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
         mixed ^= codes[offset : offset + count]
         mixed *= _ODD
         mixed ^= mixed >> _MIXED_BY
-    return np.unique(mixed)
+    return sorted_once(mixed)
 
 
-@lru_cache(maxsize=16_384)
-def _is_name(token: str, language: str) -> bool:
+def sorted_once(hashes: Hashes) -> Hashes:
+    """Sorted, without repetition; the array that is given is used up. For few numbers faster than numpy's own."""
+    hashes.sort()
+    is_new = np.empty(len(hashes), dtype=bool)
+    is_new[:1] = True
+    np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
+    return hashes[is_new]
+
+
+def _are_names(tokens: Sequence[str], language: str) -> list[bool]:
+    """Which of them a programmer chose."""
+    fixed = _FIXED_WORDS[language]
     # A string of one word is a key, and renamed like any other name; a sentence is content.
-    if not token.strip('"').isidentifier() or token in _FIXED_WORDS[language]:
-        return False
-    return language not in _WITH_SIZES or not _SIZED.fullmatch(token)
+    found = [token.strip('"').isidentifier() and token not in fixed for token in tokens]
+    if language not in _WITH_SIZES:
+        return found
+    return [is_name and not _SIZED.fullmatch(token) for token, is_name in zip(tokens, found, strict=True)]
