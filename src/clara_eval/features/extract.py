@@ -17,7 +17,7 @@ from clara_eval.eval_config import FeatureSchema
 from clara_eval.execution import Executed
 from clara_eval.features.executed import executed_flags, executed_values
 from clara_eval.features.features import Features, SecondView, choose_values
-from clara_eval.features.measured import measure
+from clara_eval.features.measured import Measured, is_quick, measure
 from clara_eval.features.merging import merge_parts, merge_views
 from clara_eval.features.scanning import speaks_to_judge
 from clara_eval.features.views import known_language, strip_view
@@ -76,9 +76,7 @@ async def extract_features(
     executed: Executed | None = None,
 ) -> Features:
     """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
-    # In a thread: hostile text may keep the parser busy for a second, and others wait for this loop.
-    found = await asyncio.to_thread(measure, solution.text, reading.language or solution.language)
-    measured: dict[str, Value] = dict(found)
+    measured: dict[str, Value] = dict(await _measured(solution.text, reading.language or solution.language))
     kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
     kept |= executed_values(schema, executed)
     read = _Read(Claims({}, {}), (), ())
@@ -95,6 +93,14 @@ async def extract_features(
         second_view=read.second_view,
         unsupported=read.unsupported,
     )
+
+
+async def _measured(text: str, language: str | None) -> Measured:
+    """In a thread: hostile text may keep the parser busy for a second, and others wait for this loop.
+
+    A short text that is parsed already is measured at once: to hand it to a thread would take longer.
+    """
+    return measure(text, language) if is_quick(text, language) else await asyncio.to_thread(measure, text, language)
 
 
 def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:

@@ -24,7 +24,7 @@ from clara_eval.features.prose import (
 )
 from clara_eval.features.views import fenced_code, known_language, without
 from clara_eval.solutions.language import guess_language
-from clara_eval.syntax.reading import Code, read_code
+from clara_eval.syntax.reading import Code, is_held, read_code
 
 Measured: TypeAlias = dict[str, float | int | bool | None]
 
@@ -48,6 +48,7 @@ CODE_NAMES = (
     "documented_share",
     "distinct_names",
 )
+_SHORT = 16_384
 MEASURED_NAMES = TEXT_NAMES + PROSE_NAMES + CODE_NAMES
 
 
@@ -76,6 +77,12 @@ def measure(content: str | bytes, language: str | None) -> Measured:
     if code is None:
         return values | {"parses": False, "duplicate_share": repeated_lines_share(lines_of(text))}
     return values | _structure(code)
+
+
+def is_quick(text: str, language: str | None) -> bool:
+    """Whether nobody notices how long measuring takes: a short text that was parsed of late."""
+    name = known_language(language)
+    return len(text) <= _SHORT and name is not None and is_held(text.encode("utf-8", "replace"), name)
 
 
 def _code(raw: bytes, text: str, language: str) -> _Code | None:

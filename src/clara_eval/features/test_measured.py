@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clara_eval.eval_config import MEASURED
-from clara_eval.features.measured import MEASURED_NAMES, measure
+from clara_eval.features.measured import MEASURED_NAMES, is_quick, measure
 from clara_eval.features.views import fenced_code, known_language, strip_view
 from clara_eval.syntax.parsing import CPU_SECONDS, parse
 from clara_eval.syntax.structure import read_structure
@@ -331,3 +331,18 @@ def test_structure_does_not_depend_on_how_long_it_takes() -> None:
         pass
     (function,) = read_structure(parsed).functions
     assert (function.parameters, function.complexity) == (1, 2)
+
+
+def test_only_what_takes_no_time_is_measured_at_once() -> None:
+    """Short code that was parsed of late is quick to measure; unread, long, unknown or other code goes to a thread."""
+    text = "def quick(a):\n    return a + 20_261_116\n"
+    assert not is_quick(text, "python")
+    values = measure(text, "python")
+    assert is_quick(text, "Python 3")
+    assert measure(text, "python") == values
+    assert not is_quick(text, "javascript")
+    assert not is_quick(text, None)
+    assert not is_quick(text, "cobol")
+    long = text * 500
+    measure(long, "python")
+    assert not is_quick(long, "python")

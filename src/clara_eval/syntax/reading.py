@@ -39,6 +39,11 @@ def read_code(source: bytes, language: str) -> Code | None:
     return known[0] if known else _read(source, language, parse(source, language))
 
 
+def is_held(source: bytes, language: str) -> bool:
+    """Whether it was read of late, so that nothing has to be parsed."""
+    return _READ.find(_key(source, language)) is not None
+
+
 def shapes_in(source: bytes, language: str) -> list[Shape]:
     """The shapes of all statements; none where the text cannot be parsed. Its structure is read with them."""
     parsed = parse(source, language)

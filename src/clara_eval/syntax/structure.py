@@ -80,7 +80,8 @@ def _visit_all(reader: _Reader, root: Node) -> None:
                 names.add(source[node.start_byte : node.end_byte])
             elif role:
                 reader.look_at(node, role, len(parents), parents[-1])
-            if inner := node.children if kind in binary else node.named_children:
+            # Half of the nodes are leaves: to ask for a number is cheaper than to ask for an empty list.
+            if node.child_count and (inner := node.children if kind in binary else node.named_children):
                 waiting.append(nodes)
                 parents.append(kind)
                 nodes = iter(inner)
@@ -90,8 +91,9 @@ def _visit_all(reader: _Reader, root: Node) -> None:
                 return
             nodes = waiting.pop()
             parents.pop()
-            if units or nests:
-                reader.leave(len(parents))
+            depth = len(parents)
+            if (units and units[-1][0] >= depth) or (nests and nests[-1] >= depth):
+                reader.leave(depth)
 
 
 @dataclass(slots=True)

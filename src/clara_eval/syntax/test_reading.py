@@ -9,7 +9,7 @@ import pytest
 from clara_eval.recent import Recent
 from clara_eval.syntax import reading
 from clara_eval.syntax.parsing import parse
-from clara_eval.syntax.reading import read_code, shapes_in
+from clara_eval.syntax.reading import is_held, read_code, shapes_in
 from clara_eval.syntax.shapes import shapes_of
 from clara_eval.syntax.structure import read_structure
 from clara_eval.testing.large_round import program
@@ -25,7 +25,9 @@ def test_what_is_held_is_what_the_tree_says(*, shapes_first: bool) -> None:
         source = (text if number % 2 else text[:cut] + text[cut + rng.randint(1, 30) :]).encode()
         if shapes_first:
             shapes_in(source, "python")
+        assert is_held(source, "python") is shapes_first
         found, parsed = read_code(source, "python"), parse(source, "python")
+        assert is_held(source, "python")
         assert read_code(source, "python") is found
         assert shapes_in(source, "python") == (shapes_of(parsed) if parsed else [])
         if parsed is None:
