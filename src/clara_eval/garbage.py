@@ -13,7 +13,7 @@ OBJECTS = 20_000
 
 
 def collect_seldom() -> None:
-    """A fifth of the processor time of a round of models went into looking."""
+    """Looking was 6 % of the processor time of a round of models; every look stops the event loop."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(OBJECTS, 10, 10)
