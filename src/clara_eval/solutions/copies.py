@@ -693,10 +693,12 @@ class _Sizes:
 
 def _shared(owners: Small, start: Small, before: Small, weights: Amounts, later: int) -> Amounts:
     """How much each earlier set has in common: from `start` on, `before` owners of each feature came earlier."""
-    shared = np.zeros(later)
-    if not len(before) or not before.any():
+    shared, total = np.zeros(later), int(before.sum())
+    if not total:
         return shared
-    for part in np.array_split(np.arange(len(before)), 1 + int(before.sum()) // _AT_ONCE):
+    pieces = 1 + total // _AT_ONCE
+    size = -(-len(before) // pieces)
+    for part in [slice(place, place + size) for place in range(0, len(before), size)]:
         ahead = before[part]
         jumps = np.repeat(start[part] - (np.cumsum(ahead) - ahead), ahead)
         held_by = owners[jumps + np.arange(len(jumps))]
