@@ -16,7 +16,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.strength import Strengths, fit_without, merge, one_thread, spread_of
+from clara_eval.tournament.strength import Strengths, fit_without, merge, one_thread, picture
 from clara_eval.tournament.tally import Floats, Ints, Tally, connected_groups
 
 REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
@@ -62,8 +62,7 @@ def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Map
     """The whole report."""
     beats = net_wins(table)
     cycles, triples = count_cycles(beats)
-    cells = _cells(table)
-    same, swaps = _swaps(cells)
+    same, swaps, judges = _asked(table, strengths)
     played = np.bincount(table.first, minlength=table.size) + np.bincount(table.second, minlength=table.size)
     return Consistency(
         cycles=cycles,
@@ -72,7 +71,7 @@ def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Map
         coverage=round(_pairs(table) / max(1, comb(table.size, 2)), 4),
         swap_consistency=round(same / swaps, 4) if swaps else None,
         swaps=swaps,
-        judges=_judges(table, strengths, cells),
+        judges=judges,
         groups=_groups(table),
         unplayed=tuple(table.items[i] for i in np.flatnonzero(played == 0)),
         pivotal_items=_pivotal(table, strengths, winner_count, {item: item for item in table.items}),
@@ -128,6 +127,12 @@ def _cells(table: Tally) -> _Cells:
     place = np.full(count, -1, dtype=np.int64)
     place[found] = np.arange(len(found))
     return _Cells(found, net, swapped, place[swapped])
+
+
+def _asked(table: Tally, strengths: Strengths) -> tuple[int, int, tuple[JudgeReport, ...]]:
+    """Of questions asked in both orders how many kept their verdict, how many there are, and what each judge said."""
+    cells = _cells(table)
+    return *_swaps(cells), _judges(table, strengths, cells)
 
 
 def _swaps(cells: _Cells) -> tuple[int, int]:
@@ -221,15 +226,18 @@ def _without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Fl
 def shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) -> Floats:
     """First-order change of θ when all games of a group are taken out, one row per group."""
     cells, total, scale = merge(table), len(strengths.covariance), strengths.scale
-    voice = cells.size + cells.judge
-    mean, variance, _ = spread_of(cells.looks(np.append(strengths.theta, strengths.bias) / scale.blur), scale.tie)
-    rest = cells.weights(variance, scale) * (cells.points - cells.games * mean) / scale.blur
+    seen = picture(cells, np.append(strengths.theta, strengths.bias) / scale.blur, scale.tie)
+    rest = cells.weights(seen.variance, scale) * (cells.points - cells.games * seen.mean) / scale.blur
+    del seen
     pull = np.zeros(groups * total)
     for side, skip in ((cells.first, None), (cells.second, group[cells.first])):
         owner = group[side]
         mine = owner >= 0 if skip is None else (owner >= 0) & (owner != skip)
-        for column, sign in ((cells.first, 1.0), (cells.second, -1.0), (voice, 1.0)):
-            pull += np.bincount(owner[mine] * total + column[mine], sign * rest[mine], groups * total)
+        kept = slice(None) if mine.all() else np.flatnonzero(mine)
+        place, told = owner[kept] * total, rest[kept]
+        pull += np.bincount(place + cells.first[kept], told, groups * total)
+        pull -= np.bincount(place + cells.second[kept], told, groups * total)
+        pull += np.bincount(place + (cells.size + cells.judge[kept]), told, groups * total)
     with one_thread():
         shift: Floats = -(pull.reshape(groups, total) @ strengths.covariance)[:, : cells.size]
     return np.round(shift, 9)

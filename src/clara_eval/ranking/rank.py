@@ -21,6 +21,7 @@ import numpy as np
 
 from clara_eval.errors import BadInput
 from clara_eval.flags import Flag
+from clara_eval.memory import give_back
 from clara_eval.ranking.consistency import Consistency, examine
 from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
@@ -161,12 +162,16 @@ def rank_table(
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     classes = equal_records(table)
 
+    thrifty = exact and len(table.first) > WORTH_THE_MEMORY
+
     def fitted() -> tuple[Strengths, Consistency]:
         strengths = estimate(table, features)
+        if thrifty:
+            give_back()
         return strengths, examine(table, strengths, winner_count, clusters or {})
 
     rate = partial(_ratings, table, in_given_order, content_hash(table) if seed is None else seed)
-    ratings, (strengths, report) = _side_by_side(rate, fitted, len(table.first), thrifty=exact)
+    ratings, (strengths, report) = _side_by_side(rate, fitted, len(table.first), thrifty=thrifty)
     ratings = ratings if literal else level(ratings, classes, DECIMALS)
     arrival = tie_break or {}
     theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
@@ -210,12 +215,19 @@ def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int
 
     `thrifty`: in huge ones each has its turn, as in a round by rules, beside which the service does other work.
     """
-    if results < WORTH_A_THREAD or (thrifty and results > WORTH_THE_MEMORY):
+    if thrifty:
+        give_back()
+        rated = rate()
+        give_back()
+        found = fit()
+        give_back()
+        return rated, found
+    if results < WORTH_A_THREAD:
         return rate(), fit()
     with ThreadPoolExecutor(1) as pool:
-        rated = pool.submit(rate)
+        rating = pool.submit(rate)
         fitted = fit()
-        return rated.result(), fitted
+        return rating.result(), fitted
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,12 @@ def chances(strengths: Strengths, winner_count: int) -> Chances:
     """Places of every item in every draw, counted."""
     size = len(strengths.theta)
     draws = strengths.draws(DRAWS)
-    order = np.argsort(-draws, axis=1, kind="stable")
+    np.negative(draws, out=draws)
+    order = np.argsort(draws, axis=1, kind="stable")
+    del draws
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(size)[None, :], axis=1)
+    del order
     shown = min(size, winner_count + 2)
     p_rank = np.stack([np.mean(place == r, axis=0) for r in range(shown)], axis=1) if size else np.empty((0, 0))
     low, high = np.percentile(place, [5, 95], axis=0, method="nearest") + 1
@@ -121,7 +124,8 @@ def misallocation(draws_rank: Ints, order: Sequence[int], payout_bps: Sequence[i
     prizes[: len(payout_bps)] = payout_bps
     paid[list(order)] = prizes[: len(order)]
     due = prizes[draws_rank]
-    return round(float(np.abs(due - paid).sum(axis=1).mean()) / 2 / float(prizes.sum()), CHANCE_DECIMALS)
+    due -= paid
+    return round(float(np.abs(due, out=due).sum(axis=1).mean()) / 2 / float(prizes.sum()), CHANCE_DECIMALS)
 
 
 def _half_width(strengths: Strengths, size: int) -> Floats:

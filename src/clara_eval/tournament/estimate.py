@@ -66,20 +66,23 @@ def _estimate(cells: Cells, features: Floats | None) -> Strengths:
 def _improved(cells: Cells, begin: Strengths, own: float, rounds: int) -> Strengths:
     scale = begin.scale
     at = np.concatenate((begin.theta, begin.bias)) / scale.blur
-    seen = picture(cells, at, scale.tie)
+    del begin  # in the largest fields everything that is let go here is a table
+    weights = cells.weights(picture(cells, at, scale.tie).variance, scale)
     for _ in range(rounds):
-        weights = cells.weights(seen.variance, scale)
-        slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), seen, weights)
-        del seen, weights  # a table each, or several, in the largest fields
+        slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale.tie, weights)
+        del weights
         covariance: Floats = np.linalg.inv(curvature).astype(np.float64, copy=False)
+        del curvature
         at = at + np.clip(covariance @ slope, -1.0, 1.0)
-        del slope, curvature
         scale = _spread_and_ties(cells, at, covariance, scale, own)
         seen = picture(cells, at, scale.tie)
         if len(cells.games):
             pair, look = shared_variance(cells, seen, covariance)
             scale = replace(scale, pair=pair, look=look)
-    return newton(cells, scale, at, seen)
+        del covariance
+        weights = cells.weights(seen.variance, scale)
+        del seen
+    return newton(cells, scale, at, weights)
 
 
 def _spread_and_ties(cells: Cells, at: Floats, covariance: Floats, scale: Scale, own: float) -> Scale:
@@ -124,19 +127,9 @@ def _tie(cells: Cells, at: Floats, tie: float) -> float:
 
 def shared_variance(cells: Cells, seen: Picture, covariance: Floats) -> tuple[float, float]:
     """Variance shared by all looks at a pair, and by several judges of one look."""
-    mean, variance = seen.mean, seen.variance
-    own = covariance[: cells.size, : cells.size]
-    apart = np.add.outer(np.diag(own), np.diag(own)) - 2 * own
-    wins = cells.points - cells.ties / 2
-    squares = wins * (1 - mean) ** 2
-    squares += cells.ties * (0.5 - mean) ** 2
-    squares += (cells.games - wins - cells.ties) * mean**2
-    del wins
-    found = _couples(cells, cells.points - cells.games * mean, squares, signed=True)
-    del squares
-    unsure = cells.met(apart)
-    np.sqrt(np.maximum(unsure, 0.0, out=unsure), out=unsure)
-    del apart
+    mean, variance = seen
+    found = _couples(cells, cells.points - cells.games * mean, _squares(cells, mean), signed=True)
+    unsure = _unsure(cells, covariance[: cells.size, : cells.size])
     taken = _couples(cells, cells.games * variance * unsure, cells.games * (variance * unsure) ** 2)
     del unsure
     most = _couples(cells, cells.games * variance, cells.games * variance**2)
@@ -144,9 +137,33 @@ def shared_variance(cells: Cells, seen: Picture, covariance: Floats) -> tuple[fl
     return min(max(pair, 0.0), MOST_PAIR), min(max(look, 0.0), MOST_LOOK)
 
 
+def _squares(cells: Cells, mean: Floats) -> Floats:
+    """The sum of the squared residuals of each cell."""
+    squares = np.empty(len(mean))
+    for part in cells.parts():
+        ties, expected = cells.ties[part], mean[part]
+        wins = cells.points[part] - ties / 2
+        squares[part] = wins * (1 - expected) ** 2
+        squares[part] += ties * (0.5 - expected) ** 2
+        squares[part] += (cells.games[part] - wins - ties) * expected**2
+    return squares
+
+
+def _unsure(cells: Cells, covariance: Floats) -> Floats:
+    """The sd of the difference in strength of each cell."""
+    own = np.diag(covariance)
+    apart = np.add.outer(own, own)
+    apart -= 2 * covariance
+    unsure = cells.met(apart)
+    return np.sqrt(np.maximum(unsure, 0.0, out=unsure), out=unsure)
+
+
 def _couples(cells: Cells, sums: Floats, squares: Floats, *, signed: bool = False) -> Floats:
     """Sum of the products of two games of one pair: those that share only the pair, and those of one look."""
-    every = float(np.sum(_pair_sums(cells, sums, signed=signed) ** 2)) - float(squares.sum())
+    pairs = _pair_sums(cells, sums, signed=signed)
+    pairs *= pairs
+    every = float(np.sum(pairs)) - float(squares.sum())
+    del pairs
     one_look = 0.0
     if cells.voices > 1 or cells.has_orders:
         look = np.bincount(cells.first * cells.size + cells.second, sums, cells.size * cells.size)
@@ -159,7 +176,8 @@ def _pair_sums(cells: Cells, sums: Floats, *, signed: bool) -> Floats:
     """The sums of the cells of each pair, at (lower, higher); signed: those in the other order count against."""
     if cells.is_complete:
         table = cells.table(sums)
-        both: Floats = np.triu(table - table.T if signed else table + table.T, 1)
+        table = table - table.T if signed else table + table.T
+        both: Floats = np.triu(table, 1)
         return both.ravel()
     low, high = np.minimum(cells.first, cells.second), np.maximum(cells.first, cells.second)
     turned = np.where(cells.first == low, sums, -sums) if signed else sums

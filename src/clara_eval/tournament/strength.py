@@ -36,6 +36,7 @@ ATTENUATION = 0.346  # a logistic curve blurred by a normal of variance s² is o
 ORDER_WEIGHT = 0.64  # of a pair read off an order of four: 6 pairs tell as much as 3.8 asked one by one
 FEW_CELLS, SMALL_FIELD = 8, 60
 MANY_GAMES = 100  # for each item: then the share of points is a good first guess
+EVERY, PART = slice(None), 1 << 15  # cells
 _STEPS = 60
 _DECIMALS = 9
 
@@ -139,16 +140,16 @@ class Cells:
     peers: Floats
     worth: Floats
 
-    def looks(self, at: Floats) -> Floats:
-        """Z of every cell."""
-        if self.is_complete:
-            theta = at[: self.size]
-            every: Floats = np.subtract.outer(theta, theta)
-            z = self.met(every)
-            z += at[self.size]
-        else:
-            z = at[self.first] - at[self.second] + at[self.size + self.judge]
+    def looks(self, at: Floats, part: slice = EVERY) -> Floats:
+        """Z of every cell, or of some."""
+        z: Floats = at[self.first[part]]
+        z -= at[self.second[part]]
+        z += at[self.size] if self.voices == 1 else at[self.size + self.judge[part]]
         return z
+
+    def parts(self) -> list[slice]:
+        """The cells in parts whose numbers fit the processor's cache."""
+        return [slice(start, start + PART) for start in range(0, max(1, len(self.first)), PART)]
 
     @property
     def is_complete(self) -> bool:
@@ -197,36 +198,34 @@ def fit(results: Tally, scale: Scale = PLAIN) -> Strengths:
 
 
 class Picture(NamedTuple):
-    """Every cell at some (θ, γ): z, expected points of the first, their variance, and the log of the weights' sum."""
+    """Every cell at some (θ, γ): expected points of the first, and their variance."""
 
-    z: Floats
     mean: Floats
     variance: Floats
-    log_total: Floats
 
 
 def picture(cells: Cells, at: Floats, tie: float) -> Picture:
-    z = cells.looks(at)
-    return Picture(z, *spread_of(z, tie))
+    mean, variance = np.empty(len(cells.first)), np.empty(len(cells.first))
+    for part in cells.parts():
+        mean[part], variance[part], _ = spread_of(cells.looks(at, part), tie)
+    return Picture(mean, variance)
 
 
-def newton(cells: Cells, scale: Scale, at: Floats | None = None, seen: Picture | None = None) -> Strengths:
+def newton(cells: Cells, scale: Scale, at: Floats | None = None, weights: Floats | None = None) -> Strengths:
     """The same from merged results, perhaps from where an earlier fit ended (on the blurred scale).
 
-    `seen` is the picture there, if there is one; it is used up.
+    `weights` are those of the cells there, if they are known.
     """
     precision = scale.precision(cells.size, cells.voices)
     at = _first_guess(cells, scale) if at is None else at.copy()
-    seen = seen or picture(cells, at, scale.tie)
-    weights = cells.weights(seen.variance, scale)
-    slope, curvature, height = shape(at, cells, precision, seen, weights)
-    del seen
+    if weights is None:
+        weights = cells.weights(picture(cells, at, scale.tie).variance, scale)
+    slope, curvature, height = shape(at, cells, precision, scale.tie, weights)
     for _ in range(_STEPS):
         step = np.linalg.solve(curvature, slope)
+        del curvature
         for _ in range(_STEPS):
-            there = picture(cells, at + step, scale.tie)
-            slope, curvature, new_height = shape(at + step, cells, precision, there, weights)
-            del there
+            slope, curvature, new_height = shape(at + step, cells, precision, scale.tie, weights)
             if new_height >= height - 1e-9:
                 break
             step /= 2
@@ -315,7 +314,7 @@ def gradient(at: Floats, results: Tally) -> Floats:
     """Slope of the plain log posterior at (θ, γ); zero at the plain fit."""
     cells = merge(results)
     precision = PLAIN.precision(cells.size, cells.voices)
-    return shape(at, cells, precision, picture(cells, at, PLAIN.tie), cells.worth)[0]
+    return shape(at, cells, precision, PLAIN.tie, cells.worth)[0]
 
 
 def _beside_diagonal(table: Floats) -> Floats:
@@ -385,25 +384,30 @@ def spread_of(z: Floats, tie: float) -> tuple[Floats, Floats, Floats]:
     return mean, win, np.log(total, out=total)
 
 
-def shape(at: Floats, cells: Cells, precision: Floats, seen: Picture, weights: Floats) -> tuple[Floats, Floats, float]:
-    """Slope, negative curvature and height of the log posterior. The picture is used up."""
-    total = len(at)
-    a, b = cells.first, cells.second
-    z, mean, variance, log_total = seen
+def shape(at: Floats, cells: Cells, precision: Floats, tie: float, weights: Floats) -> tuple[Floats, Floats, float]:
+    """Slope, negative curvature and height of the log posterior."""
+    total, height = len(at), 0.0
+    ahead, behind, said = np.zeros((3, total))
+    bend = np.empty(len(cells.first))
+    for part in cells.parts():
+        games, points, weight = cells.games[part], cells.points[part], weights[part]
+        z = cells.looks(at, part)
+        mean, variance, log_total = spread_of(z, tie)
+        z *= points - games / 2
+        log_total *= games
+        z -= log_total
+        height += float(weight @ z)
+        mean *= games
+        rest = np.subtract(points, mean, out=mean)
+        rest *= weight
+        ahead += np.bincount(cells.first[part], rest, total)
+        behind += np.bincount(cells.second[part], rest, total)
+        said += np.bincount(cells.size + cells.judge[part], rest, total)
+        np.multiply(weight * games, variance, out=bend[part])
     pull = precision @ at
-    z *= cells.points - cells.games / 2
-    log_total *= cells.games
-    z -= log_total
-    height = float(weights @ z - at @ pull / 2)
-    mean *= cells.games
-    rest = np.subtract(cells.points, mean, out=mean)
-    rest *= weights
-    said = np.bincount(cells.size + cells.judge, rest, total)
-    slope = np.bincount(a, rest, total) - np.bincount(b, rest, total) + said - pull
-    del z, log_total, mean, rest
-    curvature = _curvature(cells, weights * cells.games * variance)
+    curvature = _curvature(cells, bend)
     curvature += precision
-    return slope, curvature, height
+    return ahead - behind + said - pull, curvature, height - float(at @ pull / 2)
 
 
 def _curvature(cells: Cells, weight: Floats) -> Floats:
@@ -437,7 +441,8 @@ def _put(cells: Cells, weight: Floats) -> Floats:
             met = np.zeros((size, size))
             met[cells.first[mine], cells.second[mine]] = weight[mine]
         as_first, as_second = met.sum(axis=1), met.sum(axis=0)
-        curvature[:size, :size] -= met + met.T
+        curvature[:size, :size] -= met
+        curvature[:size, :size] -= met.T
         curvature[range(size), range(size)] += as_first + as_second
         curvature[:size, size + voice] = as_first - as_second
         curvature[size + voice, :size] = as_first - as_second
