@@ -1,7 +1,9 @@
 """`make bench`: every benchmark in turn, each in its own process, with targets and what was measured.
 
 Prints one JSON document with the tables of all benches; a bench that fails is reported as failed and the others still
-run. `--quick` runs each with few trials. Performance is a ratio within one run: machines are shared and noisy.
+run. `--quick` runs each with few trials; `--keep` is the folder in which the ranking's trials add up from run to run
+(`make bench KEEP=var/ranking`), since all of them take an hour. Performance is a ratio within one run: machines are
+shared and noisy.
 """
 
 from __future__ import annotations
@@ -21,18 +23,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few trials, for a first look")
     parser.add_argument("--only", choices=BENCHES, action="append", help="only this bench (may be repeated)")
+    parser.add_argument("--keep", help="folder that keeps the trials of the ranking")
     asked = parser.parse_args()
     results: dict[str, Any] = {}
     for name in asked.only or BENCHES:
         print(f"bench {name} …", file=sys.stderr, flush=True)
-        results[name] = run(name, quick=asked.quick)
+        kept = ["--keep", asked.keep] if asked.keep and name == "ranking" else []
+        results[name] = run(name, [*(["--quick"] if asked.quick else []), *kept])
     print(json.dumps(results, indent=2))
     if any("failed" in result for result in results.values()):
         sys.exit(1)
 
 
-def run(name: str, *, quick: bool) -> dict[str, Any]:
-    command = [sys.executable, str(HERE / f"{name}.py"), *(["--quick"] if quick else [])]
+def run(name: str, words: list[str]) -> dict[str, Any]:
+    command = [sys.executable, str(HERE / f"{name}.py"), *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
         result: dict[str, Any] = json.loads(done.stdout)
