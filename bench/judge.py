@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.eval_config import compile_schema, parse_eval_config
-from clara_eval.garbage import collect_seldom
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.judge.vector import JudgeVector, make_vector
+from clara_eval.memory import collect_seldom
 
 LATENCY = 0.05
 AT_ONCE = 64

@@ -164,14 +164,15 @@ async def served(made: World, workers: int) -> dict[str, Any]:
         await made.start_worker()
     pids = [worker.process.pid for worker in made.workers]
     count, first = await _posted(made, 1)
-    before, load = _cpu_seconds(pids), os.getloadavg()[0]
+    before, machine, load = _cpu_seconds(pids), _busy_seconds(), os.getloadavg()[0]
     everything, last = await _posted(made, len(made.addresses))
-    cpu = _cpu_seconds(pids) - before
+    cpu, busy = _cpu_seconds(pids) - before, _busy_seconds() - machine
     await made.stop_workers()
     minutes, rounds = max(last - first, 1e-9) / 60, max(everything - count, 1)
     return {
         "roundsPerMinute": round(rounds / minutes, 1),
         "workersCpuSecondsPerRound": round(cpu / rounds, 3),
+        "coresBusy": round(busy / max(last - first, 1e-9), 2),
         "secondsToFirst": round(first - started, 1),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
     }
@@ -181,6 +182,12 @@ def _cpu_seconds(pids: Sequence[int]) -> float:
     """User and system time of these processes until now."""
     stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def _busy_seconds() -> float:
+    """Of all cores and all processes, the node and the database too: whether more workers could do more."""
+    user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 async def _posted(made: World, count: int) -> tuple[int, float]:

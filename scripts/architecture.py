@@ -27,8 +27,7 @@ class Room(NamedTuple):
 ROOMS = (
     Room("errors", "floor", "what goes wrong, by what happens next"),
     Room("extras", "floor", "the optional parts, and what installs them"),
-    Room("garbage", "floor", "how often a serving process looks for garbage"),
-    Room("memory", "floor", "freed memory, given back to the system"),
+    Room("memory", "floor", "how often garbage is looked for, and what is given back"),
     Room("gather", "floor", "many tasks, and the first error ends all"),
     Room("processes", "floor", "a name for a process that proves its death"),
     Room("http_body", "floor", "an answer read to its end, within a limit"),

@@ -28,8 +28,8 @@ from clara_eval.app import App, open_app
 from clara_eval.engine.engine import Engine, Mode
 from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import ConfigError
-from clara_eval.garbage import collect_seldom
 from clara_eval.judge.port import PaidAnswer
+from clara_eval.memory import collect_seldom
 from clara_eval.observe.alerts import Alerts, Webhook
 from clara_eval.observe.logs import configure_logs
 from clara_eval.observe.metrics import Metrics
