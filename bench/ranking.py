@@ -220,7 +220,9 @@ def fixed(seed: int) -> dict[str, Quality]:
 
 def target_3(run: Run) -> list[Row]:
     """Many trials: the gain is smaller than what 600 of them can tell from luck (±.02)."""
-    runs = run.over(fixed, run.trials(6000), 100_000)
+    runs = run.kept("fixed", fixed, run.trials(6000), 100_000)
+    if not runs:
+        return []
     target = "25 items, full, 300 calls: misallocation ≤ seed − .01, set ≥ seed + .03"
     found = row("3", target, runs, ("full", "seed"), (0.03, -0.01))
     found.measured["bradleyTerry"] = paired(runs, "bt", "seed")
@@ -253,7 +255,9 @@ def row(
 
 
 def targets_4_and_5(run: Run) -> list[Row]:
-    runs = run.over(small, run.trials(800), 20_000)
+    runs = run.kept("small", small, run.trials(800), 20_000)
+    if not runs:
+        return []
     both = paired(runs, "both", "c")
     return [
         row("4", "25 items, ≤ 153 calls: set ≥ c, misallocation ≤ c − .03", runs, ("elo153", "c"), (0, -0.03)),
@@ -274,7 +278,9 @@ def middle(seed: int) -> dict[str, Quality]:
 
 
 def target_6(run: Run) -> list[Row]:
-    runs = run.over(middle, run.trials(600), 40_000)
+    runs = run.kept("middle", middle, run.trials(600), 40_000)
+    if not runs:
+        return []
     target = "100 items, ≤ 743 calls: set ≥ c − .02, misallocation ≤ c"
     return [
         row("6", target, runs, ("elo743", "c"), (-0.02, 0)),
@@ -295,7 +301,9 @@ def large(seed: int) -> dict[str, Quality]:
 
 def target_7(run: Run) -> list[Row]:
     # 160 trials know the gain in sets only to ±.043, which is as much as the target's own margin.
-    runs = run.over(large, run.trials(400), 60_000)
+    runs = run.kept("large", large, run.trials(400), 60_000)
+    if not runs:
+        return []
     target = "300 items, ≤ 2260 calls: set ≥ c − .04, misallocation ≤ c + .02"
     return [row("7", target, runs, ("elo2260", "c"), (-0.04, 0.02))]
 
