@@ -257,12 +257,21 @@ class Settings(BaseModel):
         missing = [f"CLARA_KV_{name}" for name, value in given.items() if not value]
         if len(missing) == len(given):
             return None
-        if self.kv_account and self.kv_namespace and self.kv_token:
-            return self.kv_account, self.kv_namespace, self.kv_token
-        raise ConfigError(
-            f"Cloudflare KV needs an account, a namespace and a token; {' and '.join(missing)} is not set.",
-            remedy="Set all three, or none.",
-        )
+        if not (self.kv_account and self.kv_namespace and self.kv_token):
+            raise ConfigError(
+                f"Cloudflare KV needs an account, a namespace and a token; {' and '.join(missing)} is not set.",
+                remedy="Set all three, or none.",
+            )
+        for name, text in (("ACCOUNT", self.kv_account), ("NAMESPACE", self.kv_namespace)):
+            if not re.fullmatch("[0-9a-fA-F]{32}", text):
+                raise ConfigError(f"CLARA_KV_{name} is {text[:80]!a}.", remedy="Cloudflare's ids are 32 hex digits.")
+        if not re.fullmatch("[!-~]+", self.kv_token.get_secret_value()):
+            raise ConfigError(
+                "CLARA_KV_TOKEN holds a space, a line end or a letter that no token has.", remedy="Copy it again."
+            )
+        if not self.kv_url.startswith(("https://", "http://")):
+            raise ConfigError(f"CLARA_KV_URL is {self.kv_url[:80]!a}.", remedy="Write https://…, or leave it out.")
+        return self.kv_account, self.kv_namespace, self.kv_token
 
     @property
     def factory(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -10,11 +11,11 @@ import typer
 from clara_eval.app import open_app
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.cli.options import JsonFlag
-from clara_eval.cli.output import emit_json
+from clara_eval.cli.output import code_of, emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import ConfigError
 from clara_eval.settings import Settings
-from clara_eval.use_cases.publication import Published, publish_missing, publish_named
+from clara_eval.use_cases.publication import NotTried, Published, publish_missing, publish_named
 
 
 def sync(
@@ -22,20 +23,33 @@ def sync(
     *,
     json: JsonFlag = False,
 ) -> None:
-    """Publish posted results at every place that lacks them; what is there already is not written again."""
+    """Publish posted results at every place that lacks them; what is there already is not written again.
+
+    Ends with 0 when everything is there, 1 where nothing is posted, 2 where a place does not take it: it is tried again
+    at every tick of the service, or by the same command.
+    """
     wanted = [to_address(address) for address in addresses or []]
     places, done = asyncio.run(_sync(Settings.from_env(), wanted))
     if json:
         rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
         emit_json({"places": places, "published": rows})
     else:
-        for one in done:
+        _tell(places, done)
+    if problems := [one.error for one in done if one.error is not None]:
+        raise typer.Exit(max(code_of(problem) for problem in problems))
+
+
+def _tell(places: list[str], done: list[Published]) -> None:
+    """A line for each; those that were not tried are counted."""
+    out = console(stderr=False)
+    for one in done:
+        if not isinstance(one.error, NotTried):
             said = "published" if one.problem is None else safe(one.problem, 1000)
-            console(stderr=False).print(f"{one.address}  {one.place}  {said}", soft_wrap=True)
-        if not done:
-            console(stderr=False).print(f"Nothing to do: {', '.join(places)} already has everything that is posted.")
-    if any(one.problem is not None for one in done):
-        raise typer.Exit(1)
+            out.print(f"{one.address}  {one.place}  {said}", soft_wrap=True)
+    for place, count in Counter(one.place for one in done if isinstance(one.error, NotTried)).items():
+        out.print(f"{count:,} more not tried at {place}, which does not work now.", soft_wrap=True)
+    if not done:
+        out.print(f"Nothing to do: everything that is posted is at {' and '.join(places)}.", soft_wrap=True)
 
 
 async def _sync(settings: Settings, wanted: list[Address]) -> tuple[list[str], list[Published]]:

@@ -33,6 +33,7 @@ from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts
 from clara_eval.pipeline.claim_recorder import record_claims, watch_claims
+from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
 from clara_eval.pipeline.result_recorder import has_news, known_results, record_result
 from clara_eval.pipeline.review import read_review
@@ -42,7 +43,7 @@ from clara_eval.records.challenge_index import save_summary
 from clara_eval.records.documents import EvalStatus, Summary, read, read_many
 from clara_eval.records.history import Created, created_key
 from clara_eval.trace.store_keys import INDEX, index_key, status_key
-from clara_eval.use_cases.publication import publish_missing
+from clara_eval.use_cases.publication import NotTried, publish_missing
 from clara_eval.use_cases.reputation import give_missing_feedback
 
 _log = structlog.get_logger(__name__)
@@ -216,13 +217,14 @@ class Ticker:
 
     async def _publish(self, report: TickReport) -> None:
         """Posted results go to every place that lacks them: one that was down, or that is new."""
-        try:
-            async with asyncio.timeout(self.publish_seconds):
-                async for told in publish_missing(self.app):
-                    if told.problem is not None:
-                        report.problems.append(f"{told.address}: not published at {told.place}: {told.problem}")
-        except TimeoutError:
-            _log.warning("publication_goes_on_later", seconds=self.publish_seconds)
+        failed = [
+            f"{told.address}: not published at {told.place}: {told.problem}"
+            async for told in publish_missing(self.app, self.publish_seconds)
+            if told.error is not None and not isinstance(told.error, (Busy, NotTried))
+        ]
+        if failed:
+            report.problems += failed
+            self.alerts.raise_alert(Alert("PublicationFailing", "warning", " ".join(failed[:3])))
 
     async def _discover(self) -> None:
         """Note every challenge the factory announced, from the event alone: nothing of the challenge is asked here."""

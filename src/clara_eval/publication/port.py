@@ -10,6 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from clara_eval.errors import Temporary
+
+
+class Refused(Temporary):
+    """The place answers and does not take these very documents: those of other challenges may go there."""
+
 
 class Publication(Protocol):
     @property

@@ -3,16 +3,17 @@
 Comes in: the store that holds them and a `Publication`. Must hold: only a result that is posted goes out. Features and
 pairs go first, then the trace, then scores and status: whoever reads `complete` finds everything. What was put is
 remembered bulk by bulk in the store, so a process that is killed goes on where it was, and a second call puts nothing.
-Where a place gives the trace an address that lasts, that is in the scores: they are put again where they lacked it.
+Scores and status that changed since, as where a place gives the trace an address that lasts, are put again; so is the
+evidence where traces were private and are not any more.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from clara_eval.hashing import plain_json
+from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.publication.port import Publication
 from clara_eval.trace.archive import archived_trace, stream_trace
 from clara_eval.trace.store import PublicKeys
@@ -33,11 +34,18 @@ PROGRESS = "publication:"
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Which result is going out, the last key that is there, or `DONE` when all are; the trace's URI as told there."""
+    """Which result is going out, and how much of it is there."""
 
     digest: str
     last: str = ""
+    """The last key of the evidence, or `DONE` when everything that may go out is there."""
     uri: str | None = None
+    """The trace's, as told there."""
+    evidence: bool = False
+    """Whether features, pairs and trace are all there."""
+    scores: str = ""
+    status: str = ""
+    """Hashes of these two documents, as they are there."""
 
 
 async def publish_documents(
@@ -50,19 +58,16 @@ async def publish_documents(
     digest = await _posted_digest(store, chain_id, address)
     if digest is None:
         return False
-    progress = await _progress(store, place, chain_id, address, digest)
-    if progress.last != DONE and traces_public:
+    found = await _progress(store, place, chain_id, address, digest)
+    progress = found
+    if traces_public and not progress.evidence:
         progress = await _put_evidence(store, place, chain_id, address, progress)
     uri = await trace_uri(store, chain_id, address, digest)
-    if progress.last == DONE and progress.uri == uri:
-        return True
     if place.takes_keys:
-        # In order of key the scores come after all the others: what is remembered says so.
-        if progress.last != scores_key(address) or progress.uri != uri:
-            await _put(store, place, chain_id, scores_key(address))
-            await _remember(store, place, chain_id, address, _Progress(digest, scores_key(address), uri))
-        await _put(store, place, chain_id, status_key(address))
-    await _remember(store, place, chain_id, address, _Progress(digest, DONE, uri))
+        progress = await _put_result(store, place, chain_id, address, progress)
+    progress = replace(progress, last=DONE, uri=uri)
+    if progress != found:
+        await _remember(store, place, chain_id, address, progress)
     return True
 
 
@@ -72,19 +77,31 @@ async def _put_evidence(
     """Features, pairs and the trace, from where it was left."""
     digest = progress.digest
     if place.takes_keys:
-        async for bulk in _bulks(store, chain_id, address, progress.last):
+        async for bulk in _bulks(store, chain_id, address, "" if progress.last == DONE else progress.last):
             await place.put_keys(chain_id, bulk)
-            progress = _Progress(digest, bulk[-1][0])
+            progress = replace(progress, last=bulk[-1][0])
             await _remember(store, place, chain_id, address, progress)
     if await place.trace_digest(chain_id, address) != digest:
         uri = await place.take_trace(chain_id, address, digest, stream_trace(store, chain_id, address))
         if uri is not None:
             await _tell_uri(store, chain_id, address, digest, uri)
+    return replace(progress, evidence=True)
+
+
+async def _put_result(
+    store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
+) -> _Progress:
+    """Scores, then status, where they are not there as they are here; new scores have their status after them."""
+    scores = await store.get(chain_id, scores_key(address)) or ""
+    if progress.scores != _hash(scores):
+        await place.put_keys(chain_id, [(scores_key(address), scores)])
+        progress = replace(progress, scores=_hash(scores), status="")
+        await _remember(store, place, chain_id, address, progress)
+    status = await store.get(chain_id, status_key(address)) or ""
+    if progress.status != _hash(status):
+        await place.put_keys(chain_id, [(status_key(address), status)])
+        progress = replace(progress, status=_hash(status))
     return progress
-
-
-async def _put(store: PublicKeys, place: Publication, chain_id: int, key: str) -> None:
-    await place.put_keys(chain_id, [(key, await store.get(chain_id, key) or "")])
 
 
 async def _tell_uri(store: PublicKeys, chain_id: int, address: str, digest: str, uri: str) -> None:
@@ -103,17 +120,35 @@ async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str)
 
 
 async def unpublished(
-    store: PublicKeys, places: Sequence[Publication], chain_id: int, posted: Sequence[str]
+    store: PublicKeys,
+    places: Sequence[Publication],
+    chain_id: int,
+    posted: Sequence[str],
+    *,
+    traces_public: bool = True,
 ) -> list[tuple[Publication, str]]:
-    """Of these posted challenges, at which place the documents of which one are not yet as they are here."""
+    """Of these posted challenges, at which place the documents of which one are not yet as they are here.
+
+    Whoever writes scores writes a status after them: that it is the same there stands for both.
+    """
     rows = await store.items(chain_id, TRACE_URIS)
     uris = {key.removeprefix(TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
+    texts = await store.get_many(chain_id, [status_key(address) for address in posted])
+    statuses = {address: _hash(texts.get(status_key(address), "")) for address in posted}
     found: list[tuple[Publication, str]] = []
     for place in places:
         start = _progress_key(place, "")
-        told = {key.removeprefix(start): json.loads(text) for key, text in await store.items(chain_id, start)}
-        is_there = {address for address, one in told.items() if (one["last"], one["uri"]) == (DONE, uris.get(address))}
-        found += [(place, address) for address in posted if address not in is_there]
+        told = {
+            key.removeprefix(start): _Progress(**json.loads(text)) for key, text in await store.items(chain_id, start)
+        }
+        found += [
+            (place, address)
+            for address in posted
+            if (one := told.get(address)) is None
+            or (one.last, one.uri) != (DONE, uris.get(address))
+            or (place.takes_keys and one.status != statuses[address])
+            or (traces_public and not one.evidence)
+        ]
     return found
 
 
@@ -126,14 +161,22 @@ async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str 
 
 
 async def _bulks(store: PublicKeys, chain_id: int, address: str, last: str) -> AsyncIterator[list[tuple[str, str]]]:
-    """Features, then pairs, in order of key, from after `last`; never more than one submitter's pairs in memory."""
+    """Features, then pairs, in order of key, from after `last`; little more than a bulk is in memory."""
     every = features_key(address, "")
     features = await store.keys(chain_id, every)
     pairs = (pairwise_key(address, key.removeprefix(every), "") for key in features)
+    waiting: list[tuple[str, str]] = []
     for prefix in (every, *pairs, verdicts_key(address)):
-        found = [pair for pair in await store.items(chain_id, prefix) if pair[0] > last]
-        for start in range(0, len(found), BULK):
-            yield found[start : start + BULK]
+        waiting += [pair for pair in await store.items(chain_id, prefix) if pair[0] > last]
+        while len(waiting) >= BULK:
+            yield waiting[:BULK]
+            waiting = waiting[BULK:]
+    if waiting:
+        yield waiting
+
+
+def _hash(text: str) -> str:
+    return sha256_hex(text.encode())
 
 
 def _progress_key(place: Publication, address: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from clara_eval.errors import Temporary
 from clara_eval.publication import publish_documents as publishing
-from clara_eval.publication.publish_documents import publish_documents
+from clara_eval.publication.publish_documents import publish_documents, unpublished
 from clara_eval.publication.store_publication import StorePublication
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -105,3 +105,52 @@ async def test_an_interruption_at_any_call_is_gone_on_from(tmp_path: Path, monke
     assert len(pairs) == len(set(pairs)) == 12 + 12 * 11
     assert place.put[-1] == status_key(ADDRESS)
     assert await there.get(CHAIN, status_key(ADDRESS)) == '{"status":"complete"}'
+
+
+async def test_what_changes_after_publication_is_put_again(tmp_path: Path) -> None:
+    """A status that is written anew goes there alone; scores that are new go before their status, and nothing else."""
+    store, there = await filled(tmp_path / "a.db"), await SqliteStore.open(tmp_path / "b.db")
+    place = Breaking(StorePublication(there), 10**9)
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    await store.put(CHAIN, status_key(ADDRESS), '{"status":"complete","updatedAt":2}')
+    assert await unpublished(store, [place], CHAIN, [ADDRESS]) == [(place, ADDRESS)]
+    place.put.clear()
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    assert place.put == [status_key(ADDRESS)]
+    scores = json.dumps({"traceDigest": DIGEST, "postedBy": "evaluator", "publishedAt": 7})
+    await store.put_many(CHAIN, [(scores_key(ADDRESS), scores), (status_key(ADDRESS), '{"status":"complete"}')])
+    place.put.clear()
+    place.calls_left = 1
+    with pytest.raises(Temporary):
+        await publish_documents(store, place, CHAIN, ADDRESS)
+    place.calls_left = 1
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    assert place.put == [scores_key(ADDRESS), status_key(ADDRESS)]
+    assert await unpublished(store, [place], CHAIN, [ADDRESS]) == []
+    for key in place.put:
+        assert await there.get(CHAIN, key) == await store.get(CHAIN, key)
+
+
+async def test_evidence_follows_when_traces_are_no_longer_private(tmp_path: Path) -> None:
+    """While they are private only scores and status are there; afterwards all the rest goes, once."""
+    store, there = await filled(tmp_path / "a.db"), await SqliteStore.open(tmp_path / "b.db")
+    place = Breaking(StorePublication(there), 10**9)
+    assert await publish_documents(store, place, CHAIN, ADDRESS, traces_public=False)
+    assert place.put == [scores_key(ADDRESS), status_key(ADDRESS)]
+    assert await unpublished(store, [place], CHAIN, [ADDRESS], traces_public=False) == []
+    assert await unpublished(store, [place], CHAIN, [ADDRESS]) == [(place, ADDRESS)]
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    assert len(place.put) == len(set(place.put)) == 2 + 12 + 12 * 11
+    assert await there.items(CHAIN, "") == [
+        item for item in await store.items(CHAIN, f"challenges:{ADDRESS}:") if item[0] != review_key(ADDRESS)
+    ]
+    assert await unpublished(store, [place], CHAIN, [ADDRESS]) == []
+
+
+async def test_pairs_of_many_submitters_share_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many keys in each as may be: the requests do not follow the number of submitters."""
+    monkeypatch.setattr(publishing, "BULK", 50)
+    store, there = await filled(tmp_path / "a.db"), await SqliteStore.open(tmp_path / "b.db")
+    place = Breaking(StorePublication(there), 10**9)
+    assert await publish_documents(store, place, CHAIN, ADDRESS)
+    assert 10**9 - place.calls_left == 3 + 1 + 2, "144 keys, the trace, scores, status"

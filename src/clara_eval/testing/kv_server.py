@@ -1,18 +1,20 @@
 """Cloudflare's KV endpoints on this machine, with the documented limits and, on demand, faults.
 
 `LocalKv` takes `PUT …/bulk` and gives `GET …/values/KEY`, `…/metadata/KEY` and `…/keys`; the envelope, codes and limits
-are those of the API's documentation. `faults` are used up one by one, each by one writing request.
+are those of the API's documentation. `faults` are used up one by one, each by one writing request; "" is none.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from typing import Any, Literal, Self
 
 from aiohttp import web
 
-Fault = Literal["429", "500", "cut before", "cut after", "half", "garbage"]
+Fault = Literal["429", "500", "cut before", "cut after", "half", "garbage", "page", "says no", "400", "hang", ""]
+_UNWRITTEN: tuple[Fault, ...] = ("429", "500", "cut before", "400", "page", "says no", "hang")
 ACCOUNT, NAMESPACE, TOKEN = "a" * 32, "b" * 32, "kv-test-token"
 _BASE = f"/client/v4/accounts/{ACCOUNT}/storage/kv/namespaces/{NAMESPACE}"
 
@@ -26,6 +28,8 @@ class LocalKv:
         self.faults: deque[Fault] = deque()
         self.writes: list[list[str]] = []
         """The keys of every bulk that was written, in order."""
+        self.headers: dict[str, str] = {}
+        """Of the last writing request."""
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -57,17 +61,14 @@ class LocalKv:
         }
 
     async def _bulk(self, request: web.Request) -> web.StreamResponse:
+        self.headers = dict(request.headers)
         if refused := _refused(request):
             return refused
-        fault = self.faults.popleft() if self.faults else None
-        if fault in ("429", "500"):
-            pause = {"Retry-After": "0.02"}
-            return _failed(int(fault), 10013, "try again", headers=pause)
+        fault = self.faults.popleft() if self.faults else ""
         pairs = json.loads(await request.text())
-        if fault == "cut before":
-            return _cut(request)
-        if problem := _beyond_limits(pairs):
-            return _failed(400, 10045, problem)
+        problem = _beyond_limits(pairs)
+        if problem or fault in _UNWRITTEN:
+            return _failed(400, 10045, problem) if problem else await _not_written(fault, request, len(pairs))
         written = pairs[: len(pairs) // 2] if fault == "half" else pairs
         for pair in written:
             self.values[pair["key"]] = pair["value"]
@@ -95,6 +96,23 @@ class LocalKv:
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         return _refused(request) or _failed(404, 7003, "Could not route to the request's path")
+
+
+async def _not_written(fault: Fault, request: web.Request, count: int) -> web.Response:
+    """The answer of a service that wrote nothing, whatever it says."""
+    match fault:
+        case "429" | "500":
+            return _failed(int(fault), 10013, "try again", headers={"Retry-After": "0.02"})
+        case "400":
+            return _failed(400, 10045, f"unusable, and {request.headers['Authorization']} is what was sent")
+        case "page":
+            return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        case "says no":
+            told = {"successful_key_count": count, "unsuccessful_keys": []}
+            return web.json_response({"success": False, "errors": [], "messages": [], "result": told})
+        case "hang":
+            await asyncio.sleep(3600)
+    return _cut(request)
 
 
 def _refused(request: web.Request) -> web.Response | None:

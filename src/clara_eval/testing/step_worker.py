@@ -1,8 +1,8 @@
 """Processes that do one piece of work each and may be killed on the way, without loading everything anew for each.
 
 `StepWorkers` starts one process that has loaded the product; for every piece of work it forks a child that really runs
-it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`, `evaluate ADDRESS`, or
-`object ADDRESS ABOUT REASON SIGNATURE`, with settings of its own.
+it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`, `evaluate ADDRESS`,
+`sync ADDRESS`, or `object ADDRESS ABOUT REASON SIGNATURE`, with settings of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from clara_eval.settings import Settings
 from clara_eval.testing.kill_points import die_with_parent, kill_at
 from clara_eval.use_cases.evaluate import evaluate
 from clara_eval.use_cases.objections import object_to_draft
+from clara_eval.use_cases.publication import publish_named
 
 PACE = Pace(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
 KILLED = -9
@@ -70,6 +71,8 @@ async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
         if words[0] == "evaluate":
             await evaluate(app, Address(words[1]))
             return []
+        if words[0] == "sync":
+            return [told.problem async for told in publish_named(app, [Address(words[1])]) if told.problem]
         if words[0] == "object":
             address, about, reason, signature = words[1:]
             await object_to_draft(app, Address(address), about, reason, signature)
