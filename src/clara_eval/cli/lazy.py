@@ -7,6 +7,7 @@ that `--help` loads nothing of the product.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -53,6 +54,8 @@ class LazyGroup(TyperGroup):
             return group(self.table, words, line)
         module, _, name = target.partition(":")
         found = getattr(import_module(f"clara_eval.cli.{module}"), name)
+        if "structlog" in sys.modules:  # a command that logs nothing does not wait for it to be loaded
+            import_module("clara_eval.cli.command_logs").to_stderr()
         return get_command(found if isinstance(found, typer.Typer) else _single(found, cmd_name))
 
 

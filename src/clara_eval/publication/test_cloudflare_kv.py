@@ -52,6 +52,13 @@ async def test_what_passes_is_tried_again(kv: LocalKv, fault: Fault) -> None:
     assert dict(kv.values) == dict(PAIRS)
 
 
+async def test_a_key_that_was_written_a_moment_ago_is_waited_for(kv: LocalKv) -> None:
+    """One write a second is what a key takes: the newer value is there when it returns."""
+    await place(kv).put_keys(84532, [("k", "older")])
+    await place(kv).put_keys(84532, [("k", "newer")])
+    assert kv.values == {"k": "newer"}
+
+
 async def test_keys_that_are_never_written_are_an_outage(kv: LocalKv) -> None:
     """The service keeps refusing the same keys: nothing is called published."""
     kv.faults.extend(["half"] * 20)
@@ -62,6 +69,7 @@ async def test_keys_that_are_never_written_are_an_outage(kv: LocalKv) -> None:
 @pytest.mark.parametrize("fault", ["garbage", "page", "says no"])
 async def test_only_an_answer_that_says_so_is_success(kv: LocalKv, fault: Fault) -> None:
     """What is not the documented envelope, or says that it failed, is an outage, whatever its status and counts."""
+    kv.seconds_a_key = 0.01
     kv.faults.extend([fault] * 20)
     with pytest.raises(Temporary, match=r"unreadable|did not write"):
         await place(kv).put_keys(84532, PAIRS)

@@ -6,15 +6,15 @@ are those of the API's documentation. `faults` are used up one by one, each by o
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
 from collections import deque
 from typing import Any, Literal, Self
 
 from aiohttp import web
 
-Fault = Literal["429", "500", "cut before", "cut after", "half", "garbage", "page", "says no", "400", "hang", ""]
-_UNWRITTEN: tuple[Fault, ...] = ("429", "500", "cut before", "400", "page", "says no", "hang")
+Fault = Literal["429", "500", "cut before", "cut after", "half", "garbage", "page", "says no", "400", ""]
+_UNWRITTEN: tuple[Fault, ...] = ("429", "500", "cut before", "400", "page", "says no")
 ACCOUNT, NAMESPACE, TOKEN = "a" * 32, "b" * 32, "kv-test-token"
 _BASE = f"/client/v4/accounts/{ACCOUNT}/storage/kv/namespaces/{NAMESPACE}"
 
@@ -28,6 +28,9 @@ class LocalKv:
         self.faults: deque[Fault] = deque()
         self.writes: list[list[str]] = []
         """The keys of every bulk that was written, in order."""
+        self.seconds_a_key = 1.0
+        """A key may be written once in so many; before that, the bulk that holds it is refused."""
+        self._written_at: dict[str, float] = {}
         self.headers: dict[str, str] = {}
         """Of the last writing request."""
         self._runner: web.AppRunner | None = None
@@ -66,13 +69,16 @@ class LocalKv:
             return refused
         fault = self.faults.popleft() if self.faults else ""
         pairs = json.loads(await request.text())
-        problem = _beyond_limits(pairs)
+        now, problem = time.monotonic(), _beyond_limits(pairs)
+        if any(now - self._written_at.get(pair["key"], 0.0) < self.seconds_a_key for pair in pairs):
+            return _failed(429, 10048, "one write a second to a key", headers={"Retry-After": str(self.seconds_a_key)})
         if problem or fault in _UNWRITTEN:
-            return _failed(400, 10045, problem) if problem else await _not_written(fault, request, len(pairs))
+            return _failed(400, 10045, problem) if problem else _not_written(fault, request, len(pairs))
         written = pairs[: len(pairs) // 2] if fault == "half" else pairs
         for pair in written:
             self.values[pair["key"]] = pair["value"]
             self.metadata[pair["key"]] = pair.get("metadata")
+            self._written_at[pair["key"]] = now
         self.writes.append([pair["key"] for pair in written])
         if fault == "cut after":
             return _cut(request)
@@ -98,7 +104,7 @@ class LocalKv:
         return _refused(request) or _failed(404, 7003, "Could not route to the request's path")
 
 
-async def _not_written(fault: Fault, request: web.Request, count: int) -> web.Response:
+def _not_written(fault: Fault, request: web.Request, count: int) -> web.Response:
     """The answer of a service that wrote nothing, whatever it says."""
     match fault:
         case "429" | "500":
@@ -110,8 +116,6 @@ async def _not_written(fault: Fault, request: web.Request, count: int) -> web.Re
         case "says no":
             told = {"successful_key_count": count, "unsuccessful_keys": []}
             return web.json_response({"success": False, "errors": [], "messages": [], "result": told})
-        case "hang":
-            await asyncio.sleep(3600)
     return _cut(request)
 
 
