@@ -21,6 +21,9 @@ from clara_eval.use_cases.publication import NotTried, Published, publish_missin
 def sync(
     addresses: Annotated[list[str] | None, typer.Argument(help="Only these challenges; without: all of ours.")] = None,
     *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Write what should be there, too: for a place that lost it.")
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Publish posted results at every place that lacks them; what is there already is not written again.
@@ -29,7 +32,7 @@ def sync(
     at every tick of the service, or by the same command.
     """
     wanted = [to_address(address) for address in addresses or []]
-    places, done = asyncio.run(_sync(Settings.from_env(), wanted))
+    places, done = asyncio.run(_sync(Settings.from_env(), wanted, again=again))
     if json:
         rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
         emit_json({"places": places, "published": rows})
@@ -52,12 +55,12 @@ def _tell(places: list[str], done: list[Published]) -> None:
         out.print(f"Nothing to do: everything that is posted is at {' and '.join(places)}.", soft_wrap=True)
 
 
-async def _sync(settings: Settings, wanted: list[Address]) -> tuple[list[str], list[Published]]:
+async def _sync(settings: Settings, wanted: list[Address], *, again: bool) -> tuple[list[str], list[Published]]:
     async with open_app(settings) as app:
         if not app.places:
             raise ConfigError(
                 "No place of publication is set.",
                 remedy="Set CLARA_KV_ACCOUNT, _NAMESPACE and _TOKEN, or CLARA_IPFS_API.",
             )
-        found = publish_named(app, wanted) if wanted else publish_missing(app)
+        found = publish_named(app, wanted, again=again) if wanted else publish_missing(app, again=again)
         return [place.name for place in app.places], [one async for one in found]

@@ -119,6 +119,11 @@ async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str)
     return found["uri"] if found.get("digest") == digest else None
 
 
+async def forget_published(store: PublicKeys, place: Publication, chain_id: int, address: str) -> None:
+    """Whatever is there of this challenge, all of it is put anew."""
+    await _remember(store, place, chain_id, address, _Progress(""))
+
+
 async def unpublished(
     store: PublicKeys,
     places: Sequence[Publication],

@@ -88,7 +88,7 @@ async def test_nothing_goes_out_before_the_post(tmp_path: Path) -> None:
 
 
 async def test_an_interruption_at_any_call_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it breaks, no status is readable before all the rest, and going on puts every key once."""
+    """Wherever it breaks, scores come after what they rest on, status after all; going on puts every key once."""
     monkeypatch.setattr(publishing, "BULK", 7)
     store, there = await filled(tmp_path / "a.db"), await SqliteStore.open(tmp_path / "b.db")
     place = Breaking(StorePublication(there), 0)
@@ -99,6 +99,9 @@ async def test_an_interruption_at_any_call_is_gone_on_from(tmp_path: Path, monke
             done = await publish_documents(store, place, CHAIN, ADDRESS)
         except Temporary:
             assert await there.get(CHAIN, status_key(ADDRESS)) is None
+            has_scores = await there.get(CHAIN, scores_key(ADDRESS)) is not None
+            assert not has_scores or await StorePublication(there).trace_digest(CHAIN, ADDRESS) == DIGEST
+            assert not has_scores or len(await there.keys(CHAIN, pairwise_key(ADDRESS, "", "")[:-1])) == 12 * 11
         calls += 1
         assert calls < 100
     pairs = [key for key in place.put if key not in {scores_key(ADDRESS), status_key(ADDRESS)}]

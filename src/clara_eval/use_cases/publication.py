@@ -22,7 +22,7 @@ from clara_eval.errors import ClaraError, NotFound, Temporary
 from clara_eval.pipeline.leases import Busy, evaluation_lease, held
 from clara_eval.processes import this_process
 from clara_eval.publication.port import Publication, Refused
-from clara_eval.publication.publish_documents import publish_documents, unpublished
+from clara_eval.publication.publish_documents import forget_published, publish_documents, unpublished
 from clara_eval.records.challenge_index import summaries
 
 _log = structlog.get_logger(__name__)
@@ -56,33 +56,41 @@ class Published:
 async def publish_after_post(app: App, address: Address) -> None:
     """At every place, by whoever holds the evaluation's lease; the post stands already, so nothing is raised."""
     for place in app.places:
-        await _within(AFTER_POST_SECONDS / len(app.places), app, place, address)
+        try:
+            await _within(AFTER_POST_SECONDS / len(app.places), app, place, address)
+        except Exception:  # noqa: BLE001 - a bug of ours does not make a failure of what is posted
+            _log.exception("publication_broke", challenge=address, place=place.name)
 
 
-async def publish_missing(app: App, seconds: float | None = None) -> AsyncIterator[Published]:
+async def publish_missing(app: App, seconds: float | None = None, *, again: bool = False) -> AsyncIterator[Published]:
     """What is posted by us and not everywhere yet, also from before a place was configured.
 
-    Within so many seconds, of which every place has its share. A result whose documents are lost here, so that only
-    the chain knows it, stays as it is elsewhere.
+    Within so many seconds, of which every place has its share; `again` puts what should be there, too. A result whose
+    documents are lost here, so that only the chain knows it, stays as it is elsewhere.
     """
     index = await summaries(app.store, app.chain_id) if app.places else {}
     posted = [address for address, summary in index.items() if summary.postedBy == "evaluator"]
-    async for told in _publish_all(app, posted, seconds):
+    async for told in _publish_all(app, posted, seconds, again=again):
         if not isinstance(told.error, NotFound):
             yield told
 
 
-async def publish_named(app: App, addresses: Sequence[Address]) -> AsyncIterator[Published]:
+async def publish_named(app: App, addresses: Sequence[Address], *, again: bool = False) -> AsyncIterator[Published]:
     """The same for these challenges, whether the service knows them or not; one without a posted result is told."""
-    async for told in _publish_all(app, addresses, None):
+    async for told in _publish_all(app, addresses, None, again=again):
         yield told
 
 
-async def _publish_all(app: App, posted: Sequence[str], seconds: float | None) -> AsyncIterator[Published]:
+async def _publish_all(
+    app: App, posted: Sequence[str], seconds: float | None, *, again: bool
+) -> AsyncIterator[Published]:
     down: set[str] = set()
     share = seconds / len(app.places) if seconds is not None and app.places else None
     left = {place.name: share for place in app.places}
-    wanted = await unpublished(app.store, app.places, app.chain_id, posted, traces_public=_is_public(app))
+    if again:
+        wanted = [(place, address) for place in app.places for address in posted]
+    else:
+        wanted = await unpublished(app.store, app.places, app.chain_id, posted, traces_public=_is_public(app))
     for place, found in wanted:
         address = Address(found)
         if place.name in down:
@@ -92,6 +100,8 @@ async def _publish_all(app: App, posted: Sequence[str], seconds: float | None) -
         began = time.monotonic()
         try:
             async with held(app.store, lease, holder, _LEASE_SECONDS):
+                if again:
+                    await forget_published(app.store, place, app.chain_id, address)
                 told = await _within(left[place.name], app, place, address)
         except Busy as busy:  # whoever evaluates it publishes it, too
             told = Published(place.name, address, busy)

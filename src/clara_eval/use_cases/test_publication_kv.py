@@ -238,6 +238,24 @@ async def test_a_place_that_never_answers_keeps_no_other_waiting(
         silent.close()
 
 
+class Broken(IpfsPublication):
+    """A place with a bug."""
+
+    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str:
+        raise RuntimeError(f"no {chain_id} {address} {digest} {parts}")
+
+
+async def test_a_bug_in_one_place_makes_no_failure_of_a_post(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The evaluation ends as posted, and the next place has everything."""
+    address = await closed_round(local_chain)
+    async with LocalKv() as kv:
+        settings = kv_settings(local_chain, tmp_path, kv.url)
+        async with open_app(settings, pace=PACE) as opened:
+            done = await evaluate(replace(opened, places=(Broken("http://127.0.0.1:9"), *opened.places)), address)
+        assert done.receipt is not None
+        assert kv.values == await public_keys_of(settings, address)
+
+
 async def test_two_at_once_publish_it_once(local_chain: LocalChain, tmp_path: Path) -> None:
     """Whoever comes second is told so, and nothing is written twice."""
     async with LocalKv() as kv, open_app(kv_settings(local_chain, tmp_path, kv.url), pace=PACE) as app:
@@ -310,7 +328,7 @@ def test_syncing_needs_a_place(tmp_path: Path) -> None:
 async def test_syncing_by_hand_puts_what_is_missing_once(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round from before the setting goes out by `publication sync ADDRESS`; a second call writes nothing."""
+    """A round from before the setting goes out by `publication sync ADDRESS`; another call writes only if told to."""
     address = await closed_round(local_chain)
     plain = local_settings(local_chain, tmp_path / "store.db", tmp_path)
     async with open_app(plain, pace=PACE) as app:
@@ -328,3 +346,7 @@ async def test_syncing_by_hand_puts_what_is_missing_once(
         again = await asyncio.to_thread(CliRunner().invoke, command, words)
         assert json.loads(again.stdout)["published"] == []
         assert len(kv.writes) == count
+        kv.values.clear()
+        anew = await asyncio.to_thread(CliRunner().invoke, command, [*words, "--again"])
+        assert json.loads(anew.stdout)["published"] == rows
+        assert kv.values == await public_keys_of(plain, address)
