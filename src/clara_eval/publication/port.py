@@ -29,7 +29,7 @@ class Publication(Protocol):
         ...
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
-        """Put some hundred (key, JSON) pairs at once; an outage is Temporary."""
+        """Put some hundred (key, JSON) pairs at once; an outage is Temporary, what it does not take Refused."""
         ...
 
     async def trace_digest(self, chain_id: int, address: str) -> str | None:
