@@ -17,16 +17,33 @@ from clara_eval.extras import require
 from clara_eval.hashing import keccak_hex
 from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
 
+KEY_SPEC = "ECC_SECG_P256K1"
+"""The one kind of key whose signatures the chain knows."""
 _REFUSALS = frozenset(
     {
         "AccessDeniedException",
         "NotFoundException",
         "DisabledException",
         "KMSInvalidStateException",
+        "InvalidArnException",
         "InvalidKeyUsageException",
+        "UnsupportedOperationException",
         "UnrecognizedClientException",
+        "InvalidClientTokenId",
         "InvalidSignatureException",
+        "IncompleteSignature",
+        "MissingAuthenticationToken",
+        "OptInRequired",
         "ValidationException",
+        # What AWS's library finds wrong before it asks anybody:
+        "NoRegionError",
+        "InvalidRegionError",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "ProfileNotFound",
+        "ConfigNotFound",
+        "ConfigParseError",
+        "ParamValidationError",
     }
 )
 """What no second try repairs."""
@@ -53,12 +70,18 @@ class KmsSigner:
     async def sign(self, tx: Unsigned) -> SignedBytes:
         digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
         told = await self._ask("sign", Message=digest, MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
-        return signed_with(self.what, self.address, tx, *_read_der(self.what, told["Signature"]))
+        return signed_with(self.what, self.address, tx, *_read_der(self.what, _bytes(self.what, told, "Signature")))
 
     async def check(self) -> None:
         """Whether the key is there, and ours."""
         told = await self._ask("get_public_key")
-        found = address_of(bytes(told["PublicKey"])[-65:].hex())
+        spec = told.get("KeySpec") or KEY_SPEC
+        if spec != KEY_SPEC:
+            raise ConfigError(
+                f"The {self.what} is of the kind {spec}, and the chain knows only {KEY_SPEC}.",
+                remedy=f"Make a key of the kind {KEY_SPEC} for sign and verify: the kind of a key cannot be changed.",
+            )
+        found = address_of(_bytes(self.what, told, "PublicKey")[-65:].hex())
         if found != self.address:
             raise ConfigError(
                 f"The {self.what} is the key of {found or 'no address'}, not of {self.address}.",
@@ -72,7 +95,7 @@ class KmsSigner:
             told: dict[str, Any] = await asyncio.to_thread(self._call, what, arguments)
         except ClientError as bad:
             raise self._in_our_terms(str(bad.response.get("Error", {}).get("Code", ""))) from None
-        except BotoCoreError as bad:
+        except (BotoCoreError, ValueError, RecursionError) as bad:  # the latter two where an answer is nonsense
             raise self._in_our_terms(type(bad).__name__) from None
         return told
 
@@ -86,7 +109,7 @@ class KmsSigner:
         return getattr(self._client, what)(KeyId=self._key, **arguments)
 
     def _in_our_terms(self, code: str) -> ClaraError:
-        if code in _REFUSALS or code in {"NoRegionError", "NoCredentialsError"}:
+        if code in _REFUSALS:
             return ConfigError(
                 f"The {self.what} cannot be used ({code}).",
                 remedy="Check the key, its policy (kms:Sign, kms:GetPublicKey) and AWS's region and credentials.",
@@ -94,10 +117,21 @@ class KmsSigner:
         return Temporary(f"The {self.what} does not answer ({code}).", remedy="It is asked again by itself.")
 
 
+def _bytes(what: str, told: dict[str, Any], name: str) -> bytes:
+    found = told.get(name)
+    if not isinstance(found, bytes):
+        raise Temporary(f"The {what} gave an answer without {name}.", remedy="It is asked again by itself.")
+    return found
+
+
 def _read_der(what: str, der: bytes) -> tuple[int, int]:
     """R and s of a DER signature: a sequence of two integers, and nothing after them."""
-    middle = 4 + der[3] if len(der) > 3 else 0
-    is_one = der[:1] == b"\x30" and der[1] == len(der) - 2 and der[2] == 2 and len(der) > middle + 2
-    if not is_one or der[middle] != 2 or middle + 2 + der[middle + 1] != len(der):
-        raise Temporary(f"The {what} gave something that is not a signature.")
+    try:
+        middle = 4 + der[3]
+        is_one = (der[0], der[1], der[2]) == (0x30, len(der) - 2, 2)
+        is_one = is_one and der[middle] == 2 and middle + 2 + der[middle + 1] == len(der)
+    except IndexError:
+        is_one = False
+    if not is_one:
+        raise Temporary(f"The {what} gave something that is not a signature.", remedy="It is asked again by itself.")
     return int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")

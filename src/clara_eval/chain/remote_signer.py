@@ -2,7 +2,8 @@
 
 Comes in: an unsigned transaction that the policy let pass. Goes out: its signed bytes. Must hold: the service asked
 holds the key of exactly the configured address, and what it gives back is that key's signature over this transaction;
-anything else is refused and never recorded. An outage is Temporary: nothing is lost, because nothing was recorded yet.
+anything else is refused and never recorded. An outage is Temporary, a signer that refuses or lies is a ConfigError: a
+person is told, and nothing is lost, because nothing was recorded yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import aiohttp
 
 from clara_eval.chain.signatures import address_of, signed_with
 from clara_eval.challenge.model import Address
-from clara_eval.errors import CannotPublish, ConfigError, Temporary
+from clara_eval.errors import ConfigError, Temporary
 from clara_eval.http_body import TooLong, read_at_most
 from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
 
@@ -26,18 +27,14 @@ _MOST_ANSWER = 1_000_000
 class RemoteSigner:
     """One key of one web3signer. Its public key is looked up once."""
 
-    __slots__ = ("_identifier", "_url", "address")
+    __slots__ = ("_identifier", "_url", "address", "what")
 
     def __init__(self, url: str, address: Address) -> None:
+        self.what = f"remote signer {_place(url)}"
+        """Where the key is, without a user or password that the URL may hold."""
         self._url = url.rstrip("/")
         self.address = address
         self._identifier: str | None = None
-
-    @property
-    def what(self) -> str:
-        """Where the key is, without a user or password that the URL may hold."""
-        parts = urlsplit(self._url)
-        return f"remote signer {parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
     def __repr__(self) -> str:
         return f"RemoteSigner({self.what}, {self.address})"
@@ -58,7 +55,7 @@ class RemoteSigner:
         if self._identifier is None:
             try:
                 listed = json.loads(await self._ask("GET", "/api/v1/eth1/publicKeys"))
-            except ValueError:
+            except (ValueError, RecursionError):
                 listed = None
             if not isinstance(listed, list):
                 raise Temporary(f"The {self.what} gave no list of keys.", remedy="Check CLARA_SIGNER_URL.")
@@ -87,11 +84,33 @@ class RemoteSigner:
         if response.status == 404:
             self._identifier = None
             raise ConfigError(f"The {self.what} does not know the key of {self.address}.", remedy="Load it there.")
+        if 300 <= response.status < 400:
+            raise ConfigError(
+                f"The {self.what} sends us elsewhere (HTTP {response.status}), and no key is asked for there.",
+                remedy="Write the signer's own address into CLARA_SIGNER_URL.",
+            )
         if response.status in (400, 401, 403, 412):
-            raise CannotPublish(
-                f"The {self.what} refuses to sign (HTTP {response.status}).", remedy="Its own log says why."
+            raise ConfigError(
+                f"The {self.what} refuses to sign (HTTP {response.status}).",
+                remedy="Its own log says why. It is asked again by itself.",
             )
         raise Temporary(f"The {self.what} answers HTTP {response.status}.", remedy="It is asked again by itself.")
+
+
+def _place(url: str) -> str:
+    """Host and port; what is wrong with the URL is told without it, because it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not url.startswith(("http://", "https://")) or "?" in url or "#" in url:
+        raise ConfigError(
+            "CLARA_SIGNER_URL is not http(s)://host:port.",
+            remedy="Write a web3signer's address without ? and #; a / or @ in a password is written %2F or %40.",
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return shown + (f":{port}" if port else "")
 
 
 def _read_signature(what: str, text: str) -> tuple[int, int]:

@@ -1,15 +1,15 @@
 """Signatures that others made: checked against the address before they count.
 
 Comes in: r and s of a signature over a transaction, as a remote signer or a hardware module gives them. Goes out: the
-signed bytes with the parity that fits, in the low form that the chain accepts, or CannotPublish where no parity gives
-the expected address.
+signed bytes with the parity that fits, in the low form that the chain accepts, or ConfigError where no parity gives the
+expected address: nothing was sent, a person is told at once, and it goes on when the signer is put right.
 """
 
 from __future__ import annotations
 
 from clara_eval.attestation.eip191 import ORDER
 from clara_eval.challenge.model import Address
-from clara_eval.errors import CannotPublish
+from clara_eval.errors import ConfigError
 from clara_eval.hashing import keccak_hex
 from clara_eval.publish.transaction import SignedBytes, Unsigned, signed_bytes, signing_payload
 
@@ -31,9 +31,9 @@ def signed_with(what: str, address: Address, tx: Unsigned, r: int, s: int) -> Si
     for parity in (0, 1):
         if _signer(digest, parity, r, low) == address:
             return signed_bytes(tx, parity, r, low)
-    raise CannotPublish(
+    raise ConfigError(
         f"The {what} gave a signature that is not {address}'s over this transaction.",
-        remedy="Nothing was sent: check the signer before anything else.",
+        remedy="Nothing was sent: check the signer before anything else. It is asked again by itself.",
     )
 
 

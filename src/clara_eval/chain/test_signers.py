@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import aiohttp
 import pytest
 from eth_account import Account
 from pydantic import SecretStr
 
-from clara_eval.chain.kms_signer import KmsSigner
+from clara_eval.attestation.eip191 import ORDER
+from clara_eval.chain.kms_signer import KmsSigner, _read_der
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.wallet import LocalKey, Signer, Wallet, open_wallet
 from clara_eval.challenge.model import Address, to_address
@@ -70,10 +72,19 @@ async def test_both_sign_as_the_key_itself_would(elsewhere: LocalSigner) -> None
 
 @pytest.mark.parametrize(
     ("lie", "error"),
-    [("other data", CannotPublish), ("other key", CannotPublish), ("garbage", Temporary), ("broken", Temporary)],
+    [
+        ("other data", ConfigError),
+        ("other key", ConfigError),
+        ("garbage", Temporary),
+        ("broken", Temporary),
+        ("busy", Temporary),
+        ("empty", Temporary),
+        ("endless", Temporary),
+        ("nested", Temporary),
+    ],
 )
 async def test_a_lying_signer_signs_nothing(elsewhere: LocalSigner, lie: Lie, error: type[Exception]) -> None:
-    """A signature over other bytes or of another key is refused; nonsense and outages are waited for."""
+    """A signature over other bytes or of another key calls a person; nonsense and outages are waited for."""
     signer = signer_of(elsewhere)
     await signer.sign(GOOD)
     elsewhere.lie = lie
@@ -84,10 +95,61 @@ async def test_a_lying_signer_signs_nothing(elsewhere: LocalSigner, lie: Lie, er
 
 
 async def test_a_refusal_is_told(elsewhere: LocalSigner) -> None:
-    """Whoever runs the signer said no: a person has to look."""
+    """Whoever runs the signer said no: a person has to look, and the challenge is not given up."""
     elsewhere.lie = "refused"
-    with pytest.raises((CannotPublish, ConfigError), match=r"refuses to sign|cannot be used"):
+    with pytest.raises(ConfigError, match=r"refuses to sign|cannot be used"):
         await signer_of(elsewhere).sign(GOOD)
+
+
+async def test_the_other_form_of_a_signature_is_put_right(elsewhere: LocalSigner) -> None:
+    """The chain takes only the low s: a signer that gives the high one signs all the same, from the same address."""
+    elsewhere.lie = "high s"
+    raw = (await signer_of(elsewhere).sign(GOOD)).raw
+    assert read_signed(raw) == GOOD
+    assert to_address(Account.recover_transaction(raw)) == ADDRESS
+    s = int.from_bytes(bytes.fromhex(raw[2:])[-32:], "big")
+    assert s <= ORDER // 2
+
+
+async def test_a_signer_is_not_followed_elsewhere() -> None:
+    """A redirect could lead what is to be signed to anybody: it is refused, and nobody is asked there."""
+    async with LocalWeb3Signer(KEY) as running:
+        running.lie = "elsewhere"
+        with pytest.raises(ConfigError, match=r"sends us elsewhere \(HTTP 307\).*CLARA_SIGNER_URL"):
+            await RemoteSigner(running.url, ADDRESS).sign(GOOD)
+        assert running.asked == ["/api/v1/eth1/publicKeys"]
+
+
+async def test_a_signer_that_hangs_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for within a bound, and then asked again later."""
+    monkeypatch.setattr("clara_eval.chain.remote_signer._SECONDS", aiohttp.ClientTimeout(total=0.3))
+    async with LocalWeb3Signer(KEY) as running:
+        running.lie = "hanging"
+        with pytest.raises(Temporary, match=r"does not answer \(TimeoutError\)"):
+            await RemoteSigner(running.url, ADDRESS).sign(GOOD)
+
+
+@pytest.mark.parametrize("lie", ["nested", "endless", "broken"])
+async def test_the_check_before_going_live_takes_no_nonsense(elsewhere: LocalSigner, lie: Lie) -> None:
+    """A list of keys without end, or nested without end, is an outage in a sentence."""
+    elsewhere.lie = lie
+    with pytest.raises(Temporary, match=r"does not answer|gave no list|answers HTTP|gave an answer without PublicKey"):
+        await signer_of(elsewhere).check()
+
+
+@pytest.mark.parametrize("elsewhere", ["kms"], indirect=True)
+async def test_another_kind_of_key_is_named(elsewhere: LocalSigner) -> None:
+    """A key of another curve has a public key of the same length: it is told apart by its kind."""
+    elsewhere.lie = "kind of key"
+    with pytest.raises(ConfigError, match=r"of the kind ECC_NIST_P256, and the chain knows only ECC_SECG_P256K1"):
+        await signer_of(elsewhere).check()
+
+
+@pytest.mark.parametrize("der", ["", "30", "3000", "300102", "3003020002", "300602010102", "300602010102017f00"])
+def test_what_is_no_der_signature_is_refused(der: str) -> None:
+    """Every shortened or lengthened form is nonsense, never an error of ours."""
+    with pytest.raises(Temporary, match="not a signature"):
+        _read_der("key", bytes.fromhex(der))
 
 
 async def test_a_key_that_is_not_there_is_told(elsewhere: LocalSigner) -> None:
@@ -121,6 +183,12 @@ async def test_the_policy_stands_before_the_signer(elsewhere: LocalSigner) -> No
         ({"CLARA_SIGNER_URL": "http://h:1"}, "without CLARA_EVALUATOR_ADDRESS"),
         ({"CLARA_SIGNER_URL": "ftp://u:pw@h", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "neither http"),
         ({"CLARA_SIGNER_URL": "http://h:1", "CLARA_EVALUATOR_KEY": KEY}, "are both set"),
+        ({"CLARA_SIGNER_URL": "aws-kms:", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "aws-kms: and a key's id"),
+        ({"CLARA_SIGNER_URL": "http://u:pw/x@h", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "is not http.*%2F"),
+        ({"CLARA_SIGNER_URL": "http://u:pw@h:99999", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "is not http"),
+        ({"CLARA_SIGNER_URL": "http://[::1", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "is not http"),
+        ({"CLARA_SIGNER_URL": "http://u:pw@", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "is not http"),
+        ({"CLARA_SIGNER_URL": "https://h/?token=pw", "CLARA_EVALUATOR_ADDRESS": ADDRESS}, "without . and #"),
     ],
 )
 def test_settings_that_leave_the_key_open_are_refused(settings: dict[str, str], said: str) -> None:

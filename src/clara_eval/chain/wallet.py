@@ -146,7 +146,7 @@ def _remote(url: str, settings: Settings) -> Signer:
             remedy="Set the address whose key the signer holds: a signer may hold several.",
         )
     address = to_address(settings.evaluator_address)
-    if url.startswith(KMS):
+    if url.startswith(KMS) and url != KMS:
         return KmsSigner(url.removeprefix(KMS), address)
     if not url.startswith(("http://", "https://")):
         raise ConfigError(
