@@ -18,7 +18,7 @@ from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
 from clara_eval.contracts.refusals import Refusal, decode_refusal
 from clara_eval.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 from clara_eval.publish.fees import Fees, first_fees, raised_fees
-from clara_eval.publish.send import ContractCall, Mined, Sent
+from clara_eval.publish.send import ContractCall, Mined, Sent, TransactionLog
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 
 GAS_MARGIN = 50_000
@@ -224,6 +224,18 @@ async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, in
     balance = await chain.balance(address)
     price = quantity(await chain.rpc.ask("eth_gasPrice")) or 1
     return balance, balance // (price * POST_GAS)
+
+
+async def send_again(chain: EthereumChain, log: TransactionLog, address: Address) -> int:
+    """Send what a key that is not here any more has signed and what is not mined, as it is recorded; how many."""
+    account = EthereumAccount(chain, None, dry_address=address)
+    newest: dict[int, StoredTransaction] = {}
+    for tx in await log.pending_nonces(address, await account.next_nonce()):
+        if tx.run.partition(":")[0] == str(chain.chain_id):
+            newest.setdefault(tx.nonce, tx)
+    for _, tx in sorted(newest.items()):
+        await account.broadcast(tx)
+    return len(newest)
 
 
 def with_margin(gas: int) -> int:

@@ -28,6 +28,7 @@ from clara_eval.errors import ConfigError, Temporary
 from clara_eval.store.open import is_sqlite, sqlite_path
 
 EVALUATIONS = "evaluations"
+"""Before the address of the evaluator whose key posts them; without one, what an earlier version has queued."""
 CHUNKS = "chunks"
 TICKS = "ticks"
 
@@ -39,6 +40,11 @@ _running: set[str] = set()
 
 
 T = TypeVar("T")
+
+
+def evaluations_of(evaluator: str) -> str:
+    """The queue of one key's evaluations: after a change of key processes of both may share a database."""
+    return f"{EVALUATIONS}:{evaluator}"
 
 
 async def answered(call: Awaitable[T]) -> T:
@@ -96,7 +102,13 @@ def sqlite_engine(url: str) -> sqlalchemy.Engine:
 
 @asynccontextmanager
 async def launched(
-    database_url: str, worker: str, workflows: dict[str, Workflow], options: EngineOptions, *, listens: bool = True
+    database_url: str,
+    worker: str,
+    workflows: dict[str, Workflow],
+    options: EngineOptions,
+    *,
+    listens: bool = True,
+    evaluator: str = "",
 ) -> AsyncIterator[dict[str, Workflow]]:
     """DBOS on this event loop; gives back the registered workflows by name. Without `listens` it only queues."""
     url = system_url(database_url)
@@ -116,10 +128,10 @@ async def launched(
     DBOS(config=config)
     _speak_through_our_log()
     registered = {name: DBOS.workflow(name=name)(_plain_function(run)) for name, run in workflows.items()}
-    DBOS.listen_queues([EVALUATIONS, CHUNKS, TICKS] if listens else [])
+    DBOS.listen_queues([EVALUATIONS, evaluations_of(evaluator), CHUNKS, TICKS] if listens else [])
     try:
         _launch(url)
-        await _register_queues(options)
+        await _register_queues(options, evaluator)
         yield registered
     finally:
         await _interrupt()
@@ -195,9 +207,11 @@ async def _destroy() -> None:
     loop.set_default_executor(fresh)
 
 
-async def _register_queues(options: EngineOptions) -> None:
+async def _register_queues(options: EngineOptions, evaluator: str) -> None:
+    most_evaluations = max(options.global_evaluations, options.worker_evaluations)
     for name, worker, everywhere in (
-        (EVALUATIONS, options.worker_evaluations, max(options.global_evaluations, options.worker_evaluations)),
+        (EVALUATIONS, options.worker_evaluations, most_evaluations),
+        (evaluations_of(evaluator), options.worker_evaluations, most_evaluations),
         (CHUNKS, options.worker_chunks, None),
         (TICKS, 1, None),
     ):

@@ -23,6 +23,8 @@ class Action(StrEnum):
     EVALUATE = "evaluate"
     RECORD = "record"
     """Scores stand on the chain and our store does not say so."""
+    RESEND = "resend"
+    """An earlier key of ours signed the post, and it is not mined: the recorded bytes go out again."""
     FINALIZE = "finalize"
     CLOSE = "close"
     """The contract ended without scores, and our store does not say so."""
@@ -37,6 +39,8 @@ class Memory:
     """Wall-clock time of the next attempt, where one is waited for."""
     is_approved: bool = False
     """A person approved the result that waits."""
+    is_signed: bool = False
+    """The challenge's own evaluator signed its post here; where that is not our address, it is our earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def due(
     challenge: Challenge, memory: Memory, *, evaluator: Address, chain_now: int, wall_now: float, can_sign: bool
 ) -> Due:
     """The one next thing to do."""
-    if challenge.evaluator != evaluator:
+    if challenge.evaluator != evaluator and not memory.is_signed:
         return Due(Action.NONE, "another evaluator")
     if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
         ended = challenge.status.name.lower()
@@ -68,6 +72,9 @@ def due(
     if challenge.status is ChallengeStatus.OPEN and not can_sign:
         return Due(Action.NONE, "nobody has called advanceToScoring yet, and a dry run cannot")
     used = window_used(challenge, chain_now)
+    if challenge.evaluator != evaluator:
+        is_sent = can_sign and challenge.status is ChallengeStatus.SCORING
+        return Due(Action.RESEND if is_sent else Action.NONE, "an earlier key signed its post", used)
     reason = _held_back(memory, wall_now, can_sign=can_sign)
     if reason is not None:
         return Due(Action.NONE, reason, used)

@@ -24,7 +24,7 @@ from clara_eval.challenge.model import Address, Challenge
 from clara_eval.challenge.read import look_at_challenge
 from clara_eval.engine.attempt_runner import Walker
 from clara_eval.engine.chunks import Spreader
-from clara_eval.engine.dbos_runtime import EVALUATIONS, TICKS, Workflow, answered, launched, step_apart
+from clara_eval.engine.dbos_runtime import TICKS, Workflow, answered, evaluations_of, launched, step_apart
 from clara_eval.engine.due import Action, Memory, due
 from clara_eval.engine.health import Pulse
 from clara_eval.engine.options import EngineOptions
@@ -91,7 +91,7 @@ class Engine:
             }
             works = self.mode != "api-only"
             self._workflows = await stack.enter_async_context(
-                launched(url, self.worker, functions, self.options, listens=works)
+                launched(url, self.worker, functions, self.options, listens=works, evaluator=self.app.sender.address)
             )
             if not self._is_alone:
                 self._spreader.workflow = self._workflows["ask_chunk"]
@@ -196,7 +196,10 @@ class Engine:
         with SetWorkflowID(name), SetEnqueueOptions(priority=min(priority, 2**31 - 1)):
             await answered(
                 DBOS.enqueue_workflow_async(
-                    EVALUATIONS, self._workflows["evaluate_challenge"], address, attempts.number
+                    evaluations_of(challenge.evaluator),
+                    self._workflows["evaluate_challenge"],
+                    address,
+                    attempts.number,
                 )
             )
         _log.info("evaluation_queued", challenge=address, workflow=name)

@@ -100,6 +100,22 @@ def test_the_chain_is_the_truth() -> None:
     assert decided(challenge(), Memory("complete"), can_sign=False) is Action.NONE
 
 
+def test_what_an_earlier_key_has_signed_is_seen_through() -> None:
+    """After a change of key its recorded post is sent again, recorded and finalized; it is never evaluated anew."""
+    theirs = challenge(evaluator=Address("0x" + "0e" * 20), status=ChallengeStatus.SCORING)
+    signed = Memory("publishing", is_signed=True)
+    assert decided(theirs, Memory("publishing")) is Action.NONE
+    assert decided(theirs, signed) is Action.RESEND
+    assert decided(theirs, signed, can_sign=False) is Action.NONE
+    posted = replace(theirs, score_posted_at=DEADLINE + 20)
+    assert decided(posted, signed) is Action.RECORD
+    late = DEADLINE + 20 + 12 * 3600
+    assert decided(posted, Memory("complete", is_signed=True), now=late) is Action.FINALIZE
+    assert decided(posted, Memory("complete"), now=late) is Action.NONE
+    expired = replace(theirs, status=ChallengeStatus.EXPIRED)
+    assert decided(expired, signed) is Action.CLOSE
+
+
 def test_finalize_comes_twelve_hours_after_the_post() -> None:
     """Not a second earlier, and only with a key."""
     posted = challenge(score_posted_at=DEADLINE + 5)

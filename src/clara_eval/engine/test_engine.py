@@ -15,6 +15,7 @@ import pytest
 from eth_typing import HexStr
 
 from clara_eval.app import App, open_app
+from clara_eval.chain.sending import EthereumAccount
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
@@ -32,13 +33,15 @@ from clara_eval.pipeline.claim_recorder import UNCLAIMED
 from clara_eval.pipeline.leases import Busy, held
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.status import StatusWriter
-from clara_eval.publish.send import Pace
+from clara_eval.publish.send import Intention, Pace, Sent
+from clara_eval.publish.transaction import StoredTransaction
 from clara_eval.records.agents import RoundResult, result_key
 from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.records.documents import read
 from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.settings import Settings
 from clara_eval.trace.store_keys import scores_key, status_key
+from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
 FAST = EngineOptions(
     tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1
@@ -151,6 +154,74 @@ async def check_claims(world: Turning, chain: LocalChain, address: Address) -> N
         assert all(claim.at and int(claim.amount) for claim in claims.claims)
         if taken < len(winners):
             await chain.send(paid[Address(winners[taken])], chain.challenge(address), "claimPrize")
+
+
+class Gone(BaseException):
+    """The process ends here."""
+
+
+async def sign_and_die(app: App, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate up to the recorded post, and end before any node has seen it."""
+    send = EthereumAccount.broadcast
+
+    async def broadcast(self: EthereumAccount, tx: StoredTransaction) -> Sent:
+        if tx.intention == Intention.POST_SCORES:
+            raise Gone
+        return await send(self, tx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EthereumAccount, "broadcast", broadcast)
+        with pytest.raises(Gone):
+            await evaluate(app, address, EvaluationRequest(is_named=True))
+
+
+async def test_a_post_that_an_earlier_key_signed_is_not_lost(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signed and never sent, then the service starts with another key: the recorded bytes land once, and all goes on."""
+    address = await due_round(local_chain)
+    before = settings_of(local_chain, tmp_path)
+    async with open_app(before, pace=PACE) as app:
+        await sign_and_die(app, address, monkeypatch)
+        recorded = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
+    assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+    after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
+    async with turning(after) as world:
+
+        async def landed() -> bool:
+            return bool(await local_chain.challenge(address).functions.scorePostedAt().call())
+
+        await eventually(landed)
+        await world.engine.tick()
+        done = await world.until(address, "complete")
+        assert done["postedBy"] == "evaluator"
+        scores = await read_document(world.app.store, world.app.chain_id, scores_key(address))
+        assert scores is not None
+        assert scores["txHash"] == recorded[0].tx_hash
+        assert scores["traceDigest"]
+        await local_chain.move_time(12 * HOUR + 1)
+        await world.engine.tick()
+        assert await local_chain.challenge(address).functions.status().call() == 2
+        run = f"{world.app.chain_id}:{address}"
+        assert await world.app.store.transactions(run, Intention.POST_SCORES) == recorded
+        (final,) = await world.app.store.transactions(run, Intention.FINALIZE)
+        assert final.sender == world.app.evaluator
+
+
+async def test_an_evaluation_waits_for_the_key_of_its_challenge(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Queued for one key, it is left alone by a process with another, and taken by one with its own."""
+    address = await due_round(local_chain)
+    first = settings_of(local_chain, tmp_path)
+    async with turning(first, mode="api-only") as world:
+        await world.engine.request(address)
+    other = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
+    async with turning(other) as world:
+        await eventually(lambda: _has_report(world.app))
+        await asyncio.sleep(0.5)
+        assert (await world.status(address))["status"] == "none"
+        assert b"clara_alerts_total{" not in world.engine.metrics.render()
+    async with turning(first) as world:
+        await world.until(address, "complete")
 
 
 async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ from typing import NamedTuple
 import structlog
 
 from clara_eval.app import App
-from clara_eval.chain.sending import posts_covered
+from clara_eval.chain.sending import posts_covered, send_again
 from clara_eval.challenge.discover import NewChallenge, find_challenges
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, to_address
 from clara_eval.engine.due import Action, Due, Memory, due
 from clara_eval.engine.endings import stalled_alert
 from clara_eval.engine.resting import rest, resting
-from clara_eval.errors import ClaraError, ConfigError, Stalled
+from clara_eval.errors import ClaraError, ConfigError, Stalled, Temporary
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.logs import bound_challenge
@@ -39,6 +39,7 @@ from clara_eval.pipeline.result_recorder import has_news, known_results, record_
 from clara_eval.pipeline.review import read_review
 from clara_eval.pipeline.status import FINAL_STATES, STATES, reason_of
 from clara_eval.publish.keeper import finalize
+from clara_eval.publish.send import Intention
 from clara_eval.records.challenge_index import save_summary
 from clara_eval.records.documents import EvalStatus, Summary, read, read_many
 from clara_eval.records.history import Created, created_key
@@ -136,8 +137,11 @@ class Ticker:
                 self._watch_deadline(challenge, found, report)
             elif found.action is not Action.FINALIZE:
                 await self._act(challenge, found, report)
-        await self._look_at_all(others, head, report)
-        await self._finalize(looked, report)
+        earlier = await self._look_at_all(others, head, report)
+        for challenge, found in earlier:  # signed here before a change of key; of strangers' challenges nothing is due
+            if found.action is not Action.FINALIZE:
+                await self._act(challenge, found, report)
+        await self._finalize([*looked, *earlier], report)
         await self._apart("publication", self._publish(report), report)
         await self._apart("feedback", self._give_feedback(report), report)
         await self._apart("results", self._record_results(report, at_rest), report)
@@ -325,15 +329,19 @@ class Ticker:
         """Nothing will ever be due again, and the store says so: noted, so that no later tick reads it again."""
         if summary.chainStatus in {"open", "scoring"}:
             return False
-        name = await self._status(address)
-        if summary.evaluator == self.app.evaluator and name not in FINAL_STATES:
-            return False
+        status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(address))
+        name = status.status if status else "pending"
+        if name not in FINAL_STATES:
+            evaluator = to_address(summary.evaluator)
+            if evaluator == self.app.evaluator or (status is not None and await self._is_signed(address, evaluator)):
+                return False
         await self.app.store.put(self.app.chain_id, OVER + address, name)
         return True
 
-    async def _status(self, address: str) -> str:
-        status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(address))
-        return status.status if status else "pending"
+    async def _is_signed(self, address: str, evaluator: Address) -> bool:
+        """Whether that key signed the post of this challenge here."""
+        recorded = await self.app.store.transactions(f"{self.app.chain_id}:{address}", Intention.POST_SCORES)
+        return any(tx.sender == evaluator for tx in recorded)
 
     async def _look(self, address: Address, head: Block, known: Challenge | None) -> tuple[Challenge, Due]:
         app = self.app
@@ -344,7 +352,10 @@ class Ticker:
         attempts = await read_attempts(app.store, app.chain_id, address)
         await rest(app, challenge, state, head)
         review = await read_review(app.store, app.chain_id, address) if state == "review" else None
-        memory = Memory(state, attempts.retry_at, review is not None and review.state == "approved")
+        # A stranger's challenge has no status here, and costs no further question.
+        is_signed = status is not None and challenge.evaluator != app.evaluator
+        is_signed = is_signed and await self._is_signed(address, challenge.evaluator)
+        memory = Memory(state, attempts.retry_at, review is not None and review.state == "approved", is_signed)
         found = due(
             challenge,
             memory,
@@ -381,6 +392,13 @@ class Ticker:
             case Action.CLOSE:
                 await record_closed(self.app.store, challenge)
                 _log.info("challenge_closed", status=challenge.status.name.lower())
+            case Action.RESEND:
+                count = await send_again(self.app.chain, self.app.store, challenge.evaluator)
+                raise Temporary(
+                    f"An earlier key, {challenge.evaluator}, signed the post, and it is not mined yet: {count} of its "
+                    "transactions went out again.",
+                    remedy="It goes on at the next tick; only a process with that key can raise the fee.",
+                )
             case Action.FINALIZE:
                 receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain)
                 self.metrics.transactions.labels("finalize", receipt.outcome.value).inc()

@@ -77,9 +77,10 @@ async def _wallet(app: App) -> str:
     balance, posts = await posts_covered(app.chain, address)
     place = app.wallet.signer.what
     shown = f"{address} ({place}), {balance / 1e18:.6f} ETH: enough for {posts:,} posts at the present fee"
+    shown += await _others(app)
     if posts < FEW_POSTS:
-        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS}.")
-    return shown + await _others(app)
+        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS} posts.")
+    return shown
 
 
 async def _others(app: App) -> str:
