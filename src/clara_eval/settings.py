@@ -98,7 +98,8 @@ def _tick(seconds: int) -> int:
     units = ((1, 60), (60, 3600), (3600, 86_400))
     if seconds < 1 or not any(seconds % unit == 0 and seconds < span and span % seconds == 0 for unit, span in units):
         raise ValueError(
-            "ticks follow the clock: use seconds that divide a minute, or whole minutes that divide an hour"
+            "ticks follow the clock: use seconds that divide a minute, whole minutes that divide an hour, "
+            "or whole hours that divide a day"
         )
     return seconds
 
@@ -301,6 +302,10 @@ class Settings(BaseModel):
         chosen = {name: value for name, value in values.items() if name in wanted and value != ""}
         for name in FROM_FILES:
             path = values.get(f"{name}_FILE")
+            if path and name in SECRETS and name in chosen:
+                raise ConfigError(
+                    f"{name} and {name}_FILE are both set.", remedy="Keep the one that holds, unset the other."
+                )
             if path:
                 chosen[name] = _secret_from_file(name, path)
         try:

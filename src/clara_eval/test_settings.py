@@ -91,6 +91,16 @@ def test_an_unreadable_secret_file_is_named_without_its_content(tmp_path: Path) 
         Settings.from_env({"CLARA_EVALUATOR_KEY_FILE": str(tmp_path / "none")})
 
 
+def test_a_secret_that_is_set_twice_is_refused(tmp_path: Path) -> None:
+    """Which of two keys would sign is not left to a rule that nobody remembers; neither is shown."""
+    (tmp_path / "key").write_text("0x" + "1b" * 32, encoding="utf-8")
+    environ = {"CLARA_EVALUATOR_KEY": "0x" + "2c" * 32, "CLARA_EVALUATOR_KEY_FILE": str(tmp_path / "key")}
+    with pytest.raises(ConfigError, match="CLARA_EVALUATOR_KEY and CLARA_EVALUATOR_KEY_FILE are both set") as caught:
+        Settings.from_env(environ)
+    assert "1b1b" not in str(caught.value)
+    assert "2c2c" not in str(caught.value)
+
+
 def test_an_empty_secret_file_is_not_taken_for_no_secret(tmp_path: Path) -> None:
     """A mount that failed must not silently leave the webhook unsigned or the service without its key."""
     (tmp_path / "empty").write_text("\n", encoding="utf-8")
@@ -157,6 +167,13 @@ def test_ticks_follow_the_clock(seconds: int) -> None:
 def test_ticks_that_cannot_follow_the_clock_are_refused(seconds: str) -> None:
     """Where the distance would change at the end of a minute or an hour, the setting is named with what fits."""
     with pytest.raises(ConfigError, match=r"CLARA_TICK_SECONDS.*divide"):
+        Settings.from_env({"CLARA_TICK_SECONDS": seconds})
+
+
+@pytest.mark.parametrize("seconds", ["often", "1.5", "5m"])
+def test_ticks_that_are_no_number_are_refused(seconds: str) -> None:
+    """The setting and what was given are named."""
+    with pytest.raises(ConfigError, match=rf"CLARA_TICK_SECONDS='{seconds}' is not usable.*integer"):
         Settings.from_env({"CLARA_TICK_SECONDS": seconds})
 
 

@@ -25,6 +25,7 @@ from clara_eval.settings import Settings
 
 KMS = "aws-kms:"
 """What CLARA_SIGNER_URL begins with where the key is in AWS KMS."""
+_A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys new` makes one."
 
 
 class Signer(Protocol):
@@ -170,10 +171,16 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
         content = json.loads(path.read_text(encoding="utf-8"))
         key = Account.decrypt(content, password.get_secret_value())
     except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be read: {type(bad).__name__}.") from None
+        raise ConfigError(
+            f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be read: {type(bad).__name__}.", remedy=_A_KEYSTORE
+        ) from None
     except Exception as bad:  # noqa: BLE001 - the library raises what it likes about a file that is no keystore
-        reason = "the password is wrong" if "MAC" in str(bad) else "it is not a keystore file"
-        raise ConfigError(f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be opened: {reason}.") from None
+        is_shut = "MAC" in str(bad)
+        reason = "the password is wrong" if is_shut else "it is not a keystore file"
+        raise ConfigError(
+            f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be opened: {reason}.",
+            remedy="Correct CLARA_EVALUATOR_PASSWORD, or the file it comes from." if is_shut else _A_KEYSTORE,
+        ) from None
     return SecretStr("0x" + bytes(key).hex())
 
 
