@@ -24,13 +24,17 @@ from eth_account import Account
 from pydantic import SecretStr
 
 from clara_eval.app import Caller, open_app, open_caller
+from clara_eval.chain.rpc import NodeRefusal
+from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.demo.round import CONFIG, entry
 from clara_eval.errors import BadInput, CannotAct, ClaraError, ConfigError, NotYet, Temporary
 from clara_eval.hashing import keccak_hex, plain_json
 from clara_eval.settings import Settings
 from clara_eval.use_cases.act import act
+from clara_eval.use_cases.challenges import addresses, challenges_at
 from clara_eval.use_cases.claim import FINALIZATION_SECONDS, claim
+from clara_eval.use_cases.documents import ActResult
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 from clara_eval.use_cases.finalize import finalize
 from clara_eval.use_cases.plan import Action
@@ -42,13 +46,22 @@ from clara_eval.use_cases.verify import verify_trace
 
 NETWORK = "base-sepolia"
 ENTRIES = ("deque_window", "token_bucket", "nested_flags")
+LEAST_ENTRIES = 2
+"""With fewer the contract cancels the challenge."""
 PRIZE_UNITS = 1_050_000
 """One test dollar and the poster's bond of 5 %."""
 LEAST_WEI, GAS_UNITS = 10**15, 20_000_000
 """What each derived account gets, at least and at the present price; the rest stays there for the next run."""
+OWN_GAS_UNITS = 3_000_000
+"""What the given key itself uses, with a margin."""
+LEAST_OPEN_SECONDS = 300
+"""Below that the entries might not be in before the deadline."""
+NEWEST = 200
+"""Among so many challenges one that a killed run has posted is looked for."""
 MOST_IDS = 500
 """How many agents may register between our call and our look at the registry."""
 _TRANSFER_GAS = 100_000
+_WAITING = {Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.REPLACEMENT_UNDERPRICED}
 
 
 class Waiting(Exception):
@@ -63,9 +76,16 @@ class State:
     """What is done, in one file that is replaced as a whole."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "state.json"
-        self._facts: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
+        self._facts: dict[str, Any] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                self._facts = dict(json.loads(self._path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as bad:
+            raise ConfigError(
+                f"The state in {folder} cannot be used: {type(bad).__name__}.", remedy="Give another --state folder."
+            ) from None
 
     def get(self, name: str) -> Any:
         return self._facts.get(name)
@@ -107,14 +127,28 @@ class Lifecycle:
 
     async def _fund(self) -> None:
         """Gas for the derived accounts, and test dollars for the poster where the token lets anybody mint them."""
-        if self._state.get("funded"):
+        me, funded = _address(self._key), self._state.get("funded")
+        if funded not in {None, me}:
+            raise ConfigError(
+                f"The state folder belongs to a run of {funded}, not of {me}.",
+                remedy="Give that key, or another --state folder.",
+            )
+        if funded:
             return
         async with open_caller(self._settings(self._key)) as caller:
-            me = _address(self._key)
-            need = max(LEAST_WEI, GAS_UNITS * int(await caller.chain.rpc.ask("eth_gasPrice"), 16))
-            for one in (self._evaluator, *self._agents):
-                if await caller.chain.balance(_address(one)) < need // 2:
-                    await self._transfer(caller, _address(one), b"", need)
+            price = int(await caller.chain.rpc.ask("eth_gasPrice"), 16)
+            need = max(LEAST_WEI, GAS_UNITS * price)
+            everyone = [_address(one) for one in (self._evaluator, *self._agents)]
+            poor = [one for one in everyone if await caller.chain.balance(one) < need // 2]
+            has, wanted = await caller.chain.balance(me), need * len(poor) + 2 * OWN_GAS_UNITS * price
+            if has < wanted:
+                raise ConfigError(
+                    f"{me}, the address of CLARA_E2E_KEY, has {has / 1e18:.6f} ETH on {NETWORK}; the run needs "
+                    f"{wanted / 1e18:.6f} ETH.",
+                    remedy="Send it test ETH, from a faucet for example, and run this again.",
+                )
+            for one in poor:
+                await self._transfer(caller, one, b"", need)
             token = to_address(caller.settings.usdc or "")
             if await _units(caller, token, me) < PRIZE_UNITS:
                 mint = bytes.fromhex("40c10f19") + bytes(12) + bytes.fromhex(me[2:]) + (10**8).to_bytes(32, "big")
@@ -144,7 +178,12 @@ class Lifecycle:
             "maxPriorityFeePerGas": min(price, 10**7),
         }
         signed = Account.sign_transaction(fields, self._key)
-        sent = await rpc.ask("eth_sendRawTransaction", "0x" + signed.raw_transaction.hex())
+        try:
+            sent = await rpc.ask("eth_sendRawTransaction", "0x" + signed.raw_transaction.hex())
+        except NodeRefusal as refused:
+            if refused.meaning not in _WAITING:
+                raise
+            raise Temporary(f"An earlier transaction of {me} waits to be mined.", remedy="Run this again.") from None
         for _ in range(120):
             receipt = await rpc.ask_maybe("eth_getTransactionReceipt", sent)
             if receipt is not None:
@@ -154,7 +193,7 @@ class Lifecycle:
             await caller.pace.sleep(caller.pace.poll_seconds)
         raise Temporary(f"The transaction {sent} is not mined yet.", remedy="Run this again.")
 
-    async def _act(self, key: str, action: Action) -> dict[str, Any]:
+    async def _act(self, key: str, action: Action) -> ActResult:
         async with open_caller(self._settings(key)) as caller:
             return await act(caller, action, confirmed="yes")
 
@@ -166,7 +205,11 @@ class Lifecycle:
         """The deadline is fixed before anything is sent, so that the same thing is asked for after a kill."""
         if self._state.get("challenge"):
             return Address(self._state.get("challenge"))
-        deadline = self._state.get("deadline") or self._state.keep("deadline", await self._now() + self._open_seconds)
+        deadline, now = self._state.get("deadline"), await self._now()
+        if deadline and (found := await self._posted(deadline)):
+            return Address(self._state.keep("challenge", found))
+        if not deadline or deadline < now + self._open_seconds // 2:  # killed before the post, and started again late
+            deadline = self._state.keep("deadline", now + self._open_seconds)
         posting = Posting(
             title=f"Clara Eval end to end {deadline}",
             problem_statement="A sliding-window rate limiter, posted by the end-to-end run.",
@@ -174,13 +217,40 @@ class Lifecycle:
             deadline=str(deadline),
             eval_config=plain_json(CONFIG),
             payout=(10_000,),
+            allow_duplicate=True,  # an earlier run's challenge may be open still; this run's own was looked for
         )
         done = await self._act(self._key, post(posting))
         return Address(self._state.keep("challenge", done["challenge"]))
 
+    async def _posted(self, deadline: int) -> Address | None:
+        """What a run that was killed has posted already: it is known by its poster and its deadline."""
+        async with open_caller(self._settings(self._key)) as caller:
+            newest = (await addresses(caller))[-NEWEST:]
+            posters = await caller.chain.posters_of(newest)
+            own = [one for one, poster in zip(newest, posters, strict=True) if poster == _address(self._key)]
+            return next((one.address for one in await challenges_at(caller, own) if one.deadline == deadline), None)
+
+    async def _entries(self, challenge: Address) -> set[str]:
+        """Whose entries the contract has."""
+        async with open_caller(self._settings()) as caller:
+            contract, head = caller.chain.challenge(challenge), await caller.chain.head()
+            handed = [await contract.submission_of(head, _address(key)) for key in self._agents]
+        return {name for name, entered in zip(ENTRIES, handed, strict=True) if entered is not None}
+
     async def _submit(self, challenge: Address) -> None:
+        missing = [name for name in ENTRIES if not self._state.get(f"entry {name}")]
+        entered = await self._entries(challenge) if missing else set()
+        is_closed = bool(missing) and await self._now() >= self._state.get("deadline")
+        if is_closed and len(entered) < LEAST_ENTRIES:
+            raise CannotAct(
+                f"The challenge {challenge} closed with {len(entered)} of {len(ENTRIES)} entries: it cannot be scored.",
+                remedy="Start a new run with another --state folder.",
+            )
         for name, key in zip(ENTRIES, self._agents, strict=True):
-            if self._state.get(f"entry {name}"):
+            if name not in missing or is_closed:
+                continue
+            if name in entered:
+                self._state.keep(f"entry {name}", "on chain")
                 continue
             handing = Handing(challenge=challenge, content=entry(name), register=True)
             try:
@@ -245,7 +315,9 @@ class Lifecycle:
             try:
                 done = await self._act(key, claim(challenge))
             except CannotAct as lost:
-                if "has no prize" not in str(lost):
+                if "has already been paid" in str(lost):  # by a run that was killed before it could say so
+                    self._state.keep("claimed", {"winner": name, "hash": None})
+                elif "has no prize" not in str(lost):
                     raise
                 continue
             self._state.keep("claimed", {"winner": name, "hash": done["sent"][-1]["hash"]})
@@ -260,7 +332,10 @@ class Lifecycle:
 
 async def _units(caller: Caller, token: Address, owner: Address) -> int:
     data = "0x70a08231" + "00" * 12 + owner[2:]
-    return int(await caller.chain.rpc.ask("eth_call", {"to": token, "data": data}, "latest"), 16)
+    held = await caller.chain.rpc.ask("eth_call", {"to": token, "data": data}, "latest")
+    if held in {None, "0x"}:
+        raise CannotAct(f"No token is at {token}.", remedy=f"Check that CLARA_RPC_URL is a node of {NETWORK}.")
+    return int(held, 16)
 
 
 def _address(key: str) -> Address:
@@ -271,7 +346,14 @@ def _key() -> str:
     given, file = os.environ.get("CLARA_E2E_KEY"), os.environ.get("CLARA_E2E_KEY_FILE")
     if not given and not file:
         raise ConfigError("CLARA_E2E_KEY is not set.", remedy="Set it, or CLARA_E2E_KEY_FILE: a key with test ETH.")
-    key = (given or Path(file or "").read_text(encoding="utf-8")).strip()
+    if given and file:
+        raise ConfigError("CLARA_E2E_KEY and CLARA_E2E_KEY_FILE are both set.", remedy="Unset one of them.")
+    try:
+        key = (given or Path(file or "").read_text(encoding="utf-8")).strip()
+    except (OSError, UnicodeDecodeError) as bad:
+        raise ConfigError(
+            f"CLARA_E2E_KEY_FILE={file!r} cannot be read: {type(bad).__name__}.", remedy="Write the key into it."
+        ) from None
     try:
         Account.from_key(key)
     except Exception:  # noqa: BLE001 - whatever the library says may quote the key
@@ -285,6 +367,8 @@ async def main(words: Sequence[str]) -> int:
     parser.add_argument("--open-seconds", type=int, default=900, help="how long the challenge takes submissions")
     parser.add_argument("--wait", action="store_true", help="stay until the end instead of being run again")
     chosen = parser.parse_args(words)
+    if chosen.open_seconds < LEAST_OPEN_SECONDS:
+        parser.error(f"--open-seconds {chosen.open_seconds} is less than {LEAST_OPEN_SECONDS}")
     environ = {"CLARA_NETWORK": NETWORK, "CLARA_RPC_URL": os.environ.get("CLARA_RPC_URL", "")}
     if not environ["CLARA_RPC_URL"]:
         raise ConfigError("CLARA_RPC_URL is not set.", remedy="Set it to a node of Base Sepolia.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from eth_utils.address import to_checksum_address
 
 from clara_eval.challenge.model import to_address
@@ -62,8 +64,8 @@ def empty_past(call: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @asynccontextmanager
-async def base_sepolia() -> AsyncIterator[tuple[DevNode, str]]:
-    """The network in small, and the URL of the limited node before it."""
+async def base_sepolia() -> AsyncIterator[tuple[DevNode, FaultyNode]]:
+    """The network in small, and the limited node before it."""
     options = AnvilOptions(chain_id=SEPOLIA.chain_id, first_block=SEPOLIA.from_block + AGED_BLOCKS, accounts=2)
     async with Anvil(options) as anvil:
         node = await DevNode.connect(anvil.rpc_url)
@@ -80,7 +82,7 @@ async def base_sepolia() -> AsyncIterator[tuple[DevNode, str]]:
             refuse = longest_range(10_000, -32600, "query exceeds max block range 10000")
             limited.instead = lambda call: refuse(call) or empty_past(call)
             try:
-                yield node, limited.url
+                yield node, limited
             finally:
                 await node.close()
 
@@ -101,10 +103,16 @@ async def blocks(node: DevNode) -> AsyncIterator[None]:
         mining.cancel()
 
 
+def environment(folder: Path, **changes: str) -> dict[str, str]:
+    """Nothing of the machine's own settings but where programs are."""
+    paths = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    return paths | {"HOME": str(folder), **changes}
+
+
 async def started(url: str, key: str, folder: Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, str(SCRIPT), "--state", str(folder),
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "CLARA_RPC_URL": url, "CLARA_E2E_KEY": key},
+        env=environment(folder, CLARA_RPC_URL=url, CLARA_E2E_KEY=key),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
 
@@ -115,17 +123,34 @@ async def ended(process: asyncio.subprocess.Process) -> str:
     return said.decode()
 
 
-async def killed_after(process: asyncio.subprocess.Process, fact: str) -> None:
-    """SIGKILL right after that step was told."""
-    assert process.stdout is not None
-    said = []
-    async for line in process.stdout:
-        said.append(line.decode())
-        if line.decode().startswith(fact):
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-            return
-    pytest.fail(f"it ended without {fact}: {''.join(said)}")
+async def killed_at_every_transaction(node: DevNode, limited: FaultyNode, key: str, folder: Path) -> tuple[str, int]:
+    """SIGKILL whenever the node has taken a new transaction, before the script hears of it; start again until it ends.
+
+    What the last run said, and how often it was killed.
+    """
+    taken: set[str] = set()
+    running: list[asyncio.subprocess.Process] = []
+
+    async def kill(body: Any) -> web.Response | None:
+        for call in body if isinstance(body, list) else [body]:
+            if call["method"] == "eth_sendRawTransaction" and call["params"][0] not in taken:
+                taken.add(call["params"][0])
+                await node.rpc("eth_sendRawTransaction", call["params"][0])
+                running[-1].send_signal(signal.SIGKILL)
+                return web.Response(status=503)
+        return None
+
+    limited.fault = kill
+    try:
+        for kills in range(40):
+            running.append(await started(limited.url, key, folder))
+            said, _ = await asyncio.wait_for(running[-1].communicate(), 150)
+            if running[-1].returncode != -signal.SIGKILL:
+                assert running[-1].returncode == 0, said.decode()
+                return said.decode(), kills
+        pytest.fail("it is killed for ever")
+    finally:
+        limited.fault = None
 
 
 async def events_of(node: DevNode, event: str) -> list[Any]:
@@ -136,30 +161,114 @@ async def events_of(node: DevNode, event: str) -> list[Any]:
     return list(found)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_the_lifecycle_on_base_sepolia_goes_on_over_kills_and_twelve_hours(tmp_path: Path) -> None:
-    """Killed after the first entry and waiting twice, it ends with one post, a paid winner and a verified trace."""
-    async with base_sepolia() as (node, url), blocks(node):
+    """Killed at each of its transactions and waiting twice, it ends with one post, a paid winner and a verified trace."""
+    async with base_sepolia() as (node, limited), blocks(node):
         key = node.accounts[1].key
-        await killed_after(await started(url, key, tmp_path), "entry deque_window")
-        assert "The challenge is open." in await ended(await started(url, key, tmp_path))
+        said, kills = await killed_at_every_transaction(node, limited, key, tmp_path)
+        assert "The challenge is open." in said
+        assert kills == 4 + 1 + 2 + 2 * 3  # gas for four, test dollars, allow and post, register and submit for each
         assert len(await events_of(node, "SubmissionReceived")) == 3
         await node.move_to(await node.now() + 1000)
         await node.rpc("anvil_mine", 80)
-        assert "prizes wait 12 hours" in await ended(await started(url, key, tmp_path))
+        said, kills = await killed_at_every_transaction(node, limited, key, tmp_path)
+        assert "prizes wait 12 hours" in said
+        assert kills == 2
         await node.move_to(await node.now() + 12 * 3600 + 1)
-        said = await ended(await started(url, key, tmp_path))
+        said, kills = await killed_at_every_transaction(node, limited, key, tmp_path)
         assert "done         the whole lifecycle" in said
+        assert kills == 2
         told = json.loads((tmp_path / "state.json").read_text())
         assert (told["verified"], told["claimed"]["winner"]) == (told["digest"], "deque_window")
-        assert [
-            len(await events_of(node, name)) for name in ("ScoresPosted", "ChallengeFinalized", "PrizeClaimed")
-        ] == [
-            1,
-            1,
-            1,
-        ]
+        names = ("SubmissionReceived", "ScoresPosted", "ChallengeFinalized", "PrizeClaimed")
+        assert [len(await events_of(node, name)) for name in names] == [3, 1, 1, 1]
         assert to_address(told["challenge"])
+
+
+async def test_what_a_killed_run_could_not_write_down_is_found_on_chain(tmp_path: Path) -> None:
+    """The state is lost after the post and an entry: neither is done twice, and another key is not let in."""
+    async with base_sepolia() as (node, limited), blocks(node):
+        key = node.accounts[1].key
+        assert "The challenge is open." in await ended(await started(limited.url, key, tmp_path))
+        told = json.loads((tmp_path / "state.json").read_text())
+        kept = {name: told[name] for name in ("funded", "deadline")}
+        (tmp_path / "state.json").write_text(json.dumps(kept))
+        assert "The challenge is open." in await ended(await started(limited.url, key, tmp_path))
+        again = json.loads((tmp_path / "state.json").read_text())
+        assert (again["challenge"], again["entry token_bucket"]) == (told["challenge"], "on chain")
+        assert len(await events_of(node, "SubmissionReceived")) == 3
+        code, said = await refused(tmp_path, CLARA_RPC_URL=limited.url, CLARA_E2E_KEY="0x" + "5c" * 32)
+        assert code == 2
+        assert f"belongs to a run of {told['funded']}" in said
+        (tmp_path / "state.json").write_text(json.dumps({"funded": told["funded"], "deadline": 1}))
+        await ended(await started(limited.url, key, tmp_path))  # killed before the post, and started again too late
+        later = json.loads((tmp_path / "state.json").read_text())
+        assert later["deadline"] > told["deadline"]
+        assert later["challenge"] != told["challenge"]
+
+
+async def test_a_run_that_goes_on_after_the_deadline_without_entries_says_so(tmp_path: Path) -> None:
+    """Killed right after the post and started again too late: nothing can be scored, and the way out is named."""
+    async with base_sepolia() as (node, limited), blocks(node):
+        key = node.accounts[1].key
+        process = await started(limited.url, key, tmp_path)
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if line.startswith(b"challenge"):
+                process.send_signal(signal.SIGKILL)
+        await process.wait()
+        assert await events_of(node, "SubmissionReceived") == []
+        await node.move_to(await node.now() + 1000)
+        code, said = await refused(tmp_path, CLARA_RPC_URL=limited.url, CLARA_E2E_KEY=key)
+        assert code == 1
+        assert re.search(r"closed with 0 of 3 entries: it cannot be scored\. .* another --state folder", said)
+
+
+async def refused(folder: Path, *words: str, **settings: str) -> tuple[int, str]:
+    """The exit code and what the script says where it cannot run."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SCRIPT), "--state", str(folder), *words,
+        env=environment(folder, **settings), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, said.decode()
+
+
+async def test_a_key_without_ether_and_a_node_of_another_chain_are_told(tmp_path: Path) -> None:
+    """The address, what it has, what it needs and where to get it; the chain found and the one wanted."""
+    poor = "0x" + "5c" * 32
+    async with base_sepolia() as (_, limited):
+        code, said = await refused(tmp_path, CLARA_RPC_URL=limited.url, CLARA_E2E_KEY=poor)
+    assert code == 2
+    assert re.search(r"0x[0-9a-f]{40}, .* has 0\.000000 ETH on base-sepolia; the run needs 0\.\d+ ETH\. Send", said)
+    async with Anvil(AnvilOptions(accounts=1)) as other:
+        code, said = await refused(tmp_path, CLARA_RPC_URL=other.rpc_url, CLARA_E2E_KEY=poor)
+    assert code == 2
+    assert "is on chain 31337, but the network's chain id is 84532" in said
+    assert not (tmp_path / "state.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "expected"),
+    [
+        ({"CLARA_E2E_KEY": "0x12"}, (), "CLARA_E2E_KEY is not a private key"),
+        ({"CLARA_E2E_KEY_FILE": "/nowhere"}, (), "CLARA_E2E_KEY_FILE='/nowhere' cannot be read"),
+        ({"CLARA_E2E_KEY_FILE": "/nowhere", "CLARA_E2E_KEY": "0x12"}, (), "are both set"),
+        ({}, (), "CLARA_E2E_KEY is not set"),
+        ({"CLARA_E2E_KEY": "0x12"}, ("--state", "/dev/null"), "The state in /dev/null cannot be used"),
+        ({"CLARA_E2E_KEY": "0x12"}, ("--open-seconds", "5"), "--open-seconds 5 is less than 300"),
+    ],
+)
+async def test_what_it_cannot_begin_with_is_named(
+    tmp_path: Path, settings: dict[str, str], words: tuple[str, ...], expected: str
+) -> None:
+    """One sentence and exit code 2, before any node is asked; no traceback, no key."""
+    code, said = await refused(tmp_path, *words, CLARA_RPC_URL="http://127.0.0.1:9", **settings)
+    assert code == 2
+    assert expected in said
+    assert "Traceback" not in said
 
 
 async def test_without_a_key_or_a_node_it_says_what_is_needed(tmp_path: Path) -> None:
