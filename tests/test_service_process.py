@@ -9,12 +9,15 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+
+from clara_eval.demo.round import post_round, submit_round
+from clara_eval.devnet.local_chain import HOUR, LocalChain
 
 COMMAND = (sys.executable, "-m", "clara_eval")
 ENVIRON = {
@@ -79,6 +82,42 @@ async def test_it_starts_without_a_node_and_leaves_in_order(tmp_path: Path) -> N
     assert "tick_failed" in events
     assert events[-1] == "engine_stopped"
     assert "4c" * 32 not in log
+
+
+async def test_workers_with_different_keys_share_a_database(
+    local_chain: LocalChain, postgres_url: str, tmp_path: Path
+) -> None:
+    """After a change of address a worker of each key runs: every round is posted by its own key, and no alarm rings."""
+    keys = [local_chain.evaluator, local_chain.agents[20]]
+    rounds = [await post_round(local_chain, evaluator=keys[place % 2].address) for place in range(4)]
+    for address in rounds:
+        await submit_round(local_chain, address)
+    await local_chain.move_time(HOUR + 1)
+    environ = {
+        "CLARA_RPC_URL": local_chain.rpc_url,
+        "CLARA_CHALLENGE_FACTORY": local_chain.deployment.factory,
+        "CLARA_DATABASE_URL": postgres_url,
+        "CLARA_TICK_SECONDS": "1",
+    }
+    async with AsyncExitStack() as stack:
+        urls: list[str] = []
+        for place, one in enumerate(keys):
+            (tmp_path / str(place)).mkdir()
+            worker = served(tmp_path / str(place), "--worker-only", CLARA_EVALUATOR_KEY=one.key, **environ)
+            urls.append((await stack.enter_async_context(worker))[0])
+        for address in rounds:
+            contract = local_chain.challenge(address)
+            for _ in range(600):
+                if await contract.functions.scorePostedAt().call():
+                    break
+                await asyncio.sleep(0.1)
+            (posted,) = await contract.events.ScoresPosted().get_logs(from_block=0)
+            sender = (await local_chain.web3.eth.get_transaction(posted["transactionHash"]))["from"]
+            assert sender == await contract.functions.evaluator().call()
+        async with aiohttp.ClientSession() as http:
+            for url in urls:
+                async with http.get(f"{url}/metrics") as found:
+                    assert "clara_alerts_total{" not in await found.text()
 
 
 async def test_a_second_process_on_sqlite_is_told_why(tmp_path: Path) -> None:

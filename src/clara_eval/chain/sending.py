@@ -233,8 +233,12 @@ async def send_again(chain: EthereumChain, log: TransactionLog, address: Address
     for tx in await log.pending_nonces(address, await account.next_nonce()):
         if tx.run.partition(":")[0] == str(chain.chain_id):
             newest.setdefault(tx.nonce, tx)
-    for _, tx in sorted(newest.items()):
-        await account.broadcast(tx)
+    try:
+        for _, tx in sorted(newest.items()):
+            await account.broadcast(tx)
+    except Stalled as short:
+        said = f"The earlier key's wallet {address} cannot pay for what it has signed."
+        raise Stalled(said, cause=short.cause, remedy="Send ETH to it: it goes on then.") from None
     return len(newest)
 
 

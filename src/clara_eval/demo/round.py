@@ -104,9 +104,14 @@ def rate_limiter() -> Story:
 
 
 async def post_round(
-    chain: LocalChain, *, pool: int = POOL, open_seconds: int = HOUR, story: Story | None = None
+    chain: LocalChain,
+    *,
+    pool: int = POOL,
+    open_seconds: int = HOUR,
+    story: Story | None = None,
+    evaluator: Address | None = None,
 ) -> Address:
-    """Post the challenge with its config committed by hash."""
+    """Post the challenge with its config committed by hash; without an evaluator the chain's own scores it."""
     told = story or rate_limiter()
     metadata = build_metadata(
         title=told.title, problem_statement=told.problem, skills=told.skills, config_text=told.config
@@ -119,6 +124,7 @@ async def post_round(
             payout_bps=PAYOUT_BPS,
             open_seconds=open_seconds,
             skill_tags=told.skills,
+            evaluator=evaluator,
         )
     )
 

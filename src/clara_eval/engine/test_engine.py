@@ -186,7 +186,17 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
         recorded = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
     assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
     after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
+    earlier = local_chain.evaluator.address
+    balance = await local_chain.node.rpc("eth_getBalance", earlier, "latest")
+    await local_chain.node.rpc("anvil_setBalance", earlier, "0x0")
     async with turning(after) as world:
+        await eventually(lambda: _has_report(world.app))
+        assert b'clara_alerts_total{alert="BalanceLow"}' in world.engine.metrics.render()
+        report = await read_report(world.app)
+        assert report is not None
+        assert f"The earlier key's wallet {earlier} cannot pay" in str(report.problems)
+        await local_chain.node.rpc("anvil_setBalance", earlier, balance)
+        await world.engine.tick()
 
         async def landed() -> bool:
             return bool(await local_chain.challenge(address).functions.scorePostedAt().call())
