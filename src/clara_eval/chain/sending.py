@@ -6,7 +6,7 @@ first signature for a challenge the factory is asked whether it knows it; the wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -226,20 +226,28 @@ async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, in
     return balance, balance // (price * POST_GAS)
 
 
-async def send_again(chain: EthereumChain, log: TransactionLog, address: Address) -> int:
-    """Send what a key that is not here any more has signed and what is not mined, as it is recorded; how many."""
+async def send_again(
+    chain: EthereumChain,
+    log: TransactionLog,
+    address: Address,
+    is_meant: Callable[[StoredTransaction], Awaitable[bool]],
+) -> int:
+    """Send what a key that is not here any more has signed, what is not mined and still meant, as it is recorded; how
+    many. Nobody could replace it: what is not meant any more must not go out.
+    """
     account = EthereumAccount(chain, None, dry_address=address)
     newest: dict[int, StoredTransaction] = {}
     for tx in await log.pending_nonces(address, await account.next_nonce()):
         if tx.run.partition(":")[0] == str(chain.chain_id):
             newest.setdefault(tx.nonce, tx)
+    meant = [tx for _, tx in sorted(newest.items()) if await is_meant(tx)]
     try:
-        for _, tx in sorted(newest.items()):
+        for tx in meant:
             await account.broadcast(tx)
     except Stalled as short:
         said = f"The earlier key's wallet {address} cannot pay for what it has signed."
         raise Stalled(said, cause=short.cause, remedy="Send ETH to it: it goes on then.") from None
-    return len(newest)
+    return len(meant)
 
 
 def with_margin(gas: int) -> int:

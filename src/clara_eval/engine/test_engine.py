@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from eth_typing import HexStr
 
 from clara_eval.app import App, open_app
-from clara_eval.chain.sending import EthereumAccount
+from clara_eval.chain.sending import EthereumAccount, send_again
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.demo.round import CONFIG, data_uri, entry, post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
@@ -30,6 +31,7 @@ from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import attempts_key
 from clara_eval.pipeline.claim_recorder import UNCLAIMED
+from clara_eval.pipeline.evaluate import is_meant
 from clara_eval.pipeline.leases import Busy, held
 from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.status import StatusWriter
@@ -216,6 +218,30 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
         assert await world.app.store.transactions(run, Intention.POST_SCORES) == recorded
         (final,) = await world.app.store.transactions(run, Intention.FINALIZE)
         assert final.sender == world.app.evaluator
+
+
+async def test_what_an_earlier_key_signed_about_a_block_that_is_gone_is_not_sent(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reorg after the signature, then another key: nobody could replace the post, so it does not go out."""
+    address = await due_round(local_chain)
+    for _ in range(5):  # blocks that empty ones do not equal
+        await local_chain.fund(local_chain.agents[50], 1)
+    async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
+        await sign_and_die(app, address, monkeypatch)
+        (signed,) = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
+        assert await is_meant(app.store, app.chain, signed)
+    await local_chain.reorg(5)
+    after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
+    async with open_app(after, pace=PACE) as app:
+        assert not await is_meant(app.store, app.chain, signed)
+        again = await send_again(
+            app.chain, app.store, local_chain.evaluator.address, partial(is_meant, app.store, app.chain)
+        )
+        recorded = await app.store.pending_nonces(local_chain.evaluator.address)
+        assert again == len({tx.nonce for tx in recorded if tx.intention != Intention.POST_SCORES})
+    await local_chain.mine(2)
+    assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
 
 
 async def test_an_evaluation_waits_for_the_key_of_its_challenge(local_chain: LocalChain, tmp_path: Path) -> None:

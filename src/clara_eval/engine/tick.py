@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -33,6 +34,7 @@ from clara_eval.observe.logs import bound_challenge
 from clara_eval.observe.metrics import Metrics
 from clara_eval.pipeline.attempt_memory import read_attempts
 from clara_eval.pipeline.claim_recorder import record_claims, watch_claims
+from clara_eval.pipeline.evaluate import is_meant
 from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.post_recorder import record_closed, record_posted
 from clara_eval.pipeline.result_recorder import has_news, known_results, record_result
@@ -393,11 +395,13 @@ class Ticker:
                 await record_closed(self.app.store, challenge)
                 _log.info("challenge_closed", status=challenge.status.name.lower())
             case Action.RESEND:
-                count = await send_again(self.app.chain, self.app.store, challenge.evaluator)
+                store, chain = self.app.store, self.app.chain
+                count = await send_again(chain, store, challenge.evaluator, partial(is_meant, store, chain))
                 raise Temporary(
                     f"An earlier key, {challenge.evaluator}, signed the post, and it is not mined yet: {count} of its "
                     "transactions went out again.",
-                    remedy="It goes on at the next tick; only a process with that key can raise the fee.",
+                    remedy="It goes on at the next tick; only a process with that key can raise the fee, or post anew "
+                    "what was read at a block that is gone.",
                 )
             case Action.FINALIZE:
                 receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain)

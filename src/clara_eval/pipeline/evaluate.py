@@ -54,7 +54,7 @@ from clara_eval.publish.keeper import advance
 from clara_eval.publish.posted import Results
 from clara_eval.publish.publish import publish
 from clara_eval.publish.send import Intention, Outcome, Receipt, TransactionSender
-from clara_eval.publish.transaction import read_signed
+from clara_eval.publish.transaction import StoredTransaction, read_signed
 from clara_eval.records.challenge_index import read_document
 from clara_eval.solutions import Fetch, Limits
 from clara_eval.tournament.ruled import RuledComparisons
@@ -220,6 +220,23 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
     return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
 
 
+async def is_meant(store: Store, chain: Chain, tx: StoredTransaction) -> bool:
+    """Whether a recorded post still says what its round found: the block that was read is there, and nothing newer took
+    its place. Of other transactions there is nothing to ask.
+    """
+    if tx.intention != Intention.POST_SCORES:
+        return True
+    read = await store.entry(tx.run, "challenge")
+    if read is None or read_signed(tx.raw).data in await _superseded(store, tx.run):
+        return False
+    return await chain.is_canonical(CHALLENGE.read_text(read).block)
+
+
+async def _superseded(store: Store, run: str) -> frozenset[bytes]:
+    recorded = await store.entry(run, SUPERSEDED)
+    return frozenset(bytes.fromhex(data) for data in (json.loads(recorded) if recorded else ()))
+
+
 async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
     """Past the deadline and still open: move the contract on to scoring before anything is paid for."""
     sender, state = _sender(ports, options), await ports.chain.scoring_state(challenge.address)
@@ -361,8 +378,7 @@ async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports
     sender = _sender(ports, options)
     if not sender.can_sign and (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.OPEN:
         return _unrehearsed(challenge, walked, digest)
-    recorded = await ports.store.entry(challenge.run, SUPERSEDED)
-    superseded = frozenset(bytes.fromhex(data) for data in (json.loads(recorded) if recorded else ()))
+    superseded = await _superseded(ports.store, challenge.run)
     return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain, superseded=superseded)
 
 
