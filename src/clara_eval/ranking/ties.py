@@ -31,14 +31,23 @@ def equal_records(table: Tally) -> Ints:
     classes: Ints = np.unique(gained, return_inverse=True)[1].astype(np.int64)
     if np.all(met + met[:1, 1:2] * np.eye(size) == met[:1, 1:2]):
         return classes  # everybody met everybody equally often: the split is as fine as it gets
-    found = 0
-    while found < (found := int(classes.max(initial=-1)) + 1) < size:
+    fresh = np.arange(int(classes.max(initial=-1)) + 1)
+    while len(fresh) and int(classes.max()) + 1 < size:
         with one_thread():
-            against = met @ np.eye(found)[classes]
-        classes = (
-            np.unique(np.column_stack((classes, against)), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-        )
+            against = met @ (classes[:, None] == fresh).astype(np.float64)
+        before = classes
+        rows = np.column_stack((classes, against))
+        classes = np.unique(rows, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        fresh = _parts(before, classes)
     return classes
+
+
+def _parts(before: Ints, classes: Ints) -> Ints:
+    """The classes that are only a part of one before: against all others everybody has been counted already."""
+    number, first = np.unique(classes, return_index=True)
+    origin = before[first]
+    parts: Ints = number[np.bincount(origin)[origin] > 1]
+    return parts
 
 
 def level(ratings: Floats, classes: Ints, decimals: int) -> Floats:
