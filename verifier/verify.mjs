@@ -191,29 +191,31 @@ function featureLine(feature) {
   const words = shown(feature.description).replaceAll("\n", " "); return `- ${feature.name} (${kind}${span}${better}${weight}): ${words}${anchors}`;
 }
 const ANSWER = plain(parse('{"type":"object","properties":{"winner":{"type":"string","enum":["A","B","tie"]},"confidence":{"type":"number","description":"From 0.0 to 1.0."},"reason":{"type":"string","description":"One brief sentence."}},"required":["winner","confidence","reason"],"additionalProperties":false}'));
+const ORDER = plain(parse('{"type":"object","properties":{"order":{"type":"array","items":{"type":"string","enum":["A","B","C","D"]},"description":"Every letter once, best first."},"reason":{"type":"string","description":"One brief sentence."}},"required":["order","reason"],"additionalProperties":false}'));
 const filled = (text, places) => text.replace(/\{\{(\w+)\}\}/g, (whole, name) => places[name] ?? whole);
-function comparisonRequest(bodies, config, schema, comparison, attempt) {
-  const prompts = bodies.get("prompts"), vector = (who) => plain(bodies.get(`features/${who}`).features);
-  const system = filled(prompts["compare.system"].text, { criteria: shown(config.criteria), features: schema.map(featureLine).join("\n") }), again = attempt ? `\nAsked again (${attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n` : "";
-  const user = filled(prompts["compare.user"].text, { first: vector(comparison.first), second: vector(comparison.second) }) + again;
-  return sha256(utf8(plain({ llm: comparison.judge, purpose: "comparison", system, user, schema: ANSWER, maxTokens: new Num("400"), attempt: new Num(String(attempt)) })));
+function comparisonRequest(bodies, config, schema, { first, second, group, judge }, attempt) { // about two, or about the four of a group
+  const prompts = bodies.get("prompts"), name = group.length ? "order" : "compare", vectors = (group.length ? group : [first, second]).map((who) => plain(bodies.get(`features/${who}`).features));
+  const system = filled(prompts[`${name}.system`].text, { criteria: shown(config.criteria), features: schema.map(featureLine).join("\n") }), again = attempt ? `\nAsked again (${attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n` : "";
+  const user = filled(prompts[`${name}.user`].text, Object.fromEntries(["first", "second", "third", "fourth"].map((place, i) => [place, vectors[i]]))) + again;
+  return sha256(utf8(plain({ llm: judge, purpose: "comparison", system, user, schema: group.length ? ORDER : ANSWER, maxTokens: new Num("400"), attempt: new Num(String(attempt)) })));
 }
-function readVerdict(answer) { // null where it cannot be used
+function readVerdict(answer, isOrder) { // null where it cannot be used
   if (answer.stop !== "end") return null; const bare = /^\s*```json\s*\n([\s\S]*?)\n?```\s*$/.exec(answer.text)?.[1] ?? answer.text;
   try {
-    const told = parse(bare); const isRight = utf8(bare).length <= 16384 && Object.keys(told).sort().join() === "confidence,reason,winner" && bare.match(/"(?:[^"\\]|\\.)*"\s*:/gs).length === 3 && ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1 && typeof told.reason === "string";
+    const told = parse(bare), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && bare.match(/"(?:[^"\\]|\\.)*"\s*:/gs).length === names.length && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
     return isRight ? told : null;
   } catch { return null; }
 }
 function checkModelVerdict(key, bodies, config, schema, comparison) {
-  const [a, b] = [comparison.first, comparison.second].map((who) => plain(bodies.get(`features/${who}`).features));
-  if (a === b) return hold(comparison.winner === "tie" && +comparison.confidence === 1 && comparison.requests.length === 0, key, "equal facts are a tie that nobody is asked about");
+  const { group } = comparison, [a, b, ...four] = [comparison.first, comparison.second, ...group].map((who) => plain(bodies.get(`features/${who}`).features)), isOrder = four.length > 0;
+  if (isOrder ? four.every((vector) => vector === a) : a === b) return hold(comparison.winner === "tie" && (isOrder ? comparison.confidence === null : +comparison.confidence === 1) && comparison.requests.length === 0, key, "equal facts are a tie that nobody is asked about");
+  const verdict = (told) => !isOrder ? { A: "first", B: "second", tie: "tie" }[told.winner] : a === b ? "tie" : told.order.indexOf("ABCD"[group.indexOf(comparison.first)]) < told.order.indexOf("ABCD"[group.indexOf(comparison.second)]) ? "first" : "second";
   comparison.requests.forEach((request, attempt) => {
     const answer = bodies.get(`answer/${request}`); hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
     if (!hold(answer && answer.llm === comparison.judge && answer.purpose === "comparison", key, `the answer to request ${attempt} is missing`)) return;
-    const told = readVerdict(answer.answer), isLast = attempt === comparison.requests.length - 1;
+    const told = readVerdict(answer.answer, isOrder), isLast = attempt === comparison.requests.length - 1;
     if (!isLast || comparison.winner === null) return hold(told === null, key, `the answer to request ${attempt} can be used`);
-    hold(told && { A: "first", B: "second", tie: "tie" }[told.winner] === comparison.winner && +told.confidence === +comparison.confidence, key, "the verdict is not what the answer says");
+    hold(told && verdict(told) === comparison.winner && (isOrder ? comparison.confidence === null : +told.confidence === +comparison.confidence), key, "the verdict is not what the answer says");
   });
   if (comparison.winner === null && comparison.requests.length < 3) hold(Object.keys(bodies.get("unanswered")).length > 0, key, "no verdict, although nothing stayed unanswered");
 }
@@ -235,10 +237,12 @@ function checkRulesVerdict(key, bodies, schema, c) {
   const show = (v) => (isNumber(v) ? v.text : v === null ? "unknown" : String(v));
   hold(gains.every(([, name]) => c.reason.includes(`${name} ${show(won[name])} against ${show(lost[name])}`)), key, "the reason names other facts");
 }
+function looks(name, count, most, judges) { // all that full or both show
+  const once = []; for (let i = 0; i < count; i++) for (let j = i + 1; j < count; j++) once.push((i + j) % 2 ? [i, j] : [j, i]);
+  return (name === "both" ? once.concat(once.map(([a, b]) => [b, a])) : once).slice(0, most === null ? undefined : Math.floor(Math.max(0, +most) / judges));
+}
 function checkVerdicts(bodies, items, schema, name, games) { // a large round by rules: all verdicts behind one hash
-  const body = bodies.get("verdicts"), merits = items.map((who) => merit(schema, bodies.get(`features/${who}`).features)), once = [], most = bodies.get("plan").maxGames;
-  for (let i = 0; i < items.length; i++) for (let j = i + 1; j < items.length; j++) once.push((i + j) % 2 ? [i, j] : [j, i]);
-  const all = (name === "both" ? once.concat(once.map(([a, b]) => [b, a])) : once).slice(0, most === null ? undefined : Math.max(0, +most)).sort((x, y) => x[0] - y[0] || x[1] - y[1]), bytes = Buffer.alloc(9 * all.length);
+  const body = bodies.get("verdicts"), merits = items.map((who) => merit(schema, bodies.get(`features/${who}`).features)), all = looks(name, items.length, bodies.get("plan").maxGames, 1).sort((x, y) => x[0] - y[0] || x[1] - y[1]), bytes = Buffer.alloc(9 * all.length);
   const half = all.map(([a, b]) => { const gap = merits[a] - merits[b]; return Math.abs(gap) <= 0.0001 ? 1 : gap > 0 ? 2 : 0; });
   all.forEach(([a, b], i) => { bytes.writeUInt32LE(a, 9 * i); bytes.writeUInt32LE(b, 9 * i + 4); bytes[9 * i + 8] = half[i]; });
   hold(body.judge === "rules" && plain(body.items) === plain(items) && +body.count === all.length && +games === all.length && !bodies.has("comparison/0000000"), "verdicts", "its judge, its items or their number are wrong");
@@ -253,18 +257,17 @@ function checkComparisons(bodies, items, judges, config, schema) {
   if (isLarge) return checkVerdicts(bodies, items, schema, name, games);
   for (let i = 0; i < games; i++) all.push([`comparison/${String(i).padStart(7, "0")}`, bodies.get(`comparison/${String(i).padStart(7, "0")}`)]);
   hold(all.every(([, c]) => c) && !bodies.has(`comparison/${String(+games).padStart(7, "0")}`), "schedule", "the number of games is wrong");
-  const id = (c) => [c.first, c.second, c.judge].join("|"); for (const [key, c] of all) {
+  const id = (c) => [c.first, c.second, c.judge, ...c.group].join("\0"), asked = new Map(); for (const [key, c] of all) {
     if (!hold(place.has(c.first) && place.has(c.second) && c.first !== c.second && judges.includes(c.judge), key, "its items or its judge do not belong here")) continue;
-    hold(!seen.has(id(c)), key, "it occurs twice"); seen.add(id(c));
+    hold(!seen.has(id(c)), key, "it occurs twice"); seen.add(id(c)); const question = c.group.length ? `${c.judge}\0${c.group}` : id(c); asked.set(question, [...(asked.get(question) ?? []), c.requests.join()]);
+    if (c.group.length && !hold(name === "fours" && c.judge !== "rules" && c.group.length === 4 && new Set(c.group).size === 4 && c.group.every((who) => place.has(who)) && c.group.includes(c.first) && c.group.indexOf(c.second) > c.group.indexOf(c.first), key, "it is not read off an order of four")) continue;
     if (c.judge === "rules") checkRulesVerdict(key, bodies, schema, c); else checkModelVerdict(key, bodies, config, schema, c);
   }
-  hold(all.every(([, c], i) => !i || id(all[i - 1][1]) < id(c)), "comparisons", "they are not in order");
-  if (["full", "both"].includes(name)) for (let i = 0; i < items.length; i++) for (let j = i + 1; j < items.length; j++) for (const judge of judges) {
-    const [a, b] = (i + j) % 2 ? [items[i], items[j]] : [items[j], items[i]];
-    hold(seen.has([a, b, judge].join("|")) && (name === "full" || seen.has([b, a, judge].join("|"))), "schedule", `${a} against ${b} is missing`);
-  }
-  if (["full", "both"].includes(name)) hold(+games === (items.length * (items.length - 1) / 2) * judges.length * (name === "both" ? 2 : 1), "schedule", "more games than the schedule has");
-  return all.map(([, c]) => c);
+  hold(all.every(([, c], i) => !i || id(all[i - 1][1]) < id(c)), "comparisons", "they are not in order"); const most = bodies.get("plan").maxGames;
+  hold(all.every(([, c]) => { const told = c.group.length && asked.get(`${c.judge}\0${c.group}`); return !told || (told.length === 6 && new Set(told).size === 1); }), "schedule", "an order of four is one question and tells about six pairs"); hold(most === null || asked.size <= +most, "schedule", "more was asked than the plan allows");
+  if (!["full", "both"].includes(name)) return all.map(([, c]) => c); const wanted = looks(name, items.length, most, judges.length).flatMap(([a, b]) => judges.map((judge) => [items[a], items[b], judge]));
+  for (const look of wanted) hold(seen.has(look.join("\0")), "schedule", `${look[0]} against ${look[1]} is missing`);
+  hold(+games === wanted.length, "schedule", "more games than the schedule has"); return all.map(([, c]) => c);
 }
 // ---- 9. ranking ----
 function shuffle(count, seed, label) {
@@ -290,12 +293,9 @@ function expected(difference) {
 }
 function classes(results, count) { // equal records: refined until nothing splits
   let now = Array(count).fill(0); for (const [a, b, , half] of results) { now[a] += half; now[b] += 2 - half; }
-  for (let size = -1; ; ) {
-    const rows = now.map((own) => [own, new Map()]);
-    for (const [a, b, , half] of results) for (const [x, y, h] of [[a, b, half], [b, a, 2 - half]]) { const id = `${now[y]}:${h}`; rows[x][1].set(id, (rows[x][1].get(id) ?? 0) + 1); }
-    const names = rows.map(([own, seen]) => `${own}|${[...seen].sort().join(";")}`), known = [...new Set(names)];
-    if (known.length === size) return now; size = known.length; now = names.map((name) => known.indexOf(name));
-  }
+  for (let size = -1; ; ) { const rows = now.map((own) => [own, new Map()]);
+    for (const [a, b] of results) for (const [x, y] of [[a, b], [b, a]]) rows[x][1].set(now[y], (rows[x][1].get(now[y]) ?? 0) + 1);
+    const names = rows.map(([own, seen]) => `${own}|${[...seen].sort().join(";")}`), known = [...new Set(names)]; if (known.length === size) return now; size = known.length; now = names.map((name) => known.indexOf(name)); }
 }
 function elo(results, count, seed) {
   const rows = results.length ? dealt(results, seed) : [], sums = Array.from({ length: count }, () => []);
@@ -304,26 +304,26 @@ function elo(results, count, seed) {
     for (const row of order) for (const position of rows[row]) {
       const [a, b, , half] = results[position], change = 32 * (half / 2 - expected(ratings[a] - ratings[b])); ratings[a] += change; ratings[b] -= change;
     }
-    ratings.forEach((rating, i) => sums[i].push(rating));
-  }
-  const own = sums.map((all) => rounded(exactSum(all) / 100, 6)), groups = classes(results, count);
-  return own.map((_, i) => { const members = own.filter((_, j) => groups[j] === groups[i]); return members.length > 1 ? rounded(exactSum(members) / members.length, 6) : own[i]; });
+    ratings.forEach((rating, i) => sums[i].push(rating)); } return sums.map((all) => rounded(exactSum(all) / 100, 6));
 }
+const level = (own, groups) => own.map((_, i) => { const members = own.filter((_, j) => groups[j] === groups[i]); return members.length > 1 ? rounded(exactSum(members) / members.length, 6) : own[i]; });
 function checkRanking(bodies, items, judges, comparisons, challenge) {
   const ranking = bodies.get("ranking"), standings = ranking?.standings, place = new Map(items.map((item, i) => [item, i])), sorted = [...judges].sort();
   if (!items.length) return hold(ranking === null, "ranking", "nobody is ranked");
-  const results = comparisons.filter((c) => c.winner !== null).map((c) => [place.get(c.first), place.get(c.second), sorted.indexOf(c.judge), { first: 2, tie: 1, second: 0 }[c.winner]]).sort((x, y) => x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || x[3] - y[3]);
-  const ratings = elo(results, items.length, utf8(`${+challenge.chainId}:${challenge.address}`)), at = new Map(challenge.submissions.map((s) => [s.submitter, +s.submittedAt]));
+  const results = comparisons.filter((c) => c.winner !== null).map((c) => [place.get(c.first), place.get(c.second), 2 * sorted.indexOf(c.judge) + (c.group?.length > 0), { first: 2, tie: 1, second: 0 }[c.winner]]).sort((x, y) => x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || x[3] - y[3]);
+  const groups = classes(results, items.length), ratings = level(elo(results, items.length, utf8(`${+challenge.chainId}:${challenge.address}`)), groups), at = new Map(challenge.submissions.map((s) => [s.submitter, +s.submittedAt]));
   const record = Array(3 * items.length).fill(0); for (const [a, b, , half] of results) { record[3 * a + half]++; record[3 * b + 2 - half]++; }
   const met = new Set(results.map(([a, b]) => Math.min(a, b) * items.length + Math.max(a, b))).size, paid = +challenge.winnerCount;
-  let order = [...standings].sort((s, o) => o.elo - s.elo || at.get(s.item) - at.get(o.item) || (s.item < o.item ? -1 : 1));
-  if (items.length >= 10 && met < (items.length * (items.length - 1)) / 2) order = [...order.slice(0, paid), ...order.slice(paid).sort((s, o) => o.theta - s.theta)];
-  hold(standings.length === items.length && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once");
+  if (!hold(standings.length === items.length && standings.every((s) => place.has(s.item)) && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once")) return;
+  const told = items.map((who) => bodies.get(`features/${who}`).features), isFours = bodies.get("schedule").name === "fours", varies = Object.keys(told[0]).some((name) => new Set(told.map((facts) => facts[name]).filter((value) => value !== null).map(plain)).size > 1);
+  const isSparse = items.length >= 10 && met < (items.length * (items.length - 1)) / 2, [from, by] = isFours && (varies || results.some(([, , judge]) => judge % 2)) ? [0, "strength"] : isSparse ? [paid, "elo, then strength"] : [items.length, "elo"]; hold(ranking.orderedBy === by, "ranking", `it is ordered by ${by}`); // from this place on by strength
+  const theta = []; for (const s of standings) theta[place.get(s.item)] = +s.theta; const fitted = level(theta, groups), own = (s) => place.get(s.item), earlier = (s, o) => at.get(s.item) - at.get(o.item) || (s.item < o.item ? -1 : 1), order = [...standings].sort((s, o) => o.elo - s.elo || earlier(s, o)), isPaid = new Set(order.slice(0, from).map((s) => s.item));
   standings.forEach((s, i) => {
     const tally = (h) => record[3 * place.get(s.item) + h]; hold(Math.abs(+s.elo - ratings[place.get(s.item)]) <= 2.1e-6, "ranking", `the rating of ${s.item} is ${ratings[place.get(s.item)]}`);
-    hold(+s.score === rounded(10000 / (1 + 10 ** ((1500 - s.elo) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
+    hold(+s.score === rounded(10000 / (1 + 10 ** ((from ? 1500 - s.elo : -173.7178 * s.theta) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
     hold(+s.rank === i + 1 && +s.wins === tally(2) && +s.ties === tally(1) && +s.losses === tally(0), "ranking", `the record of ${s.item} is not that of its comparisons`);
-    hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`); });
+    if (i < from) return hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`); const before = standings[i - 1], gap = i > from ? fitted[own(before)] - fitted[own(s)] : 1; // the mean that was taken off is rounded, too
+    hold(!isPaid.has(s.item) && (i > from && groups[own(before)] === groups[own(s)] ? earlier(before, s) < 0 : gap > -3e-6), "ranking", `place ${i + 1} does not belong to ${s.item}`); });
   hold(+ranking.results === results.length && +ranking.winnerCount === +challenge.winnerCount && plain(ranking.payoutBps) === plain(challenge.payoutBps), "ranking", "its number of results, places or shares is wrong");
 }
 // ---- 10. winners, prizes, the call ----
@@ -397,4 +397,4 @@ let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad 
 for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
 if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
 console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
-console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+ and adaptive choose; copies, families, flags and the estimates (intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
