@@ -151,6 +151,28 @@ def test_no_mocks_and_no_open_points() -> None:
     assert found == []
 
 
+def test_no_database_is_tracked() -> None:
+    """Whatever its name: what a run leaves behind is data of that run, and may hold answers and addresses."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    tracked = [ROOT / name for name in listed.decode().strip("\0").split("\0")]
+    assert len(tracked) > 100
+    assert [path.name for path in tracked if path.is_file() and is_database(path)] == []
+
+
+def is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0" or bool(
+            re.search(r"\.(db|sqlite3?)(-wal|-shm|-journal)?$", path.name)
+        )
+
+
+@pytest.mark.parametrize("name", ["clara-eval.db", "x.db-wal", "any.sqlite3"])
+def test_a_database_in_the_working_folder_is_ignored(name: str) -> None:
+    """`git add` of everything takes none with it."""
+    told = subprocess.run(["git", "check-ignore", name], cwd=ROOT, capture_output=True, check=False)
+    assert told.returncode == 0
+
+
 HEAVY = (
     "web3", "numpy", "anthropic", "openai", "dbos", "fastapi", "mcp", "tree_sitter", "eth_account", "rich.console",
     "aiohttp", "sqlalchemy", "pydantic_settings",

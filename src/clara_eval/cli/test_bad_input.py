@@ -46,7 +46,11 @@ CASES = [
     Case(f"status {ADDRESS} --json", 1, "No evaluation"),
     Case(f"status {ADDRESS}", 2, "CLARA_NETWORK='mars'", {"CLARA_NETWORK": "mars"}),
     Case(f"status {ADDRESS}", 2, "not a known database", {"CLARA_DATABASE_URL": "mysql://root:hunter2@host/x"}),
-    Case("publication sync", 2, "a database in memory", {"CLARA_DATABASE_URL": "sqlite:///:memory:"}),
+    *(
+        Case(f"{words}", 2, f"CLARA_DATABASE_URL='{url}' names no file", {"CLARA_DATABASE_URL": url})
+        for words in ("publication sync", f"status {ADDRESS}", "spend")
+        for url in ("sqlite:///:memory:", "sqlite:", "sqlite://", "sqlite:///")
+    ),
     Case(f"status {ADDRESS}", 2, "cannot be read as a URL", {"CLARA_DATABASE_URL": "postgresql://a:hunter2@[b/x"}),
     Case(f"status {ADDRESS}", 2, "not a database", {"CLARA_DATABASE_URL": "sqlite:///binary"}),
     Case(f"status {ADDRESS}", 2, "CLARA_PORT", {"CLARA_PORT": "99999"}),

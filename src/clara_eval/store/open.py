@@ -18,7 +18,13 @@ def is_sqlite(url: str) -> bool:
 
 def sqlite_path(url: str) -> str:
     """`sqlite:///relative.db` is relative, `sqlite:////absolute.db` or `sqlite:///` + `/…` absolute."""
-    return url.removeprefix("sqlite:").removeprefix("//").removeprefix("/") or "clara-eval.db"
+    path = url.removeprefix("sqlite:").removeprefix("//").removeprefix("/")
+    if path in ("", ":memory:"):  # elsewhere, a URL without a file means memory too
+        raise ConfigError(
+            f"CLARA_DATABASE_URL={url!r} names no file: a database in memory would be lost with the process.",
+            remedy="Use sqlite:///path/to/file.db.",
+        )
+    return path
 
 
 async def open_store(url: str) -> SqlStore:
@@ -26,11 +32,6 @@ async def open_store(url: str) -> SqlStore:
     if is_sqlite(url):
         from clara_eval.store.sqlite import SqliteStore
 
-        if sqlite_path(url) == ":memory:":
-            raise ConfigError(
-                "CLARA_DATABASE_URL names a database in memory, which would be lost with the process.",
-                remedy="Use sqlite:///path/to/file.db.",
-            )
         return await SqliteStore.open(sqlite_path(url))
     if _scheme(url) in ("postgres", "postgresql"):
         require("postgres", "A Postgres database")

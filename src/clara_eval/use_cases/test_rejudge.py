@@ -84,7 +84,7 @@ async def test_comparisons_are_asked_again_and_the_disagreement_is_told(
         await _asked_in_a_shell(address, priced, judge, rpc, endpoint)
     assert model.seed == same.seed
     assert model.drawn == 12
-    await _sampled_in_a_large_round(checked, rpc)
+    await _sampled_in_a_large_round(checked, rpc, settings.database_url)
     assert model.disagreement.value == pytest.approx(len(model.otherwise) / (12 - model.unanswered), abs=1e-6)
     with pytest.raises(BadInput, match="block after the post"):
         await rejudge(checked, settings, judge="rules", wanted=1, rpc=None, foreseen=told.append)
@@ -118,7 +118,7 @@ class Counted(RuledComparisons):
         return super().__getitem__(number)
 
 
-async def _sampled_in_a_large_round(checked: Checked, rpc: str) -> None:
+async def _sampled_in_a_large_round(checked: Checked, rpc: str, database: str) -> None:
     """Only what is drawn is made; the node is one of the trace's network, whatever that of the settings is."""
     vectors = {str(account): facts.vector for account, facts in checked.walk.features.items()}
     pairs = np.array(list(permutations(range(len(vectors)), 2)))
@@ -127,7 +127,7 @@ async def _sampled_in_a_large_round(checked: Checked, rpc: str) -> None:
     counted = Counted(RulesJudge(checked.walk.schema), vectors, table)
     assert list(decided_numbers(counted)) == list(range(len(pairs)))
     large = replace(checked, walk=replace(checked.walk, comparisons=counted))
-    elsewhere = Settings.from_env({"CLARA_NETWORK": "base", "CLARA_DATABASE_URL": "sqlite://"})
+    elsewhere = Settings.from_env({"CLARA_NETWORK": "base", "CLARA_DATABASE_URL": database})
     found = await rejudge(large, elsewhere, judge="rules", wanted=7, rpc=rpc, foreseen=lambda _cost: None)
     assert (found.decided, found.drawn, found.otherwise) == (len(pairs), 7, ())
     assert list(counted.made) == draw(found.seed, len(pairs), 7)
