@@ -2,7 +2,8 @@
 
 In come the same columns as in `elo`; out go the same bits, five times as soon: WebAssembly knows only the exact
 operations that `elo` uses, in the order in which they are written. What must hold: nothing depends on whether it is
-there. `has_loops` says so; what would not fit into one memory is left to numpy.
+there. `has_loops` says so; what would not fit into one memory is left to numpy, and so is everything where this machine
+lets the engine not run (no room for its addresses, no right to make code).
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def deal(size: int, first: Ints, second: Ints) -> tuple[Ints, int] | None:
         return None
     taken = _Part(8 * words * size)
     a, b, level = _Part(4 * count), _Part(4 * count), _Part(4 * count)
-    loops = _Loops((taken, a, b, level))
+    loops = _started((taken, a, b, level))
+    if loops is None:
+        return None
     loops.of(a).view(np.int32)[:] = first
     loops.of(b).view(np.int32)[:] = second
     rounds = loops.call("deal", a.start, b.start, count, level.start, taken.start, words)
@@ -58,7 +61,9 @@ def play(
         return None
     rated, known = _Part(8 * len(begin)), _Part(8 * len(powers))
     listed, starts, order = _Part(_GAME_BYTES * len(played)), _Part(4 * len(table) + 4), _Part(4 * len(table))
-    loops = _Loops((rated, known, listed, starts, order))
+    loops = _started((rated, known, listed, starts, order))
+    if loops is None:
+        return None
     loops.of(known).view(np.float64)[:] = powers
     loops.of(starts).view(np.int32)[:] = np.append(0, np.cumsum(is_game.sum(axis=1)))
     row = loops.of(listed).reshape(-1, _GAME_BYTES)
@@ -104,6 +109,18 @@ class _Loops:
     def call(self, name: str, *numbers: int) -> int:
         found: int | None = cast("Func", self._exports[name])(self._store, *numbers)
         return found or 0
+
+
+def _started(parts: Iterable[_Part]) -> _Loops | None:
+    """None where the engine has no build for this machine, or where the machine refuses it memory."""
+    try:
+        import wasmtime
+    except (ImportError, OSError, RuntimeError):
+        return None
+    try:
+        return _Loops(parts)
+    except wasmtime.WasmtimeError:
+        return None
 
 
 def _module() -> tuple[Engine, Module]:

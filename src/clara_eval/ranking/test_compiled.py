@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import resource
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -60,3 +65,30 @@ def test_a_large_field_is_rated_the_same_with_and_without(monkeypatch: pytest.Mo
     monkeypatch.setattr(compiled, "has_loops", lambda: False)
     assert there.tobytes() == elo.elo(60, first, second, points, b"seed").tobytes()
     assert deal(60, first, second) is None
+
+
+ELSEWHERE = """
+import hashlib
+from clara_eval.ranking import compiled, elo
+from clara_eval.ranking.test_compiled import field_of
+first, second, points = field_of(60, 60_000, 3, 1.0)
+print(hashlib.sha256(elo.elo(60, first, second, points, b"seed").tobytes()).hexdigest())
+print(compiled.has_loops(), compiled.deal(60, first, second) is not None)
+"""
+
+
+def test_where_the_engine_gets_no_room_the_numbers_are_the_same() -> None:
+    """A process that may address 3 GB cannot reserve what the engine wants; the ratings come from numpy, bit for bit."""
+    first, second, points = field_of(60, 60_000, 3, 1.0)
+    here = hashlib.sha256(elo.elo(60, first, second, points, b"seed").tobytes()).hexdigest()
+    few = 3 << 30
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        env={"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": ":".join(sys.path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (few, few)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [here, "True False"]
