@@ -88,7 +88,7 @@ def story_for(machine: Machine, tell: Tell) -> Story:
     try:
         machine.require("solidity")
     except MissingEngine as missing:
-        tell("engine", f"{missing} This round is therefore judged without running anything. {missing.remedy}")
+        tell("engine", f"{missing.message} This round is therefore judged without running anything. {missing.remedy}")
         return rate_limiter()
     tell("engine", "submissions are compiled and run in a closed EVM: the same numbers on every machine")
     return gas_golf()

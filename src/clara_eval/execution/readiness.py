@@ -34,7 +34,7 @@ def look_at(machine: Machine, language: Language) -> Readiness:
     try:
         executed = machine.run(None, Submission(language, SMALLEST[language]))
     except MissingEngine as missing:
-        return Readiness("missing", str(missing), str(missing.remedy))
+        return Readiness("missing", missing.message, missing.remedy)
     if executed.outcome != "passed":
         again = "Free memory or processor time and run `clara-eval harness prepare` again."
         return Readiness("failed", executed.detail or f"The smallest program ended as {executed.outcome}.", again)

@@ -43,7 +43,8 @@ def test_a_worker_that_was_lost_is_not_ready(machine: Machine, monkeypatch: pyte
 
 
 def test_what_is_not_installed_is_missing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its module an engine is missing, and the remedy is the line that installs it."""
+    """Without its module an engine is missing, and the remedy is the line that installs it, said once."""
     monkeypatch.setattr("clara_eval.execution.quickjs.find_module", lambda: None)
     found = look_at(machine, "javascript")
     assert (found.state, "npm install quickjs-wasi" in found.remedy) == ("missing", True)
+    assert found.remedy not in found.reason

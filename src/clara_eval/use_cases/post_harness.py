@@ -50,7 +50,7 @@ async def _with_reference(caller: Caller, harness: Harness, reference: str) -> t
     try:
         found = await asyncio.to_thread(_checked, caller, harness, reference)
     except MissingEngine as missing:
-        return (f"The harness was not run on its reference. {missing} {missing.remedy}",)
+        return (f"The harness was not run on its reference. {missing}",)
     if found.problems:
         raise BadInput(" ".join(found.problems), path=REFERENCE, remedy="Mend the harness or the reference, then post.")
     return found.warnings
