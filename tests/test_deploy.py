@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -60,13 +61,43 @@ def test_the_container_copies_what_there_is() -> None:
     assert "--require-hashes" in installs[0]
 
 
+def test_the_container_builds_the_wheel_from_what_it_copies(tmp_path: Path) -> None:
+    """The files that the build stage takes, and no others, are enough for its own build command."""
+    for name, words in instructions():
+        if name == "COPY" and not words.startswith("--from"):
+            *sources, place = words.split()
+            for source in sources:
+                into = tmp_path / place / (Path(source).name if place == "./" else "")
+                if (ROOT / source).is_dir():
+                    shutil.copytree(ROOT / source, into, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copyfile(ROOT / source, into)
+    build = next(words for name, words in instructions() if name == "RUN" and "hatchling build" in words)
+    command = build.partition(" && ")[2].replace("/wheels", str(tmp_path / "wheels")).split()
+    made = subprocess.run([COMMAND.with_name(command[0]), *command[1:]], cwd=tmp_path, capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr.decode()[-500:]
+    assert len(list((tmp_path / "wheels").glob("clara_eval-*.whl"))) == 1
+
+
+def test_every_image_has_a_version() -> None:
+    """Nothing that is pulled is whatever is newest."""
+    pulled = [words.split()[0] for name, words in instructions() if name == "FROM"]
+    pulled += [service["image"] for service in COMPOSE["services"].values() if "build" not in service]
+    assert len(pulled) >= 6
+    assert [image for image in pulled if not re.fullmatch(r"docker\.io/[a-z/]+:v?\d+[\w.-]*", image)] == []
+
+
 def test_the_container_has_what_the_service_may_need() -> None:
-    """The pinned packages hold every declared dependency of the extras that the lock is made for."""
+    """The pinned packages hold every declared dependency of the extras that the lock is made for.
+
+    Those are all that a setting of the service can ask for: what is missing in an image cannot be added to it.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     made_for = re.findall(
         r"--extra (\w+)", (ROOT / "Makefile").read_text(encoding="utf-8").split("requirements-dev.lock \\")[1]
     )
-    assert {"server", "postgres", "anthropic", "openai", "cloudflare", "kms", "telemetry"} == set(made_for)
+    other = {"all", "dev", "mcp", "local", "javascript", "python"}  # in `server`, or of no use without npm's modules
+    assert set(made_for) == set(project["optional-dependencies"]) - other
     wanted = [
         *project["dependencies"],
         *(need for extra in made_for for need in project["optional-dependencies"][extra]),
@@ -87,10 +118,9 @@ def test_the_entry_point_serves_and_is_healthy(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLARA_CHALLENGE_FACTORY": "0x" + "22" * 20}
     environ |= {"CLARA_PORT": port, "CLARA_EVALUATOR_ADDRESS": "0x" + "33" * 20, "CLARA_RPC_URL": "http://127.0.0.1:9"}
     check = [sys.executable, *json.loads(final["HEALTHCHECK"].split("CMD ")[1])[1:]]
-    check[-1] = check[-1].replace("8080", port)
     with subprocess.Popen([COMMAND, *command], cwd=tmp_path, env=environ, stderr=subprocess.DEVNULL) as serving:
         until = time.monotonic() + 60
-        while subprocess.run(check, capture_output=True, check=False).returncode != 0:
+        while subprocess.run(check, env=environ, capture_output=True, check=False).returncode != 0:
             assert time.monotonic() < until, "it never became healthy"
             assert serving.poll() is None
             time.sleep(0.5)
@@ -119,6 +149,12 @@ def test_compose_sets_settings_that_exist() -> None:
         for name in service.get("environment", {}):
             if name.startswith("CLARA_"):
                 assert name in aliases or name.removesuffix("_FILE") in FROM_FILES, name
+    for name in (
+        "api",
+        "worker",
+    ):  # what the settings file says of these would leave the published port without a listener
+        told = COMPOSE["services"][name]["environment"]
+        assert (told["CLARA_HOST"], told["CLARA_PORT"]) == ("0.0.0.0", "8080")
     assert "evaluator-key" not in COMPOSE["services"]["api"]["secrets"]
     assert not any("EVALUATOR" in name for name in COMPOSE["services"]["api"]["environment"])
 

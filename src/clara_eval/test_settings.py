@@ -34,6 +34,14 @@ def test_the_example_names_every_setting_with_its_default() -> None:
     assert Settings.from_env({}, env_file=None) == _from_file(EXAMPLE)
 
 
+def test_the_example_is_read_alike_by_those_who_know_no_trailing_comments() -> None:
+    """`podman run --env-file` and systemd take everything behind the equals sign as the value."""
+    lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
+    plain = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    assert len(plain) == len(Settings.model_fields)
+    assert Settings.from_env(plain) == Settings.from_env({}, env_file=None)
+
+
 def _from_file(path: Path) -> Settings:
     from clara_eval.settings import _read_env_file
 
