@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from clara_eval.observe.metrics import Metrics
+from clara_eval.publish.send import Intention
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "deploy" / "prometheus-rules.yml"
@@ -44,6 +45,42 @@ def test_rules_use_metrics_that_exist() -> None:
         used = set(re.findall(r"clara_\w+", rule["expr"]))
         assert used, rule
         assert used <= exposed, rule["alert"]
+
+
+def fresh() -> dict[str, list[tuple[dict[str, str], float]]]:
+    """What a process tells that has done nothing yet: by name, labels and value."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for line in Metrics("x").render().decode().splitlines():
+        if sample := re.fullmatch(r"(clara_\w+)(?:\{(.*)\})? (\S+)", line):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', sample[2] or ""))
+            found.setdefault(sample[1], []).append((labels, float(sample[3])))
+    return found
+
+
+def test_the_first_step_of_a_watched_counter_is_an_increase() -> None:
+    """Prometheus sees no increase in a series that begins at 1: each one that an alert names is there from the start."""
+    samples, watched = fresh(), 0
+    for rule in rules():
+        for name, label, values in re.findall(r'increase\((\w+)(?:\{(\w+)=~?"([^"]+)"\})?', rule["expr"]):
+            for value in values.split("|"):
+                found = [number for labels, number in samples.get(name, []) if labels.get(label, "") == value]
+                assert found, (rule["alert"], name, value)
+                assert set(found) == {0.0}
+                watched += 1
+    assert watched >= 9
+    told = {labels["intention"] for labels, _ in samples["clara_transactions_total"]}
+    assert told >= {intention.value for intention in Intention}
+
+
+def test_a_process_that_has_done_nothing_raises_no_alarm_for_good() -> None:
+    """What only an evaluation or a tick can tell is NaN until then; times and the node are there with the first tick."""
+    by_tick = {"clara_last_good_tick_timestamp_seconds", "clara_loop_beat_timestamp_seconds", "clara_rpc_up"}
+    for rule in rules():
+        for name, sign, bound in re.findall(r"(clara_\w+) ([<>]|==) ([\d.]+)", rule["expr"]):
+            if name not in by_tick:
+                (value,) = {number for _, number in fresh().get(name, [({}, 0.0)])}
+                compared = {"<": value < float(bound), ">": value > float(bound), "==": value == float(bound)}
+                assert not compared[sign], rule["alert"]
 
 
 def test_every_rule_is_complete() -> None:

@@ -1,7 +1,8 @@
 """The numbers an operator watches, in Prometheus's form.
 
 One object a process, with a registry of its own. Names begin with `clara_`; units are in the names. Rules over these
-names are shipped in `deploy/prometheus-rules.yml`, and a test holds the two together.
+names are shipped in `deploy/prometheus-rules.yml`, and a test holds the two together. A gauge of which nothing is known
+yet is NaN, which is no alarm; a counter that an alert watches begins at 0, so that its first step is an increase.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 disable_created_metrics()  # type: ignore[no-untyped-call] # ships no types for it
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MINUTES = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
+WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")
+"""Of evaluations."""
+WATCHED_TRANSACTIONS = ("post_scores", "advance_to_scoring", "finalize", "feedback")
+"""Each may end as `unknown`."""
+_UNKNOWN = float("nan")
 _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 
@@ -79,6 +85,13 @@ class Metrics:
         self.alerts = counter("alerts_total", "Alerts raised.", "alert")
         self.webhook_failures = counter("webhook_failures_total", "Alerts that could not be delivered.")
         self.http_requests = counter("http_requests_total", "Requests by route and status.", "route", "status")
+
+        for unknown in (self.posts_left, self.nearest_deadline, self.swap_consistency):
+            unknown.set(_UNKNOWN)
+        for outcome in WATCHED_OUTCOMES:
+            self.evaluations.labels(outcome)
+        for intention in WATCHED_TRANSACTIONS:
+            self.transactions.labels(intention, "unknown")
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
