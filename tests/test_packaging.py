@@ -110,6 +110,14 @@ def test_the_wheel_is_the_same_from_the_same_source(wheel: Path, tmp_path: Path)
     assert hashlib.sha256(again.read_bytes()).hexdigest() == hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
+def test_everybody_builds_with_the_same_hatchling() -> None:
+    """The wheel names the version that built it: project file, container, page and lock name one."""
+    places = ("pyproject.toml", "deploy/Containerfile", "docs/install.md", "requirements-dev.lock")
+    told = {place: re.findall(r"hatchling==([\d.]+)", (ROOT / place).read_text(encoding="utf-8")) for place in places}
+    assert set(map(len, told.values())) == {1}, told
+    assert len({version for versions in told.values() for version in versions}) == 1, told
+
+
 def test_the_wheel_carries_no_test_code(wheel: Path) -> None:
     """Neither tests nor the parts that only tests use."""
     names = zipfile.ZipFile(wheel).namelist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from clara_eval import __version__
 from clara_eval.cli import app
+from clara_eval.devnet.anvil import find_anvil
 from clara_eval.errors import ClaraError, ConfigError
 from clara_eval.pipeline.record import RULES
 from clara_eval.store.open import open_store
@@ -257,4 +259,20 @@ def test_a_full_disk_is_said() -> None:
             check=False,
         )
     assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("place")
+def test_no_folder_for_temporary_files_is_said() -> None:
+    """Where nothing can be written, the sentence names what to set, and the exit code is 2."""
+    done = subprocess.run(
+        [sys.executable, "-m", "clara_eval", "demo"],
+        env={**os.environ, "PATH": f"{find_anvil().parent}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].endswith("Name one that can with TMPDIR.")
     assert "Traceback" not in done.stderr
