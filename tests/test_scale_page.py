@@ -5,10 +5,22 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from clara_eval.app import open_app
+from clara_eval.challenge.model import to_address
+from clara_eval.demo.lifecycle import local_settings
+from clara_eval.demo.round import post_round
+from clara_eval.devnet.local_chain import LocalChain
+from clara_eval.engine.due import due
+from clara_eval.engine.options import EngineOptions
+from clara_eval.engine.tick import _LOOKED_AT_TOGETHER as TOGETHER
+from clara_eval.engine.tick import Ticker
+from clara_eval.testing.faulty_node import FaultyNode
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,6 +44,46 @@ def test_the_page_is_written_from_its_document(scale: ModuleType) -> None:
     assert told["assumed"] == scale.asdict(assumed)
     assert told["months"] == [scale.month(count, assumed) for count in scale.MONTHS]
     assert [(r["challenges"], r["posted"], r["late"]) for r in told["simulated"]] == [(10_000, 10_000, 0)] * 6
+
+
+def test_the_limits_on_the_page_follow_from_the_months(scale: ModuleType) -> None:
+    """Each "reached at" is the number of challenges at which that share is whole; the smallest is what breaks first."""
+    text, found = scale.PAGE.read_text(encoding="utf-8"), scale.limits(scale.Assumed())
+    for name, challenges in found.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+        assert f"| {float(f'{challenges:.2g}'):,.0f} a month" in row, (name, challenges)
+    first = min(found, key=found.__getitem__)
+    assert f"**What breaks first**: {first}, at about {float(f'{found[first]:.2g}'):,.0f} challenges a month" in text
+    one = scale.month(1, scale.Assumed())["nodeCallsPerSecond"]
+    assert f"{float(f'{1 / one:.2g}'):,.0f} a month for each call a second" in text
+    assert f"at 260,000 they are {260_000 * one:.0f} a second" in text
+
+
+def test_what_is_assumed_of_the_program_is_what_the_program_does(scale: ModuleType) -> None:
+    """The tick's share for finalizing, and the places in one process and in all, are those of the shipped defaults."""
+    shares = {field.name: field.default for field in fields(Ticker)}
+    assert scale.Assumed().finalize_seconds == shares["finalize_seconds"]
+    assert (scale.EngineOptions, scale.due) == (EngineOptions, due)
+    eight = scale.Simulation(scale.Assumed(), 3, 8, 0.0)
+    assert eight.places == EngineOptions().global_evaluations == 8 * EngineOptions().worker_evaluations
+
+
+async def test_a_look_takes_as_many_calls_as_the_page_counts(
+    scale: ModuleType, local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A real node is asked for as many challenges as a tick reads together."""
+    addresses = [to_address(await post_round(local_chain)) for _ in range(TOGETHER)]
+    async with FaultyNode(local_chain.rpc_url) as node:
+        settings = local_settings(local_chain, tmp_path / "store.db", tmp_path).model_copy(update={"rpc_url": node.url})
+        async with open_app(settings) as app:
+            head = await app.chain.head()
+            await app.chain.challenges_at(addresses[:1], head)  # the token is known from then on
+            node.requests = 0
+            node.calls.clear()
+            await app.chain.challenges_at(addresses, head)
+    assumed = scale.Assumed()
+    assert node.requests / TOGETHER == pytest.approx(assumed.requests_per_look, rel=0.1)
+    assert node.calls.total() / TOGETHER == pytest.approx(assumed.calls_per_look, rel=0.1)
 
 
 def test_everything_is_posted_and_finalized_in_time_while_capacity_lasts(scale: ModuleType) -> None:
