@@ -152,7 +152,7 @@ class Adaptive:
             return list(balanced_looks(size))
         before, story = stories
         strengths = estimate(self._table(asked, board), self.features, self._fits.get(before) if number else None)
-        self._fits[story] = strengths
+        self._fits[story] = strengths.beginning
         pairs: list[Look] = []
         if self.opening == "swiss" and number < self.tuning.opening_rounds(size):
             pairs = swiss_round(strengths.theta, (looks + looks.T) == 0)

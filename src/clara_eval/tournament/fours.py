@@ -135,9 +135,9 @@ class Fours:
     def _fit(self, asked: Sequence[Group], answers: Answers, stories: tuple[bytes, bytes]) -> Strengths:
         """From these answers, begun where the fit before the last ones ended."""
         before, story = stories
-        if story not in self._fits:
-            self._fits[story] = estimate(self._known(asked, answers), self.features, self._fits.get(before))
-        return self._fits[story]
+        strengths = estimate(self._known(asked, answers), self.features, self._fits.get(before))
+        self._fits[story] = strengths.beginning
+        return strengths
 
     def _known(self, asked: Sequence[Group], answers: Answers) -> Tally:
         """What the answers to these groups say about pairs."""

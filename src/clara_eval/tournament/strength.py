@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from functools import lru_cache
 from math import erf, sqrt
@@ -105,6 +105,11 @@ class Strengths:
             with one_thread():
                 self._memo["covariance"] = self.scale.blur**2 * np.linalg.inv(self.curvature).astype(np.float64)
         return self._memo["covariance"]
+
+    @property
+    def beginning(self) -> Strengths:
+        """Where a next fit begins: without the tables that only tell how sure this one is."""
+        return replace(self, curvature=np.empty((0, 0)))
 
     def ahead(self, i: int, j: int) -> float:
         """The chance that one item is really stronger than another."""

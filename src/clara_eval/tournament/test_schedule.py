@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -13,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clara_eval.errors import BadInput
-from clara_eval.tournament.adaptive import Adaptive
+from clara_eval.tournament.adaptive import Adaptive, Tuning
 from clara_eval.tournament.results import Pairing, Result, Winner, canonical_order
 from clara_eval.tournament.schedule import JURY_NOTE, Both, Field, Full, Schedule, choose_schedule
+from clara_eval.tournament.strength import normals
 from clara_eval.tournament.tally import connected_groups
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
@@ -144,6 +148,25 @@ def test_adaptive_spends_its_calls_near_the_pay_line() -> None:
     _, _, asked = run(lambda: schedule("adaptive", field(24, 1, 140)), 5)
     seen = Counter(item for g in asked for item in (g.first, g.second))
     assert sum(seen[f"i{k}"] for k in range(8)) > 1.5 * sum(seen[f"i{k}"] for k in range(16, 24))
+
+
+def test_a_long_tournament_keeps_no_table_of_each_batch() -> None:
+    """What a schedule remembers of its fits is where they ended: sixty batches hold less than two of their tables."""
+    size = 150
+    made = Adaptive(field(size, max_comparisons=1200), 2, (7000, 3000), replace(Tuning(), sure=2.0))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        results, _, asked = run(lambda: made, 1)
+        batches = len(asked) / made.tuning.batch_size(size)
+        del results, asked
+        normals.cache_clear()
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert batches > 60
+    assert held < 2 * 8 * size**2, f"{held / 8 / size**2:.1f} tables stay behind {batches:.0f} batches"
 
 
 def test_auto_takes_the_richest_that_fits() -> None:
