@@ -51,7 +51,7 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     writer = TraceWriter()
     lines = [writer.line(key, body) for key, body in entries(challenge, PLAN_BY_RULES, walked)]
     await save_trace(store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
-    keys = public_keys(challenge, walked, extracted_at=1)
+    keys = list(public_keys(challenge, walked, extracted_at=1))
     keys.append((plots_key(challenge.address), plain_json(plots_document(walked, writer.digest))))
     scores = scores_document(challenge, walked, writer.digest, None)
     keys.append((scores_key(challenge.address), plain_json(scores)))

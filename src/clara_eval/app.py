@@ -196,6 +196,9 @@ class _NoBook:
     async def answers(self, _requests: Sequence[str]) -> dict[str, PaidAnswer]:
         return {}
 
+    async def answered(self, _requests: Sequence[str]) -> set[str]:
+        return set()
+
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         return paid
 

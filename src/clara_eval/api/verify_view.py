@@ -52,10 +52,11 @@ async def verify_view(checks: Checks, reading: Reading, address: Address, settin
 
 
 async def _check(reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
-    pieces = [piece async for piece in stream_trace(reading.store, reading.chain_id, address)]
     with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
         path = Path(place) / "trace.json"
-        await asyncio.to_thread(path.write_text, "".join(pieces), encoding="utf-8")
+        with path.open("wb") as file:
+            async for piece in stream_trace(reading.store, reading.chain_id, address):
+                await asyncio.to_thread(file.write, piece.encode())
         try:
             return _held(await asyncio.to_thread(_walk_again, str(path), settings))
         except BadTrace as bad:

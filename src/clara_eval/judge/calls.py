@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
@@ -40,6 +41,9 @@ CallListener = Callable[[str, str, str, float], None]
 
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
 """Asked in the place of a prompt's own words, to tell a refused prompt from a judge that takes none."""
+
+READ_AT_ONCE = 500
+"""Recorded answers that are read ahead of their questions: a round of many games has more than memory should hold."""
 
 FEW = 2
 """So many answers in a row that make no sense are taken as they are: fewer than one question may be asked."""
@@ -94,6 +98,9 @@ class JudgeLine:
         self.breaker = Breaker()
         self.answered = 0
         self._found: dict[str, PaidAnswer] = {}
+        self._answered_before: dict[str, None] = {}
+        """Requests that the book has answered and that were not read yet, in the order in which they will be asked."""
+        self._reading = asyncio.Lock()
         self._absent: set[str] = set()
         self._under_way: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._broken: ConfigError | None = None
@@ -107,13 +114,24 @@ class JudgeLine:
         return self._name
 
     async def prefetch(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
-        """Look all of these up in a few queries; returns how many are already answered."""
+        """Look all of these up in a few queries; returns how many are already answered.
+
+        Of more than `READ_AT_ONCE` the answers themselves are read when their turn comes.
+        """
         requests = list(dict.fromkeys(request_hash(self._name, prompt, attempt) for prompt in prompts))
-        found = await self._book.answers(requests)
+        self._keep(found := await self._book.answers(requests[:READ_AT_ONCE]))
+        later = await self._book.answered(rest) if (rest := requests[READ_AT_ONCE:]) else set()
+        self._answered_before = {request: None for request in rest if request in later}
+        known = later.union(found)
+        self._absent.difference_update(known)
+        self._absent.update(request for request in requests if request not in known)
+        return len(known)
+
+    def _keep(self, found: Mapping[str, PaidAnswer]) -> None:
+        """Until they are asked for; what waits longest goes first, and is read again should its turn come."""
         self._found.update(found)
-        self._absent.difference_update(found)
-        self._absent.update(request for request in requests if request not in found)
-        return len(found)
+        while len(self._found) > 2 * READ_AT_ONCE:
+            del self._found[next(iter(self._found))]
 
     async def foresee(self, prompts: Sequence[Prompt]) -> None:
         """Have them answered elsewhere, if there is such a place; then one question to the book instead of many."""
@@ -152,6 +170,13 @@ class JudgeLine:
     async def _look_up(self, request: str) -> PaidAnswer | None:
         if request in self._absent:
             return None
+        if self._answered_before:
+            async with self._reading:  # whoever comes meanwhile finds what the first one reads
+                if request in self._answered_before:
+                    part = [request, *islice((r for r in self._answered_before if r != request), READ_AT_ONCE - 1)]
+                    self._keep(await self._book.answers(part))
+                    for one in part:
+                        del self._answered_before[one]
         return self._found.pop(request, None) or (await self._book.answers((request,))).get(request)
 
     async def _pay(self, request: str, prompt: Prompt, *, yields: bool) -> PaidAnswer:

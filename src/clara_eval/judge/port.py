@@ -88,6 +88,10 @@ class AnswerBook(Protocol):
     """Where paid answers are kept; the store fulfils it."""
 
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
+    async def answered(self, requests: Sequence[str]) -> set[str]:
+        """Those of the requests that have an answer, without the answers."""
+        ...
+
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         """Save, unless this request is answered already; return what is saved now."""
         ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge.asking import ask_until
-from clara_eval.judge.calls import JudgeLine, Patience, Succession
+from clara_eval.judge.calls import READ_AT_ONCE, JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, JudgeWaits, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
@@ -48,6 +50,10 @@ class Book:
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
         self.queries += 1
         return {request: self.kept[request] for request in requests if request in self.kept}
+
+    async def answered(self, requests: Sequence[str]) -> set[str]:
+        self.queries += 1
+        return {request for request in requests if request in self.kept}
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         if self.stumbles:
@@ -143,6 +149,41 @@ async def test_prefetch_needs_few_questions() -> None:
     await asyncio.gather(*(again.ask(_prompt(number)) for number in range(100)))
     assert book.queries == 1
     assert model.calls == 100
+
+
+async def test_many_recorded_answers_are_read_as_their_turn_comes() -> None:
+    """A walk that goes on after thousands of answers holds a thousand of them at a time, and asks a few questions."""
+    held: list[int] = []
+
+    class CountingBook(Book):
+        """Gives copies out, and counts those that somebody still holds."""
+
+        async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
+            await asyncio.sleep(0)
+            found = await super().answers(requests)
+            given = {request: replace(paid, run="copy") for request, paid in found.items()}
+            gc.collect()
+            held.append(sum(isinstance(one, PaidAnswer) and one.run == "copy" for one in gc.get_objects()))
+            return given
+
+    count = 4 * READ_AT_ONCE
+    line, book, _ = _line(model := Model())
+    for number in range(count):
+        await line.ask(_prompt(number))
+    counted = CountingBook()
+    counted.kept = book.kept
+    again, _, _ = _line(model, counted)
+    assert await again.prefetch([_prompt(number) for number in range(2 * count)]) == count
+    waiting = iter(range(count))
+
+    async def work() -> None:
+        for number in waiting:
+            assert (await again.ask(_prompt(number))).run == "copy"
+
+    await asyncio.gather(*(work() for _ in range(64)))
+    assert model.calls == count
+    assert counted.queries <= 1 + 2 * count / READ_AT_ONCE
+    assert max(held) <= 2 * READ_AT_ONCE
 
 
 async def test_a_second_look_finds_what_others_answered_since() -> None:

@@ -1,22 +1,56 @@
 """The one frame around a walk's questions: keeps every answer it used and every request that stayed unanswered.
 
 Changes nothing that an asker says. What a finished walk left unanswered (`closed`) is not asked again, or another
-result would come out of the same evidence.
+result would come out of the same evidence. What was said waits in a file until the trace is written, one answer after
+the other: a round of signed answers is larger than anything else that a walk holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from tempfile import TemporaryFile
 
 from clara_eval.errors import Temporary
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.trace.form import Form
+
+_PAID = Form(PaidAnswer)
+
+
+class KeptAnswers(Mapping[str, PaidAnswer]):
+    """Answers by request, read one at a time from a file; memory holds where each lies."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 - it is closed when this is forgotten
+        self._places: dict[str, tuple[int, int]] = {}
+        self._end = 0
+
+    def keep(self, paid: PaidAnswer) -> None:
+        """One request has one answer, however often it is asked."""
+        if paid.request in self._places:
+            return
+        self._file.seek(self._end)
+        length = self._file.write(_PAID.text(paid).encode())
+        self._places[paid.request] = self._end, length
+        self._end += length
+
+    def __getitem__(self, request: str) -> PaidAnswer:
+        begin, length = self._places[request]
+        self._file.seek(begin)
+        return _PAID.read_text(self._file.read(length).decode())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 @dataclass(slots=True)
 class AnswerRecorder:
     closed: Mapping[str, str]
-    answers: dict[str, PaidAnswer] = field(default_factory=dict)
+    answers: KeptAnswers = field(default_factory=KeptAnswers)
     unanswered: dict[str, str] = field(default_factory=dict)
 
     def over(self, asker: Asker) -> Asker:
@@ -43,7 +77,7 @@ class _Recorded:
         except Temporary as outage:
             self.recorder.unanswered[request_hash(self.name, prompt, attempt)] = outage.message
             raise
-        self.recorder.answers[paid.request] = paid
+        self.recorder.answers.keep(paid)
         return paid
 
     def _check_open(self, prompt: Prompt, attempt: int) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from clara_eval.calibration.gate import FLOOR, Mode, known, prompt_hash, why_not_alone
@@ -65,6 +66,8 @@ from clara_eval.trace.store_keys import draft_key, plots_key, scores_key
 from clara_eval.winners import check_scorable
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."
+AT_ONCE = 2000
+"""Public keys in one write; a round of many games has more than memory should hold."""
 SUPERSEDED = "superseded"
 """The journal's entry with the calldata that was signed about a block that is gone."""
 
@@ -260,8 +263,10 @@ async def _file(challenge: Challenge, plan: EvaluationPlan, walked: Walk, ports:
         approvals = await approvals_of(ports.store, challenge.chain_id, challenge.address, draft.digest)
         await save_trace(ports.store, challenge.chain_id, challenge.address, draft.pieces(approvals), draft.digest)
     keys = public_keys(challenge, walked, extracted_at=challenge.block.timestamp)
-    plots = (plots_key(challenge.address), plain_json(plots_document(walked, draft.digest)))
-    await ports.store.put_many(challenge.chain_id, [*keys, plots])
+    while bulk := list(islice(keys, AT_ONCE)):
+        await ports.store.put_many(challenge.chain_id, bulk)
+    plots = plain_json(plots_document(walked, draft.digest))
+    await ports.store.put(challenge.chain_id, plots_key(challenge.address), plots)
     return draft.digest
 
 

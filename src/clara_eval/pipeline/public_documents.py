@@ -8,6 +8,7 @@ rules has one key `verdicts` instead, from which every pair follows.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 from clara_eval.camel_json import to_camel_json
 from clara_eval.challenge.model import Address, Challenge
@@ -27,21 +28,19 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> list[tuple[str, str]]:
-    """Features and pairwise results, ready to be put."""
-    pairs = [
-        (features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at}))
-        for account, facts in sorted(walked.features.items())
-    ]
+def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+    """Features and pairwise results, ready to be put; there may be a hundred thousand."""
+    for account, facts in sorted(walked.features.items()):
+        yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
     if isinstance(walked.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(walked.comparisons) | walked.schema.to_json() | {"schedule": walked.schedule}
-        return [*pairs, (verdicts_key(challenge.address), plain_json(verdicts))]
+        yield verdicts_key(challenge.address), plain_json(verdicts)
+        return
     asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for comparison in walked.comparisons:
         asked[comparison.first, comparison.second].append(comparison)
     for (first, second), votes in asked.items():
-        pairs.append((pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))))
-    return pairs
+        yield pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))
 
 
 def plots_document(walked: Walk, digest: str) -> dict[str, str]:

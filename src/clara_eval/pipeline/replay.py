@@ -8,6 +8,7 @@ measured features, prompts and their hashes, the reading of every answer, verdic
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,6 @@ from clara_eval.attestation.quotes import INSTALL
 from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadInput, BadTrace, ClaraError
 from clara_eval.execution import Machine
-from clara_eval.judge.port import Answer
 from clara_eval.pipeline.evaluate import ChainOfRecord
 from clara_eval.pipeline.plan import EvaluationPlan, no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
@@ -94,17 +94,15 @@ class Checked:
     @property
     def judges(self) -> list[JudgeEvidence]:
         """Per model that answered: how many of its answers are signed, by which keys, in which enclaves."""
-        by_judge: dict[str, list[Answer]] = {}
+        answered, signed = Counter[str](), Counter[str]()
         for paid in self.walk.answers.values():
-            by_judge.setdefault(paid.llm, []).append(paid.answer)
+            answered[paid.llm] += 1
+            signed[paid.llm] += paid.answer.signed is not None
         return [
             JudgeEvidence(
-                judge,
-                len(answers),
-                sum(answer.signed is not None for answer in answers),
-                tuple(key for (name, _), key in sorted(self.keys.items()) if name == judge),
+                judge, count, signed[judge], tuple(key for (name, _), key in sorted(self.keys.items()) if name == judge)
             )
-            for judge, answers in sorted(by_judge.items())
+            for judge, count in sorted(answered.items())
         ]
 
     @property

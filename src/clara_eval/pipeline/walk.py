@@ -73,7 +73,8 @@ class Walk:
     execution: Execution | None
     """None where nothing was to be run."""
     features: dict[Address, Features]
-    answers: dict[str, PaidAnswer]
+    answers: Mapping[str, PaidAnswer]
+    """Read one at a time: what models said lies in a file."""
     unanswered: dict[str, str]
     key_reports: tuple[KeyReport, ...]
     """The attestation of every key that signed an answer."""

@@ -30,7 +30,7 @@ async def store(large: tuple[Challenge, Walk], tmp_path: Path) -> AsyncIterator[
     """The public documents of the round, as an evaluation leaves them."""
     challenge, walked = large
     opened = await SqliteStore.open(tmp_path / "large.db")
-    await opened.put_many(challenge.chain_id, public_keys(challenge, walked, extracted_at=1))
+    await opened.put_many(challenge.chain_id, list(public_keys(challenge, walked, extracted_at=1)))
     yield opened
     await opened.close()
 
@@ -50,7 +50,7 @@ async def test_games_of_a_large_round_are_those_that_were_played(
 ) -> None:
     """Read from the store and from the trace, a comparison has the verdict, the confidence and the reason of the round."""
     challenge, walked = large
-    facts = facts_in("".join(large_lines(101)))
+    facts = facts_in(large_lines(101))
     for played in walked.comparisons[::997]:
         asked = (played.first, played.second)
         stored = await read_comparison(store, challenge.chain_id, challenge.address, *asked)

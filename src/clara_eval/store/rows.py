@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
 from clara_eval.challenge.model import Address, to_address
-from clara_eval.errors import BadInput, Temporary
-from clara_eval.http_body import TooLong, read_at_most
+from clara_eval.errors import BadInput, BadTrace, Temporary
+from clara_eval.http_body import TooLong, pieces_at_most
 from clara_eval.records.agents import AgentRecord, agent_record
 from clara_eval.records.comparisons import Verdicts, read_comparison
 from clara_eval.records.documents import D, EvalStatus, Features, Pairwise, Scores, read
@@ -27,6 +27,7 @@ from clara_eval.tournament.votes import votes_document
 from clara_eval.trace.archive import stream_trace
 from clara_eval.trace.form import Form
 from clara_eval.trace.store_keys import features_key, scores_key, status_key
+from clara_eval.trace.trace_file import TraceFile
 
 MAX_TRACE_BYTES = 200_000_000
 MAX_RECORD_BYTES = 4_000_000
@@ -55,16 +56,22 @@ class StoreRecords:
         store = await self._store.existing()
         return await read_comparison(store, self._chain_id, address, first, second) if store else None
 
-    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
-        store = await self._store.existing()
+    async def trace(self, address: Address, *, at_most: int) -> str | None:
+        """The text as a whole, or little more of it than asked for."""
+        store, pieces, size = await self._store.existing(), list[str](), 0
         if store is None:
             return None
-        pieces: list[str] = []
         async for piece in stream_trace(store, self._chain_id, address):
             pieces.append(piece)
-            if at_most is not None and sum(map(len, pieces)) > at_most:
+            size += len(piece)
+            if size > at_most:
                 break
         return "".join(pieces) or None
+
+    async def trace_file(self, address: Address) -> TraceFile | None:
+        """Its lines, without the whole text in memory."""
+        store = await self._store.existing()
+        return await TraceFile.of(stream_trace(store, self._chain_id, address)) if store else None
 
     def trace_place(self, address: Address) -> str:
         return f"resource clara://trace/{address}"
@@ -106,12 +113,18 @@ class ApiRecords:
     async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
         return (await self._of_trace(address)).comparison(first, second)
 
-    async def trace(self, address: Address, *, at_most: int | None = None) -> str | None:
-        content = await self._get(address, "eval-trace", MAX_TRACE_BYTES if at_most is None else at_most)
+    async def trace(self, address: Address, *, at_most: int) -> str | None:
+        """The text as a whole; Temporary where it is longer than asked for."""
+        content = await self._get(address, "eval-trace", at_most)
         try:
             return None if content is None else content.decode()
         except UnicodeDecodeError as bad:
             raise self._garbled() from bad
+
+    async def trace_file(self, address: Address) -> TraceFile | None:
+        """Its lines, without the whole text in memory."""
+        pieces = self._pieces(self.trace_place(address), MAX_TRACE_BYTES)
+        return await TraceFile.of(pieces)
 
     def trace_place(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
@@ -158,12 +171,13 @@ class ApiRecords:
     async def _of_trace(self, address: Address) -> Facts:
         """Features and comparisons of the last challenge asked for."""
         if self._facts is None or self._facts[0] != address:
-            text = await self.trace(address)
-            if text is None:
+            lines = await self.trace_file(address)
+            if lines is None:
                 return Facts({}, {}, None)  # not kept: it may be there the next time
             try:
-                self._facts = (address, facts_in(text))
-            except (ValueError, LookupError, TypeError, RecursionError) as bad:
+                with lines:
+                    self._facts = (address, facts_in(lines))
+            except (ValueError, LookupError, TypeError, RecursionError, BadTrace) as bad:
                 raise self._garbled() from bad
         return self._facts[1]
 
@@ -178,27 +192,30 @@ class ApiRecords:
 
     async def _read(self, url: str, at_most: int) -> bytes | None:
         """The body; None where the service has nothing to show, Temporary where it does not answer."""
+        content = bytearray()
+        async for piece in self._pieces(url, at_most):
+            content += piece
+        return bytes(content) or None
+
+    async def _pieces(self, url: str, at_most: int) -> AsyncIterator[bytes]:
+        """The same as it arrives."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
                 session.get(url, allow_redirects=False) as response,
             ):
                 if response.status in {403, 404}:
-                    return None
+                    return
                 if response.status != 200:
                     raise Temporary(f"The service at {self._url} answered HTTP {response.status}.")
-                return await _limited(response, at_most)
+                async for piece in pieces_at_most(response, at_most):
+                    yield piece
+        except TooLong as bad:
+            raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.") from bad
         except (aiohttp.ClientError, TimeoutError, OSError) as bad:
             raise Temporary(
                 f"The service at {self._url} does not answer ({type(bad).__name__}).", remedy="Check CLARA_API_URL."
             ) from bad
-
-
-async def _limited(response: aiohttp.ClientResponse, at_most: int) -> bytes:
-    try:
-        return await read_at_most(response, at_most)
-    except TooLong as bad:
-        raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.") from bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +231,15 @@ class Facts:
         return self.comparisons.get((first, second))
 
 
-def facts_in(trace: str) -> Facts:
+def facts_in(lines: Iterable[str]) -> Facts:
     """Features and comparisons of a trace, as the store's keys have them."""
     features: dict[str, Features] = {}
     votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     whole: dict[str, Any] = {}
-    for line in trace.splitlines():
+    for line in lines:
         if not any(f'"key":"{kind}' in line for kind in _SHOWN):
             continue
-        entry = json.loads(line.removesuffix(","))["entry"]
+        entry = json.loads(line.rstrip(",\n"))["entry"]
         kind, _, name = entry["key"].partition("/")
         if entry["key"] in _WHOLE:
             whole[entry["key"]] = entry["body"]

@@ -165,6 +165,15 @@ class SqlStore:
             found.update((row[0], _paid(row)) for row in rows)
         return found
 
+    async def answered(self, requests: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(requests), _BULK):
+            part = list(requests[start : start + _BULK])
+            marks = ",".join("?" * len(part))
+            rows = await self.driver.fetch(f"SELECT request FROM answers WHERE request IN ({marks})", part)  # noqa: S608 - only placeholders are put in
+            found.update(row[0] for row in rows)
+        return found
+
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         if not await self._arrivals.is_first(paid):
             # Two workers may have asked the same at once: both go on with the answer that was first.
@@ -235,6 +244,15 @@ class SqlStore:
             (chain_id, prefix, prefix + "\U0010ffff"),
         )
         return sorted((row[0], row[1]) for row in rows)
+
+    async def copy_keys(self, chain_id: int, prefix: str, *, cut: int = 0, add: str = "", but: str = "") -> None:
+        await self.driver.fetch(
+            "INSERT INTO public_keys (chain_id, key, value) "
+            "SELECT chain_id, CAST(? AS TEXT) || substr(key, CAST(? AS INTEGER)), value FROM public_keys "
+            "WHERE chain_id = ? AND key >= ? AND key < ? AND key <> ? "
+            "ON CONFLICT (chain_id, key) DO UPDATE SET value = excluded.value",
+            (add, cut + 1, chain_id, prefix, prefix + "\U0010ffff", but),
+        )
 
     # signed transactions
 

@@ -27,6 +27,14 @@ from clara_eval.solutions.data_uri import read_data_uri
 from clara_eval.trace.document import TraceWriter, render
 
 PLAN_BY_RULES = EvaluationPlan(("rules",))
+CONFIG_BY_MODELS = {
+    **{key: value for key, value in CONFIG.items() if key != "judge"},
+    "features": [
+        "novelty",
+        "code_readability",
+        {"name": "clients", "type": "integer", "min": 0, "max": 100_000, "better": "higher"},
+    ],
+}
 START = 1_800_000_000
 _WORDS = tuple(
     re.findall(
@@ -40,9 +48,9 @@ _WORDS = tuple(
 _CALLS = ("len", "max", "min", "sum", "sorted", "abs", "round", "int", "float", "list", "tuple", "set", "any", "all")
 
 
-def large_challenge(count: int, seed: int = 1) -> Challenge:
+def large_challenge(count: int, seed: int = 1, *, by_models: bool = False) -> Challenge:
     """A closed challenge whose submissions are `data:` URIs; nobody has posted scores."""
-    config = json.dumps(CONFIG)
+    config = json.dumps(CONFIG_BY_MODELS if by_models else CONFIG)
     deadline = START + count + 60
     return Challenge(
         chain_id=31337,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
 
-from clara_eval.hashing import plain_json
+from clara_eval.hashing import keccak_begun, plain_json
 from clara_eval.trace.document import Approval, TraceWriter, render
 from clara_eval.trace.store import KeyedDocuments, PublicKeys
 from clara_eval.trace.store_keys import kept_key, status_key, trace_key
@@ -102,18 +102,24 @@ async def trace_part(keys: KeyedDocuments, chain_id: int, address: str, part: in
     return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
 
 
+async def trace_keccak(keys: KeyedDocuments, chain_id: int, address: str) -> str:
+    """keccak256 of the trace file, byte for byte as it is given out."""
+    hashed = keccak_begun()
+    async for part in stream_trace(keys, chain_id, address):
+        hashed.update(part.encode())
+    return f"0x{hashed.hexdigest()}"
+
+
 async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
     """Set the documents of the archived result aside, under the digest of its trace."""
     archived = await archived_trace(keys, chain_id, address)
     if archived is None:
         return
-    found = await keys.items(chain_id, f"challenges:{address}:")
-    await keys.put_many(chain_id, [(kept_key(archived.digest, key), text) for key, text in found])
+    await keys.copy_keys(chain_id, f"challenges:{address}:", add=kept_key(archived.digest, ""))
 
 
 async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:
     """Put the documents of a kept result in the place of those that stand now; nothing where none was kept."""
     own = kept_key(digest, "")
-    found = {key.removeprefix(own): text for key, text in await keys.items(chain_id, own)}
-    found.pop(status_key(address), None)  # where the evaluation stands is not part of a result
-    await keys.put_many(chain_id, list(found.items()))
+    # Where the evaluation stands is not part of a result.
+    await keys.copy_keys(chain_id, own, cut=len(own), but=kept_key(digest, status_key(address)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from clara_eval.errors import BadTrace
@@ -86,29 +86,6 @@ def _ending(digest: str, approvals: Iterable[Approval]) -> str:
         links.append(f'{_BEFORE_HASH}{previous}","approval":{text}}}')
     told = f',"approvals":[{",".join(links)}]' if links else ""
     return f'],"digest":"{digest}"{told}}}'
-
-
-def trace_lines(content: bytes) -> list[str]:
-    """The lines of a trace file with their endings; only a line feed ends a line, as it was written."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as bad:
-        line = content.count(b"\n", 0, bad.start)
-        raise BadTrace(
-            f"Line {line + 1} is not UTF-8 (byte {bad.start} of the file).", entry=f"#{line - 1}" if line else "format"
-        ) from None
-    *whole, rest = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
-
-
-async def lines_of(parts: AsyncIterable[str]) -> list[str]:
-    """The same lines of a trace that comes in parts, cut anywhere; it is never whole as one text."""
-    lines: list[str] = []
-    rest = ""
-    async for part in parts:
-        *whole, rest = (rest + part).split("\n")
-        lines += [f"{line}\n" for line in whole]
-    return lines + ([rest] if rest else [])
 
 
 def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) -> Iterator[TraceEntry]:

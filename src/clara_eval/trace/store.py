@@ -60,6 +60,12 @@ class PublicKeys(KeyedDocuments, Protocol):
         """All (key, value) below `prefix`, in order of key."""
         ...
 
+    async def copy_keys(self, chain_id: int, prefix: str, *, cut: int = 0, add: str = "", but: str = "") -> None:
+        """Put what lies below `prefix`, all but one key, under other keys too, all or none: without the first `cut`
+        characters, after `add`. Nothing of it comes here, whatever its size.
+        """
+        ...
+
 
 class Store(RunEntries, RunAnswers, PublicKeys, TransactionLog, Checkpoints, Ledger, Protocol):
     """SQLite in one process, Postgres for several: the same promises."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from io import BytesIO
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from clara_eval.errors import BadTrace
 from clara_eval.hashing import sha256_hex
-from clara_eval.trace.document import Approval, TraceWriter, read_entries, render, trace_lines
+from clara_eval.trace.document import Approval, TraceWriter, read_entries, render
+from clara_eval.trace.trace_file import TraceFile
 
 BODIES = [("header", {"a": 1}), ("solution/0x1", {"text": "x < y & \u2028 z"}), ("ranking", [1.5, None, True])]
 
@@ -102,6 +104,10 @@ def test_a_stranger_can_check_a_line_with_sha256sum() -> None:
     assert line[9:75] == "0x" + digest.decode()
 
 
+def trace_lines(content: bytes) -> TraceFile:
+    return TraceFile(BytesIO(content))
+
+
 def test_only_a_line_feed_ends_a_line() -> None:
     """Line endings that other programs would take for the same are changes, and converted ones are called that."""
     content = document(BODIES).encode()
@@ -116,8 +122,8 @@ def test_only_a_line_feed_ends_a_line() -> None:
 def test_a_byte_that_is_no_text_names_its_entry() -> None:
     """A byte that breaks UTF-8 is reported with the number of the entry it stands in."""
     content = document(BODIES).encode().replace(b"x < y", b"x \xff y")
-    with pytest.raises(BadTrace) as caught:
-        trace_lines(content)
+    with pytest.raises(BadTrace, match="Line 3 is not UTF-8") as caught:
+        list(trace_lines(content))
     assert caught.value.entry == "#1"
 
 

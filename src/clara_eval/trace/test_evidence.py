@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from clara_eval.errors import BadTrace
+from clara_eval.hashing import keccak_hex
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.trace.archive import drafted, save_trace, stream_trace
-from clara_eval.trace.document import OPENING, lines_of
+from clara_eval.trace.archive import bring_back, drafted, keep_result, save_trace, stream_trace, trace_keccak
+from clara_eval.trace.document import OPENING
 from clara_eval.trace.evidence import Evidence
+from clara_eval.trace.store_keys import scores_key, status_key
+from clara_eval.trace.trace_file import TraceFile
 
 ANSWERS = 800
 MEGABYTE = 1_000_000
@@ -73,11 +76,38 @@ async def test_evidence_says_what_was_written_by_key_and_by_number(store: SqlSto
         for place in range(0, len(text), 7):
             yield text[place : place + 7]
 
-    evidence = Evidence(await lines_of(crumbs()))
+    lines = await TraceFile.of(crumbs())
+    assert lines is not None
+    with lines:
+        evidence = Evidence(lines)
+        assert "".join(lines) == text, "as often as they are asked for"
     assert [evidence.at(seq) for seq in range(evidence.count)] == wanted
     assert dict(evidence) == dict(wanted)
     assert evidence.get("answer/other") is None
     assert evidence.digest == draft.digest
+
+
+async def test_a_kept_result_comes_back_whole_and_never_through_memory(store: SqlStore) -> None:
+    """Setting a large trace aside, bringing it back and hashing it hold a part of it; the status is not brought back."""
+    with drafted(answers(ANSWERS)) as draft:
+        await save_trace(store, 1, "0xa", draft.pieces(), draft.digest)
+    await store.put_many(1, [(scores_key("0xa"), "mine"), (status_key("0xa"), "old"), (scores_key("0xb"), "other")])
+    before = dict(await store.items(1, "challenges:0xa:"))
+    with peak() as keeping:
+        await keep_result(store, 1, "0xa")
+    await save_trace(store, 1, "0xa", ["another"], "0x02")
+    await store.put_many(1, [(scores_key("0xa"), "another"), (status_key("0xa"), "new")])
+    with peak() as bringing:
+        await bring_back(store, 1, "0xa", draft.digest)
+    with peak() as hashing:
+        hashed = await trace_keccak(store, 1, "0xa")
+    text = "".join([part async for part in stream_trace(store, 1, "0xa")])
+    assert dict(await store.items(1, "challenges:0xa:")) == before | {status_key("0xa"): "new"}
+    assert await store.get(1, scores_key("0xb")) == "other"
+    assert hashed == keccak_hex(text.encode())
+    assert keeping[0] < MEGABYTE
+    assert bringing[0] < MEGABYTE
+    assert hashing[0] < 4 * MEGABYTE < len(text) / 2
 
 
 def test_a_line_that_was_changed_is_named_before_anything_is_asked() -> None:

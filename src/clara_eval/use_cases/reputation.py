@@ -20,13 +20,13 @@ from clara_eval.app import App, reputation_registry
 from clara_eval.chain.sending import ContractRefused, estimate_gas
 from clara_eval.challenge.model import Address, Block, ChallengeStatus, to_address
 from clara_eval.errors import BadInput
-from clara_eval.hashing import keccak_hex, plain_json
+from clara_eval.hashing import plain_json
 from clara_eval.publication.publish_documents import trace_uri
 from clara_eval.publish.feedback import EarnedFeedback, give_feedback
 from clara_eval.publish.send import Outcome, Receipt
 from clara_eval.records.challenge_index import inline_metadata, skills_in, summaries
 from clara_eval.records.documents import Scores, read
-from clara_eval.trace.archive import archived_trace, stream_trace
+from clara_eval.trace.archive import archived_trace, trace_keccak
 from clara_eval.trace.store_keys import scores_key
 
 _log = structlog.get_logger(__name__)
@@ -192,7 +192,8 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
             )
         chosen = _chosen(app, scores)
         skipped = await _skipped(app, challenge.identity_registry, [agent for agent, _ in chosen], safe)
-        place = (await trace_uri(app.store, app.chain_id, address, archived.digest) or "", await _hash(app, address))
+        uri = await trace_uri(app.store, app.chain_id, address, archived.digest) or ""
+        place = (uri, await trace_keccak(app.store, app.chain_id, address))
         skill = next(iter(skills_in(inline_metadata(challenge.challenge_uri))), "")
         where = f"eip155:{app.chain_id}:{address}"
         planned = [
@@ -220,8 +221,3 @@ def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
 async def _skipped(app: App, registry: Address, agents: list[int], block: Block) -> list[int]:
     told = await app.chain.registry(registry).authorized(block, app.sender.address, agents)
     return [agent for agent, is_ours in zip(agents, told, strict=True) if is_ours is not False]
-
-
-async def _hash(app: App, address: Address) -> str:
-    """keccak256 of the trace file, byte for byte as it is given out."""
-    return keccak_hex("".join([part async for part in stream_trace(app.store, app.chain_id, address)]).encode())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +11,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from clara_eval.challenge.model import to_address
 from clara_eval.errors import ClaraError, NotFound, Temporary
 from clara_eval.fetch.test_ipfs import base32, base58, car, gateway, raw_cid, unixfs, v0_cid
 from clara_eval.settings import Settings
-from clara_eval.trace.document import TraceWriter, read_entries, render
-from clara_eval.use_cases.find_trace import find_trace
+from clara_eval.store.sqlite import SqliteStore
+from clara_eval.trace.archive import drafted, save_trace
+from clara_eval.trace.document import START, TraceWriter, read_entries, render
+from clara_eval.trace.evidence import Evidence
+from clara_eval.trace.test_evidence import ANSWERS, answers, peak
+from clara_eval.use_cases.find_trace import find_committed, find_trace
 
 ADDRESS = "0x" + "ab" * 20
 
@@ -66,6 +73,49 @@ async def test_a_trace_on_ipfs_is_taken_only_with_its_cid(tmp_path: Path) -> Non
                     await find_trace(uri, here)
     with pytest.raises(NotFound, match="cannot be read"):
         await find_trace("ipfs://nothing", settings(tmp_path))
+
+
+async def test_a_large_trace_is_found_in_a_fraction_of_its_size(tmp_path: Path) -> None:
+    """From a file, a pipe, the store and a service: whoever verifies holds a part of a trace at a time, never its text."""
+    here = settings(tmp_path)
+    store, path = await SqliteStore.open(tmp_path / "store.db"), tmp_path / "trace.json"
+    with drafted(answers(ANSWERS)) as draft:
+        await save_trace(store, here.network.chain_id, ADDRESS, draft.pieces(), draft.digest)
+        path.write_text("".join(draft.pieces()), encoding="utf-8", newline="\n")
+    await store.close()
+    os.mkfifo(pipe := tmp_path / "pipe")
+    found: dict[str, tuple[str, int]] = {}
+
+    async def serve(_request: web.Request) -> web.FileResponse:
+        return web.FileResponse(path)
+
+    async def look(name: str, source: str, here: Settings) -> None:
+        with peak() as most, await find_trace(source, here) as lines:
+            digest = Evidence(lines).digest
+        found[name] = digest, most[0]
+
+    await look("file", str(path), here)
+    await look("store", ADDRESS, here)
+    writer = await asyncio.create_subprocess_exec("cp", str(path), str(pipe))
+    await look("pipe", str(pipe), here)
+    assert await writer.wait() == 0
+    async with served(**{f"api/v1/challenges/{ADDRESS}/eval-trace": serve}) as url:
+        await look("service", ADDRESS, settings(tmp_path / "elsewhere", CLARA_API_URL=url))
+    assert {digest for digest, _ in found.values()} == {draft.digest}
+    size = path.stat().st_size
+    assert size > 10_000_000
+    assert max(most for _, most in found.values()) < size / 3, (found, size)
+
+
+async def test_a_trace_without_entries_is_no_trace_of_anybody(tmp_path: Path) -> None:
+    """A service that serves an empty chain is told like one that serves another trace."""
+
+    async def empty(_request: web.Request) -> web.Response:
+        return web.Response(text="".join(render([], START)))
+
+    async with served(**{f"api/v1/challenges/{ADDRESS}/eval-trace": empty}) as url:
+        with pytest.raises(NotFound, match="It has no entries"):
+            await find_committed(to_address(ADDRESS), settings(tmp_path, CLARA_API_URL=url), "0x" + "1" * 64)
 
 
 async def test_a_trace_that_is_not_here_is_asked_of_the_service(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from clara_eval.testing.forged_trace import Change, Entries, forged
 from clara_eval.testing.scripted_judge import scripted_words
 from clara_eval.testing.step_worker import KILLED, PACE, StepWorkers
 from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import read_entries, trace_lines
+from clara_eval.trace.document import read_entries
 from clara_eval.use_cases.evaluate import evaluate
 from clara_eval.use_cases.objections import object_to_draft, read_draft, sign_objection
 from clara_eval.use_cases.review import approve
@@ -72,7 +72,8 @@ async def signed(
 
 
 async def lines_of(app: App, address: Address) -> list[str]:
-    return trace_lines("".join([part async for part in stream_trace(app.store, app.chain_id, address)]).encode())
+    text = "".join([part async for part in stream_trace(app.store, app.chain_id, address)])
+    return text.splitlines(keepends=True)
 
 
 HIDDEN = "It is mine.\u202e<script>"

@@ -7,6 +7,7 @@ the entry that does not hold.
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from clara_eval.app import open_chain
@@ -21,6 +22,7 @@ from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.posted import Posted
 from clara_eval.settings import Settings
 from clara_eval.trace.document import read_entries
+from clara_eval.trace.trace_file import TraceFile
 from clara_eval.use_cases.find_trace import find_committed, find_trace
 
 
@@ -30,18 +32,15 @@ async def verify_trace(source: str, settings: Settings, *, rpc: str | None = Non
     With a node, the trace of a challenge that is named by its address is the one that its post commits to.
     """
     if rpc is not None and _is_address(source):
-        lines = await _committed_trace(to_address(source), settings, rpc)
+        found = await _committed_trace(to_address(source), settings, rpc)
     else:
-        lines = await find_trace(source, settings)
-    machine = open_machine(settings)
-    try:
+        found = await find_trace(source, settings)
+    with found as lines, closing(open_machine(settings)) as machine:
         if rpc is None:
             return await check_trace(lines, machine=machine)
         network = _network_of(lines)
         async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
             return await check_trace(lines, chain, machine)
-    finally:
-        machine.close()
 
 
 def _is_address(source: str) -> bool:
@@ -53,7 +52,7 @@ def first_block_of(network: Network, settings: Settings) -> int | None:
     return settings.from_block if network.chain_id == settings.network.chain_id else None
 
 
-async def _committed_trace(address: Address, settings: Settings, rpc: str) -> list[str]:
+async def _committed_trace(address: Address, settings: Settings, rpc: str) -> TraceFile:
     """The trace whose digest stands in the transaction that posted the scores."""
     async with open_chain(settings.network, rpc, first_block=settings.first_block) as chain:
         challenge = await look_at_challenge(chain, address)
@@ -89,7 +88,7 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
     return uris
 
 
-def _network_of(lines: list[str]) -> Network:
+def _network_of(lines: TraceFile) -> Network:
     """The network that the trace speaks of."""
     header = next((entry.body for entry in read_entries(lines)), None)
     chain_id = header.get("chainId") if isinstance(header, dict) else None
