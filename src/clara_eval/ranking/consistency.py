@@ -16,7 +16,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.strength import Strengths, fit_without, merge, one_thread, picture
+from clara_eval.tournament.strength import Strengths, cell_keys, fit_without, merge, one_thread, picture
 from clara_eval.tournament.tally import Floats, Ints, Tally, connected_groups
 
 REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
@@ -82,7 +82,9 @@ def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Map
 def net_wins(table: Tally) -> npt.NDArray[np.bool_]:
     """W[i, j]: i has more points than j over all their games."""
     size = table.size
-    lead = np.bincount(table.first * size + table.second, table.half_points - 1, size * size).reshape(size, size)
+    pairs = table.first * size
+    pairs += table.second
+    lead = np.bincount(pairs, table.half_points - 1, size * size).reshape(size, size)
     beats: npt.NDArray[np.bool_] = lead > lead.T
     return beats
 
@@ -118,15 +120,27 @@ class _Cells:
 
 def _cells(table: Tally) -> _Cells:
     judges = max(1, len(table.judges))
-    key = (table.first * table.size + table.second) * judges + table.judge
+    key = cell_keys(table, judges)
     count = table.size * table.size * judges
     found = np.flatnonzero(np.bincount(key, minlength=count))
     net = np.sign(np.bincount(key, table.half_points - 1, count)[found]).astype(np.int64)
-    pair, judge = np.divmod(found, judges)
-    swapped = (pair % table.size * table.size + pair // table.size) * judges + judge
+    del key
     place = np.full(count, -1, dtype=np.int64)
     place[found] = np.arange(len(found))
+    swapped = _swapped(found, table.size, judges)
     return _Cells(found, net, swapped, place[swapped])
+
+
+def _swapped(found: Ints, size: int, judges: int) -> Ints:
+    """The keys of the same questions the other way round, in as few tables as they take."""
+    pair, judge = (found, None) if judges == 1 else np.divmod(found, judges)
+    swapped: Ints = pair % size
+    swapped *= size
+    swapped += pair // size
+    if judge is not None:
+        swapped *= judges
+        swapped += judge
+    return swapped
 
 
 def _asked(table: Tally, strengths: Strengths) -> tuple[int, int, tuple[JudgeReport, ...]]:
@@ -228,16 +242,18 @@ def shift_without(table: Tally, strengths: Strengths, group: Ints, groups: int) 
     cells, total, scale = merge(table), len(strengths.covariance), strengths.scale
     seen = picture(cells, np.append(strengths.theta, strengths.bias) / scale.blur, scale.tie)
     rest = cells.weights(seen.variance, scale) * (cells.points - cells.games * seen.mean) / scale.blur
-    del seen
+    size, first, second, judge = cells.size, cells.first, cells.second, cells.judge
+    del seen, cells  # each of their columns is as large as a table
     pull = np.zeros(groups * total)
-    for side, skip in ((cells.first, None), (cells.second, group[cells.first])):
-        owner = group[side]
-        mine = owner >= 0 if skip is None else (owner >= 0) & (owner != skip)
+    for side, other in ((first, None), (second, first)):
+        place = group[side]
+        mine = place >= 0 if other is None else (place >= 0) & (place != group[other])
         kept = slice(None) if mine.all() else np.flatnonzero(mine)
-        place, told = owner[kept] * total, rest[kept]
-        pull += np.bincount(place + cells.first[kept], told, groups * total)
-        pull -= np.bincount(place + cells.second[kept], told, groups * total)
-        pull += np.bincount(place + (cells.size + cells.judge[kept]), told, groups * total)
+        place, told = place[kept], rest[kept]
+        place *= total
+        pull += np.bincount(place + first[kept], told, groups * total)
+        pull -= np.bincount(place + second[kept], told, groups * total)
+        pull += np.bincount(place + (size + judge[kept]), told, groups * total)
     with one_thread():
-        shift: Floats = -(pull.reshape(groups, total) @ strengths.covariance)[:, : cells.size]
+        shift: Floats = -(pull.reshape(groups, total) @ strengths.covariance)[:, :size]
     return np.round(shift, 9)

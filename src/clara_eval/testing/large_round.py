@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Submission, Token, to_address
-from clara_eval.demo.round import CONFIG, PROBLEM, TITLE, data_uri
+from clara_eval.demo.task import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex, sha256_hex
 from clara_eval.pipeline.plan import EvaluationPlan, no_listener

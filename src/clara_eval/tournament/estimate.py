@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from clara_eval.memory import give_back
 from clara_eval.tournament.strength import (
     PRIOR_SD,
     Cells,
@@ -69,6 +70,8 @@ def _improved(cells: Cells, begin: Strengths, own: float, rounds: int) -> Streng
     del begin  # in the largest fields everything that is let go here is a table
     weights = cells.weights(picture(cells, at, scale.tie).variance, scale)
     for _ in range(rounds):
+        if len(cells.games) >= MANY_CELLS:
+            give_back()
         slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale.tie, weights)
         del weights
         covariance: Floats = np.linalg.inv(curvature).astype(np.float64, copy=False)
@@ -176,9 +179,12 @@ def _pair_sums(cells: Cells, sums: Floats, *, signed: bool) -> Floats:
     """The sums of the cells of each pair, at (lower, higher); signed: those in the other order count against."""
     if cells.is_complete:
         table = cells.table(sums)
-        table = table - table.T if signed else table + table.T
-        both: Floats = np.triu(table, 1)
-        return both.ravel()
+        for item in range(cells.size):  # row by row: a table of the other order would be another eight megabytes
+            (np.subtract if signed else np.add)(
+                table[item, item + 1 :], table[item + 1 :, item], out=table[item, item + 1 :]
+            )
+            table[item, : item + 1] = 0.0
+        return table.ravel()
     low, high = np.minimum(cells.first, cells.second), np.maximum(cells.first, cells.second)
     turned = np.where(cells.first == low, sums, -sums) if signed else sums
     summed: Floats = np.bincount(low * cells.size + high, turned, cells.size * cells.size).astype(np.float64)

@@ -122,8 +122,11 @@ class Strengths:
         size = len(self.theta)
         with one_thread():
             half = normals((count + 1) // 2, size, label) @ np.linalg.cholesky(self.covariance[:size, :size]).T
-        draws: Floats = self.theta + np.concatenate((half, -half))[:count]
-        return draws
+        draws: Floats = np.empty((2 * len(half), size))
+        draws[: len(half)] = half
+        np.negative(half, out=draws[len(half) :])
+        draws += self.theta
+        return draws[:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,21 +342,32 @@ def _constant(values: Floats) -> Floats:
 def merge(results: Tally) -> Cells:
     """Results of one cell together; cells in the order of (first, second, judge)."""
     size, voices = results.size, max(1, len(results.judges))
-    key = (results.first * size + results.second) * voices + results.judge
+    key = cell_keys(results, voices)
     games = np.bincount(key, minlength=size * size * voices)
     found = np.flatnonzero(games)
-    points = np.bincount(key, results.half_points, len(games))[found] / 2
-    ties: Floats = np.bincount(key, results.half_points == 1, len(games))[found].astype(np.float64)
+    points: Floats = np.bincount(key, results.half_points, len(games))[found].astype(np.float64, copy=False)
+    points /= 2
+    ties: Floats = np.bincount(key, results.half_points == 1, len(games))[found].astype(np.float64, copy=False)
+    is_alone = np.array_equal(found, key)
+    del key
     pair, judge = (found, found) if voices == 1 else np.divmod(found, voices)
-    first, second = np.divmod(pair, size)
-    if np.array_equal(first, results.first) and np.array_equal(second, results.second):
-        first, second = results.first, results.second  # every cell has one game: no second copy of them
-    del key, pair
+    # Where every cell has one game, in order: no second copy of them.
+    first, second = (results.first, results.second) if is_alone else np.divmod(pair, size)
+    del pair
     count = _constant(games[found].astype(np.float64))
     judge = np.broadcast_to(np.int64(0), judge.shape) if voices == 1 else judge
     worth = _worth(results.read_off, judge)
     mates, peers = _company(games, found, size, voices)
     return Cells(size, voices, first, second, judge, count, points, ties, mates, peers, worth)
+
+
+def cell_keys(results: Tally, voices: int) -> Ints:
+    """The number of each result's cell."""
+    key: Ints = results.first * results.size
+    key += results.second
+    key *= voices
+    key += results.judge
+    return key
 
 
 def _worth(read_off: tuple[bool, ...], judge: Ints) -> Floats:
@@ -492,9 +506,13 @@ def normals(rows: int, columns: int, label: str) -> Floats:
     """Fixed standard normals: Box–Muller over the 53-bit fractions of a SHAKE-256 stream."""
     count = rows * columns
     stream = hashlib.shake_256(b"clara-eval normals " + label.encode()).digest(16 * ((count + 1) // 2))
-    words = (np.frombuffer(stream, dtype="<u8") >> np.uint64(11)).astype(float) + 0.5
-    u, v = (words / 2.0**53).reshape(2, -1)
+    words = (np.frombuffer(stream, dtype="<u8") >> np.uint64(11)).astype(float)
+    del stream
+    words += 0.5
+    words /= 2.0**53
+    u, v = words.reshape(2, -1)
     radius, angle = np.sqrt(-2 * np.log(u)), 2 * np.pi * v
+    del words, u, v
     values = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count].reshape(rows, columns)
     values.flags.writeable = False
     return values
