@@ -356,6 +356,8 @@ class JudgeLine:
                 await self._sleep(self._patience.first_pause_seconds * number)
             else:
                 self._absent.discard(paid.request)
+                if not self._absent:
+                    self._absent.clear()  # its table, too: it has room for the largest batch
                 return saved
         raise AssertionError("the last try returns or raises")
 

@@ -92,7 +92,10 @@ class VectorPrompts:
         return cls(name, holes, system, user_grammar(name, holes, schema), plain_json(answer), hashed)
 
     def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        return self.foreseen.pop(tuple(vectors), None) or self._made(vectors)
+        prompt = self.foreseen.pop(tuple(vectors), None) or self._made(vectors)
+        if not self.foreseen:
+            self.foreseen.clear()  # its table, too: it has room for the largest batch
+        return prompt
 
     def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
         texts = (vector.to_json() for vector in vectors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import tracemalloc
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
+from clara_eval.judge import calls
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.calls import READ_AT_ONCE, JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
@@ -149,6 +151,25 @@ async def test_prefetch_needs_few_questions() -> None:
     await asyncio.gather(*(again.ask(_prompt(number)) for number in range(100)))
     assert book.queries == 1
     assert model.calls == 100
+
+
+async def test_nothing_of_a_large_batch_stays_behind() -> None:
+    """When a batch is answered, the line holds no table that had room for all of it."""
+    count = 2000
+    line, _, _ = _line(Model())
+    tracemalloc.start()
+    try:
+        await line.prefetch([_prompt(number) for number in range(count)])
+        for number in range(count):
+            await line.ask(_prompt(number))
+        gc.collect()
+        own = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(inclusive=True, filename_pattern=calls.__file__)]
+        )
+    finally:
+        tracemalloc.stop()
+    tables = [one for one in own.statistics("lineno") if one.count < 10]
+    assert sum(one.size for one in tables) < 4 * count, [str(one) for one in tables]
 
 
 async def test_many_recorded_answers_are_read_as_their_turn_comes() -> None:
