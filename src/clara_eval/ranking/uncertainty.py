@@ -2,12 +2,14 @@
 
 In come estimated strengths and an order of the items; out go rounded chances and intervals. Chances of places come from
 2000 fixed posterior draws. Intervals are widened by 1.2, because the scale on which strengths are measured is itself
-estimated: how far a judge's quirks about single pairs blur them cannot be seen where no pair was looked at twice. Every
+estimated: how far a judge's quirks about single pairs blur them cannot be seen where no pair was looked at twice. In a
+small field of verdicts that hardly contradict each other even the spread of the strengths is a guess, since nothing
+says how far apart two are of whom one always wins: there they are widened by a share of the strength itself. Every
 number is rounded well above the last digits in which two machines might differ. Where verdicts are arithmetic on
 measured facts there is no judge whose noise could have decided: only entries that are exactly level are uncertain.
 
 The word of a paid place says whether the money above it is in the right hands: `clear` if the entries down to this
-place are the true best with a chance of at least .88, `toss-up` if the entry at the place is hardly more likely than
+place are the true best with a chance of at least .90, `toss-up` if the entry at the place is hardly more likely than
 not to be better than the next one, `uncertain` between. At the last paid place that is the chance of the paid set.
 """
 
@@ -24,9 +26,10 @@ from clara_eval.tournament.tally import Floats, Ints
 
 DRAWS = 2000
 WIDENING = 1.2
-CLEAR = 0.88
+CLEAR = 0.90
 TOSS_UP = 0.60
 Z95 = 1.959964
+FEW_ITEMS, USUAL_SPREAD, MOST_STRETCH = 450.0, 1.2, 0.8  # how unsure the spread of a small field is
 CHANCE_DECIMALS = 4
 _AT_ONCE = 128  # items whose draws are sorted together
 _LEVEL = 1e-9  # logits: below every difference that counts; lots decide between those who are level
@@ -81,7 +84,8 @@ def word_for(probability: float, set_chance: float) -> Word:
 def without_noise(strengths: Strengths) -> Strengths:
     """The same strengths, known for certain: another round would give the same verdicts."""
     sharp = (strengths.scale.blur / _LEVEL) ** 2
-    return replace(strengths, curvature=sharp * np.eye(len(strengths.curvature)))
+    scale = replace(strengths.scale, spread=0.0)
+    return replace(strengths, curvature=sharp * np.eye(len(strengths.curvature)), scale=scale)
 
 
 def chances(strengths: Strengths, winner_count: int) -> Chances:
@@ -143,8 +147,17 @@ def _half_width(strengths: Strengths, size: int) -> Floats:
     """Of θ_i against the mean of all: the common level of all items means nothing."""
     own = strengths.covariance[:size, :size]
     variance = np.diag(own) - 2 * own.mean(axis=1) + own.mean()
-    widths: Floats = WIDENING * Z95 * np.sqrt(np.maximum(variance, 0.0))
+    apart = strengths.theta - strengths.theta.mean()
+    widths: Floats = Z95 * np.sqrt(WIDENING**2 * np.maximum(variance, 0.0) + (_stretch(strengths, size) * apart) ** 2)
     return widths
+
+
+def _stretch(strengths: Strengths, size: int) -> float:
+    """By what share all strengths may be larger or smaller than fitted; none in large fields, or where verdicts
+    contradict each other as often as those of a usual judge.
+    """
+    beyond = max(strengths.scale.spread - USUAL_SPREAD, 0.0)
+    return min(FEW_ITEMS / size**2.5 * beyond, MOST_STRETCH)
 
 
 def _margin(

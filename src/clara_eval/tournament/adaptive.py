@@ -30,7 +30,7 @@ Look = tuple[int, int]
 Bools = npt.NDArray[np.bool_]
 Board = npt.NDArray[np.int8]
 OPEN, NO_VERDICT = -2, -1
-LARGE = 60  # items
+LARGE, HUGE = 60, 200  # items
 GROUP_DRAWS = 512
 IN_CACHE = 1 << 17  # numbers
 SHARED = 0.2  # variance of a verdict between equals: looks at a pair repeat so much of what they share
@@ -49,8 +49,10 @@ class Tuning:
     batch: int | None = None
 
     def opening_rounds(self, size: int) -> int:
-        """In a large field a third round would ask about too many who are out of the running."""
-        return self.swiss_rounds or (3 if size < LARGE else 2)
+        """In a large field a third round would ask about too many who are out of the running; in a huge one the calls
+        are many enough for it.
+        """
+        return self.swiss_rounds or (2 if LARGE <= size <= HUGE else 3)
 
     def draw_count(self, size: int) -> int:
         """With few calls to spend, a clearer picture of the gains pays; on large fields it only costs time."""
@@ -62,13 +64,13 @@ class Tuning:
         In larger fields far fewer than a quarter: only some 48 candidates are in the running, so a larger batch gives
         every one of them its comparisons and chooses nothing.
         """
-        if size > 200:
+        if size > HUGE:
             return self.batch or size // 12
         return self.batch or max(2, size // 4 if size < LARGE else size // 10)
 
     def most_per_item(self, size: int) -> int:
         """Of one item in one batch: more would spend calls on what the batch itself may settle."""
-        return self.per_item or (3 if size < LARGE else 2)
+        return self.per_item or (2 if LARGE <= size <= HUGE else 3)
 
 
 @dataclass(frozen=True, slots=True)
