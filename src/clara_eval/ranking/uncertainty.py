@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -157,7 +158,7 @@ def _stretch(strengths: Strengths, size: int) -> float:
     contradict each other as often as those of a usual judge.
     """
     beyond = max(strengths.scale.spread - USUAL_SPREAD, 0.0)
-    return min(FEW_ITEMS / size**2.5 * beyond, MOST_STRETCH)
+    return min(FEW_ITEMS / (size * size * sqrt(size)) * beyond, MOST_STRETCH)
 
 
 def _margin(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from eth_account import Account
+from eth_typing import HexStr
 
 from clara_eval.app import open_app
 from clara_eval.challenge.read import look_at_challenge
@@ -44,7 +45,7 @@ async def evaluators_key(kind: str, chain: LocalChain, folder: Path) -> AsyncIte
             yield {"CLARA_EVALUATOR_KEY_FILE": str(folder / "key")}, "key of CLARA_EVALUATOR_KEY"
         case "keystore":
             path = folder / "evaluator.json"
-            path.write_text(json.dumps(Account.encrypt(key, "hunter2", iterations=1024)))
+            path.write_text(json.dumps(Account.encrypt(HexStr(key), "hunter2", iterations=1024)))
             path.chmod(0o600)
             environ = {"CLARA_EVALUATOR_KEYSTORE": str(path), "CLARA_EVALUATOR_PASSWORD": "hunter2"}
             yield environ, f"keystore {path}"
