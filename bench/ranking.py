@@ -540,15 +540,15 @@ CASES: dict[str, Model] = {
 JURY = "jury of three, correlation .6"
 
 
-def said(case: str, kind: str, seed: int) -> dict[str, float]:
+def said(case: str, kind: str, seed: int, size: int = 25) -> dict[str, float]:
     """One challenge in a case: what the ranking said about the paid set, and whether it was so."""
-    world = draw_jury(25, seed, judges=3, correlation=0.6) if case == JURY else draw_world(25, seed, CASES[case])
+    world = draw_jury(size, seed, judges=3, correlation=0.6) if case == JURY else draw_world(size, seed, CASES[case])
     field_ = Field(world.items, ("0", "1", "2") if case == JURY else ("",))
     found = rank(world.items, play(world, (Both if kind == "both" else Full)(field_)), seed=key(seed), winner_count=3)
     truth, margin = world.truth - world.truth.mean(), found.margin
     best = set(np.argsort(-truth)[:3].tolist())
-    place = np.empty(25, dtype=int)
-    place[np.argsort(-truth)] = np.arange(1, 26)
+    place = np.empty(size, dtype=int)
+    place[np.argsort(-truth)] = np.arange(1, size + 1)
     return {
         "right": float({int(item) for item in found.winners} == best),
         "ahead": float(truth[int(margin.item)] > truth[int(margin.next_item)]),
@@ -605,17 +605,18 @@ def coverage(run: Run) -> list[Row]:
     rows = []
     trials = run.trials(600)
     cases = ("base", "quirks sd 1", "judge right on 90 %")
-    for number, (case, kind) in enumerate((case, kind) for case in cases for kind in ("full", "both")):
-        runs = run.kept(f"coverage-{number}", partial(said, case, kind), trials, 2_000_000 + 10_000 * number)
+    every = [(size, case, kind) for size in (25, 10) for case in cases for kind in ("full", "both")]
+    for number, (size, case, kind) in enumerate(every):
+        work = partial(said, case, kind, size=size)
+        runs = run.kept(f"coverage-{number}", work, trials, 2_000_000 + 10_000 * number)
         if not runs:
             continue
         covered = [each["covered"] for each in runs]
         measured = {"coverage": round(float(np.mean(covered)), 4), "trials": len(runs), "wanted": 600}
         measured["error"] = round(float(np.std(covered) / len(runs) ** 0.5), 4)
         measured["rankCoverage"] = round(float(np.mean([each["rankCovered"] for each in runs])), 4)
-        rows.append(
-            Row(f"intervals: {kind}, {case}", "95 % intervals cover ≥ .90", measured, measured["coverage"] >= 0.90)
-        )
+        name = f"intervals: {kind}, {case}" + ("" if size == 25 else f", {size} items")
+        rows.append(Row(name, "95 % intervals cover ≥ .90", measured, measured["coverage"] >= 0.90))
     return rows
 
 

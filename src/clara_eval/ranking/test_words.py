@@ -33,7 +33,7 @@ MODELS: dict[str, Model] = {
 def said(case: str, schedule: str) -> list[tuple[World, Ranking]]:
     """Worlds of a case, and what was said about each."""
     found = []
-    for seed in range(70_000, 70_000 + TRIALS):
+    for seed in range(70_000, 70_000 + (TRIALS if schedule == "both" else 4 * TRIALS)):  # one look tells less
         jury = case == JURY
         world = draw_jury(SIZE, seed, judges=3, correlation=0.6) if jury else draw_world(SIZE, seed, MODELS[case])
         field = Field(world.items, ("0", "1", "2") if jury else ("",))
@@ -65,8 +65,8 @@ def test_words_and_chances_come_true() -> None:
 @pytest.mark.parametrize("schedule", ["full", "both"])
 @pytest.mark.parametrize("case", ["base", "quirks sd 1", "right on 90 %", JURY])
 def test_intervals_and_ranges_of_ranks_cover_the_truth(case: str, schedule: str) -> None:
-    """95 % intervals hold the true strength, and ranges from 5 to 95 % the true rank, in at least .90 of cases. In so
-    small a field of a judge who is nearly always right only the ranges do: how far strengths spread is hardly seen.
+    """95 % intervals hold the true strength, and ranges from 5 to 95 % the true rank, in at least .90 of cases,
+    also in a small field of a judge who is nearly always right, where how far strengths spread is hardly seen.
     """
     covered, ranged = [], []
     for world, found in said(case, schedule):
@@ -77,5 +77,4 @@ def test_intervals_and_ranges_of_ranks_cover_the_truth(case: str, schedule: str)
             covered.append(standing.theta_low <= truth[item] <= standing.theta_high)
             ranged.append(standing.rank_low <= place[item] <= standing.rank_high)
     assert np.mean(ranged) >= 0.90
-    if case != "right on 90 %":
-        assert np.mean(covered) >= 0.90
+    assert np.mean(covered) >= 0.90
