@@ -44,7 +44,7 @@ format: setup
 	$(BIN)/ruff format --quiet .
 
 bench: setup ## figures as ratios in one run, with targets
-	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP))
+	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP)) $(if $(EVALICA),--evalica $(EVALICA))
 
 soak: setup ## the long chaos run
 	$(BIN)/python tests/chaos/soak.py

@@ -2,8 +2,9 @@
 
 Prints one JSON document with the tables of all benches; a bench that fails is reported as failed and the others still
 run. `--quick` runs each with few trials; `--keep` is the folder in which the ranking's trials add up from run to run
-(`make bench KEEP=var/ranking`), since all of them take an hour. Performance is a ratio within one run: machines are
-shared and noisy.
+(`make bench KEEP=var/ranking`), since all of them take an hour; `--evalica` an interpreter in whose environment evalica
+is installed, to be measured beside (`EVALICA=path`). Performance is a ratio within one run: machines are shared and
+noisy.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few trials, for a first look")
     parser.add_argument("--only", choices=BENCHES, action="append", help="only this bench (may be repeated)")
     parser.add_argument("--keep", help="folder that keeps the trials of the ranking")
+    parser.add_argument("--evalica", help="an interpreter that has evalica, for the ranking")
     asked = parser.parse_args()
     results: dict[str, Any] = {}
     for name in asked.only or BENCHES:
         print(f"bench {name} …", file=sys.stderr, flush=True)
-        kept = ["--keep", asked.keep] if asked.keep and name == "ranking" else []
-        results[name] = run(name, [*(["--quick"] if asked.quick else []), *kept])
+        words = ["--quick"] if asked.quick else []
+        if name == "ranking":
+            words += ["--keep", asked.keep] if asked.keep else []
+            words += ["--evalica", asked.evalica] if asked.evalica else []
+        results[name] = run(name, words)
     print(json.dumps(results, indent=2))
     if any("failed" in result for result in results.values()):
         sys.exit(1)
