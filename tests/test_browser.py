@@ -75,7 +75,7 @@ async def say(service: Service, state: str, progress: int) -> None:
 async def browser() -> AsyncIterator[Browser]:
     path = chromium()
     if path is None:
-        pytest.skip("There is no Chromium here and it cannot be installed without root: apt-get install chromium")
+        pytest.skip("There is no Chromium here, and apt could not install it: as root, apt-get install chromium")
     async with launched(path) as running:
         yield running
 

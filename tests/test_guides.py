@@ -7,7 +7,6 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 from clara_eval.cli.commands import COMMANDS
 from clara_eval.settings import Settings
 from clara_eval.testing.api_service import ADMIN, QUIET, running_service
+from clara_eval.testing.debian import program
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -76,30 +76,21 @@ def test_guides_name_only_commands_and_settings_that_exist(page: Path) -> None:
 @pytest.mark.timeout(300)
 async def test_the_proxy_of_the_operators_guide_works(tmp_path: Path) -> None:
     """A real nginx with that very block: pages over https, a cookie for https only, and events as they happen."""
-    program = nginx()
-    if program is None:
-        pytest.skip("There is no nginx here and it cannot be installed without root: apt-get install nginx-light")
+    nginx = program(["nginx"], "nginx-light")
+    if nginx is None:
+        pytest.skip("There is no nginx here, and apt could not install it: as root, apt-get install nginx-light")
     async with running_service(tmp_path, CLARA_TRUSTED_PROXIES="127.0.0.1") as service:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         proxy = await asyncio.create_subprocess_exec(
-            program, "-c", str(proxy_config(tmp_path, port, service.url)), "-p", str(tmp_path)
+            nginx, "-c", str(proxy_config(tmp_path, port, service.url)), "-p", str(tmp_path)
         )
         try:
             await check_proxy(f"https://127.0.0.1:{port}")
         finally:
             proxy.terminate()
             await proxy.wait()
-
-
-def nginx() -> str | None:
-    """The program; as root it is installed where it is missing."""
-    places = f"{os.environ['PATH']}:/usr/sbin"
-    if shutil.which("nginx", path=places) is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "nginx-light"]
-        subprocess.run(words, check=False, capture_output=True, timeout=200)
-    return shutil.which("nginx", path=places)
 
 
 def proxy_config(folder: Path, port: int, upstream: str) -> Path:
