@@ -32,6 +32,18 @@ async def test_many_submissions_keep_their_order(local_chain: LocalChain) -> Non
     assert times == sorted(set(times))
 
 
+async def test_submissions_of_one_block_are_all_there(local_chain: LocalChain) -> None:
+    """Thirty submissions in few blocks are the same submissions, and blocks come by themselves again afterwards."""
+    chain = local_chain
+    challenge = await chain.post_challenge()
+    handed = [Handed(agent, f"data:,{n}") for n, agent in enumerate(chain.agents[:30])]
+    receipts = await chain.submit_together(challenge, handed)
+    assert len({receipt["blockNumber"] for receipt in receipts}) < 4
+    assert await _count(chain, challenge) == 30
+    await chain.submit(chain.agents[30], challenge, "data:,30")
+    assert await _count(chain, challenge) == 31
+
+
 async def test_keys_belong_to_their_accounts(local_chain: LocalChain) -> None:
     """The printed keys sign for the addresses they stand beside."""
     for account in (local_chain.poster, local_chain.evaluator, local_chain.agents[0]):

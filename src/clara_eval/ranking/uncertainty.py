@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -30,7 +29,7 @@ WIDENING = 1.2
 CLEAR = 0.90
 TOSS_UP = 0.60
 Z95 = 1.959964
-FEW_ITEMS, USUAL_SPREAD, MOST_STRETCH = 450.0, 1.2, 1.0  # how unsure the spread of a small field is
+FEW_ITEMS, USUAL_SPREAD, MOST_STRETCH = 1800.0, 1.2, 1.0  # how unsure the spread of a small field is
 CHANCE_DECIMALS = 4
 _AT_ONCE = 128  # items whose draws are sorted together
 _LEVEL = 1e-9  # logits: below every difference that counts; lots decide between those who are level
@@ -158,7 +157,7 @@ def _stretch(strengths: Strengths, size: int) -> float:
     contradict each other as often as those of a usual judge.
     """
     beyond = max(strengths.scale.spread - USUAL_SPREAD, 0.0)
-    return min(FEW_ITEMS / (size * size * sqrt(size)) * beyond, MOST_STRETCH)
+    return min(FEW_ITEMS / (size * size * size) * beyond, MOST_STRETCH)
 
 
 def _margin(

@@ -360,7 +360,8 @@ async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Add
         open_seconds=HOUR,
     )  # fmt: skip
     address = await chain.post_challenge(terms)
-    await chain.submit_all(address, [_text(chain, plan, number, place) for place in range(plan.submissions)])
+    handed = [_text(chain, plan, number, place) for place in range(plan.submissions)]
+    await (chain.submit_together if plan.by_rules else chain.submit_all)(address, handed)
     return address
 
 
