@@ -32,6 +32,7 @@ __all__ = ["DAY", "HOUR", "USDC", "Deployment", "DevAccount", "Handed", "LocalCh
 USDC = 1_000_000
 """Base units of one test dollar."""
 HOUR = 3600
+BASE_FEE = 10**9
 DAY = 24 * HOUR
 ZERO_HASH = "0x" + "00" * 32
 
@@ -199,6 +200,7 @@ class LocalChain:
             calls = [(item.agent, target.encode_abi("submit", args=self._submission(item))) for item in handed]
             hashes = [await self.node.post(agent, challenge, call) for agent, call in calls]
             while int(str((await self.node.rpc("txpool_status"))["pending"]), 16):
+                await self.node.rpc("anvil_setNextBlockBaseFeePerGas", hex(BASE_FEE))  # full blocks would raise it
                 await self.mine(1)
             return await self.node.receipts(hashes)
         finally:
