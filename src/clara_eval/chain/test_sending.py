@@ -487,26 +487,35 @@ async def more_rounds(w: World, count: int) -> list[Challenge]:
 async def post_together(
     w: World, challenges: Sequence[Challenge], on_wait: Callable[[int], Awaitable[None]]
 ) -> list[Receipt]:
-    """Each by a sender of its own, as other processes have them; nobody's clock runs ahead of the slowest.
+    """Each by a sender of its own, as other processes have them; who has waited least goes on first.
 
-    `on_wait` is called with the seconds that have passed for all of them.
+    The world moves only while all of them wait: `on_wait` is called with the seconds that have passed for everybody.
     """
     clocks = [Clock() for _ in challenges]
+    asleep: dict[Clock, asyncio.Event] = {}
+
+    async def pass_time_if_all_wait() -> None:
+        if not clocks or len(asleep) < len(clocks):
+            return
+        seconds = min(clock.seconds for clock in clocks)
+        await on_wait(int(seconds))
+        for clock in [clock for clock in asleep if clock.seconds == seconds]:
+            asleep.pop(clock).set()
 
     async def one(challenge: Challenge, clock: Clock) -> Receipt:
         async def meanwhile(_waits: int) -> None:
-            while clock.seconds > min(one.seconds for one in clocks) + 10:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.003)
-            await on_wait(int(min(one.seconds for one in clocks)))
+            asleep[clock] = woken = asyncio.Event()
+            await pass_time_if_all_wait()
+            await woken.wait()
 
         clock.on_wait = meanwhile
         sender = TransactionSender(w.account, w.store, clock.pace())
-        try:
-            return await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain)
-        finally:
-            clocks.remove(clock)
+        receipt = await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain)
+        clocks.remove(clock)
+        await pass_time_if_all_wait()
+        return receipt
 
-    return await asyncio.gather(*map(one, challenges, clocks))
+    return await asyncio.gather(*map(one, challenges, tuple(clocks)))
 
 
 async def test_many_wait_to_be_mined_at_once(local_chain: LocalChain, tmp_path: Path) -> None:
