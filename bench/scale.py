@@ -31,6 +31,8 @@ TICK_MICROSECONDS = 25.0
 """To read its key in a list of keys; nothing of it is looked at."""
 FINISHED = 10_000
 EVERY_STORE = "sqlite:1,postgres:1,postgres:2,postgres:3"
+SECONDS_A_BLOCK = 2
+"""As on Base."""
 
 
 async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
@@ -126,14 +128,16 @@ async def service(place: Path, challenges: int, entries_count: int, wanted: str)
     """Rounds a minute from the first post to the last, with real worker processes on a real chain.
 
     `wanted` is a list such as `sqlite:1,postgres:2`. All of them work on the same challenges: the chain is put back
-    after each. Ticks come every quarter of a minute; the service's own come every five minutes.
+    after each. The workers are as they are shipped, but for ticks every quarter of a minute instead of every five
+    minutes, and blocks come as on Base.
     """
     from clara_eval.testing.chaos import ChaosPlan, world
 
     plan = ChaosPlan(challenges, entries_count, workers=1, kills=0, by_rules=True)
     rows: list[dict[str, Any]] = []
     async with world(plan, f"sqlite:///{place}/unused.db") as made:
-        made.environ["CHAOS_TICK_SECONDS"] = "15"
+        made.environ |= {"CHAOS_AS_SHIPPED": "1", "CLARA_TICK_SECONDS": "15"}
+        await made.chain.node.rpc("evm_setIntervalMining", SECONDS_A_BLOCK)
         for number, (kind, _, workers) in enumerate(one.partition(":") for one in wanted.split(",")):
             snapshot = await made.chain.snapshot()
             with database(kind, place / f"service-{number}.db") as url:
@@ -164,14 +168,16 @@ async def served(made: World, workers: int) -> dict[str, Any]:
         await made.start_worker()
     pids = [worker.process.pid for worker in made.workers]
     count, first = await _posted(made, 1)
-    before, machine, load = _cpu_seconds(pids), _busy_seconds(), os.getloadavg()[0]
+    node = _children("anvil")
+    before, node_before, machine, load = _cpu_seconds(pids), _cpu_seconds(node), _busy_seconds(), os.getloadavg()[0]
     everything, last = await _posted(made, len(made.addresses))
-    cpu, busy = _cpu_seconds(pids) - before, _busy_seconds() - machine
+    cpu, node_cpu, busy = _cpu_seconds(pids) - before, _cpu_seconds(node) - node_before, _busy_seconds() - machine
     await made.stop_workers()
     minutes, rounds = max(last - first, 1e-9) / 60, max(everything - count, 1)
     return {
         "roundsPerMinute": round(rounds / minutes, 1),
         "workersCpuSecondsPerRound": round(cpu / rounds, 3),
+        "nodeCpuSecondsPerRound": round(node_cpu / rounds, 3),
         "coresBusy": round(busy / max(last - first, 1e-9), 2),
         "secondsToFirst": round(first - started, 1),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
@@ -182,6 +188,13 @@ def _cpu_seconds(pids: Sequence[int]) -> float:
     """User and system time of these processes until now."""
     stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def _children(name: str) -> list[int]:
+    """Processes of this name that this process started."""
+    threads = Path("/proc/self/task").iterdir()
+    children = [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+    return [pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == name]
 
 
 def _busy_seconds() -> float:

@@ -19,6 +19,7 @@ from typing import Any
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Token
 from clara_eval.engine.due import FINALIZATION_DELAY, Action, Memory, due
 from clara_eval.engine.options import EngineOptions
+from clara_eval.engine.tick import FINALIZED_AT_ONCE
 from clara_eval.eval_config import parse_eval_config
 from clara_eval.judge.expected_calls import expected_calls
 from clara_eval.money.prices import PriceCard
@@ -53,8 +54,8 @@ class Assumed:
     provider_calls_per_second: float = 50.0
     evaluation_overhead_seconds: float = 30.0
     """Reading the chain, fetching, measuring, ranking, writing the trace."""
-    transaction_seconds: float = 4.0
-    """From sending to seeing it mined: two blocks of Base."""
+    transaction_seconds: float = 24.0
+    """From sending to ten confirmations: twelve blocks of Base."""
     signing_seconds: float = 0.5
     """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
     finalize_seconds: float = 120.0
@@ -110,7 +111,8 @@ class Simulation:
         self.queue: deque[_Round] = deque()
         self.posted: deque[_Round] = deque()
         self.finalized = 0
-        self.running: list[tuple[float, int, _Round]] = []
+        self.running: list[tuple[float, int, bool, _Round]] = []
+        """Until when, and whether it is its post that is waited for; the place is free after that."""
         self.wallet_free = 0.0
         self.delays: list[float] = []
 
@@ -139,14 +141,11 @@ class Simulation:
         self._finalize(now)
 
     def _finalize(self, now: float) -> None:
-        """In order of the post, within a tick's share of time; the rest goes on at the next tick."""
-        budget = self.assumed.finalize_seconds
-        while self.posted and budget >= self.assumed.transaction_seconds:
-            one = self.posted[0]
-            if self._due(one, now) is not Action.FINALIZE:
+        """In order of the post, as many as a tick has time for; the rest goes on at the next tick."""
+        for _ in range(finalized_a_tick(self.assumed)):
+            if not self.posted or self._due(self.posted[0], now) is not Action.FINALIZE:
                 break
-            self.posted.popleft()
-            budget -= self.assumed.transaction_seconds
+            one = self.posted.popleft()
             late = (self._send(now) - one.challenge.score_posted_at - FINALIZATION_DELAY) / 3600
             self.result.finalized_late_hours = max(self.result.finalized_late_hours, late)
             self.finalized += 1
@@ -157,17 +156,19 @@ class Simulation:
         ).action
 
     def _work(self, until: float) -> None:
-        """Everything that ends before the next tick; each end starts the next in the queue."""
+        """Everything that ends before the next tick; each post starts the next in the queue."""
         while self.running and self.running[0][0] <= until:
-            ended, _, one = heapq.heappop(self.running)
-            at = self._send(ended)
+            at, _, is_sent, one = heapq.heappop(self.running)
+            if not is_sent:
+                heapq.heappush(self.running, (self._send(at), id(one), True, one))
+                continue
             self.result.posted += 1
             self.result.late += at > one.challenge.scoring_deadline
             self.delays.append((at - one.challenge.deadline) / 3600)
             one.challenge = replace(one.challenge, score_posted_at=int(at))
             one.memory = Memory("complete")
             self.posted.append(one)
-            self._start(ended)
+            self._start(at)
 
     def _start(self, now: float) -> None:
         while self.queue and len(self.running) < self.places:
@@ -177,7 +178,7 @@ class Simulation:
             share = self.assumed.provider_calls_per_second / (len(self.running) + 1)
             rate = min(self.assumed.in_flight / self.assumed.answer_seconds, share)
             ends = begun + self.assumed.evaluation_overhead_seconds + self.calls / rate
-            heapq.heappush(self.running, (ends, id(one), one))
+            heapq.heappush(self.running, (ends, id(one), False, one))
             self.result.most_running = max(self.result.most_running, len(self.running))
 
     def _send(self, now: float) -> float:
@@ -193,6 +194,13 @@ class Simulation:
         self.result.finalized_late_hours = round(self.result.finalized_late_hours, 2)
         self.result.days = round(now / DAY, 1)
         return self.result
+
+
+def finalized_a_tick(assumed: Assumed) -> int:
+    """As many as the wallet can sign and the chain confirm in a tick's share of time, so many at once."""
+    signed = (assumed.finalize_seconds - assumed.transaction_seconds) / assumed.signing_seconds
+    confirmed = FINALIZED_AT_ONCE * (assumed.finalize_seconds // assumed.transaction_seconds)
+    return int(min(signed, confirmed))
 
 
 def calls_of(assumed: Assumed) -> dict[str, Any]:
@@ -216,6 +224,7 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
     one, options = calls_of(assumed), EngineOptions()
     concurrent = challenges * (assumed.open_days * DAY + FINALIZATION_DELAY) / MONTH
     seconds = assumed.evaluation_overhead_seconds + one["calls"] * assumed.answer_seconds / assumed.in_flight
+    seconds += 2 * assumed.transaction_seconds  # advanceToScoring before it, postScores after it
     return {
         "challenges": challenges,
         "calls": challenges * one["calls"],
@@ -226,11 +235,7 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
         "workers": max(1.0, challenges * seconds / MONTH / options.worker_evaluations),
         "transactions": 3 * challenges,
         "walletShare": 3 * challenges * assumed.signing_seconds / MONTH,
-        "finalizeShare": challenges
-        * assumed.transaction_seconds
-        / assumed.finalize_seconds
-        * options.tick_seconds
-        / MONTH,
+        "finalizeShare": challenges * options.tick_seconds / MONTH / finalized_a_tick(assumed),
         "nodeRequestsPerSecond": challenges * looks_of(assumed) * assumed.requests_per_look / MONTH,
         "nodeCallsPerSecond": challenges * looks_of(assumed) * assumed.calls_per_look / MONTH,
         "storeGigabytes": challenges * assumed.store_megabytes / 1000,

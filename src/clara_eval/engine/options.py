@@ -23,9 +23,9 @@ class EngineOptions:
     """A worker that does not renew its lease for this long is dead, and its work is taken over."""
     poll_seconds: float = 1.0
     """How often a worker looks for queued work."""
-    worker_evaluations: int = 4
-    """Evaluations at once in one process."""
-    global_evaluations: int = 32
+    worker_evaluations: int = 8
+    """Evaluations at once in one process. Each keeps its place until its post is deep enough in the chain."""
+    global_evaluations: int = 64
     """Evaluations at once in all processes."""
     worker_chunks: int = 2
     """Chunks of other workers' evaluations that one process helps with at once."""

@@ -330,14 +330,45 @@ def _sum(chain: LocalChain, index: int) -> Any:
     return to_checksum_address(chain.agents[index].address)
 
 
+async def posted_round(chain: LocalChain) -> Address:
+    """A due round whose poster has posted the scores."""
+    address = await due_round(chain)
+    contract = chain.challenge(address)
+    await chain.send(chain.poster, contract, "advanceToScoring")
+    prizes = zip(range(3), (300 * USDC, 125 * USDC, 75 * USDC), strict=True)
+    winners = [(_sum(chain, index), 0, 1, prize) for index, prize in prizes]
+    await chain.send(chain.poster, contract, "postScores", winners)
+    return address
+
+
+async def test_several_challenges_are_finalized_at_once(local_chain: LocalChain, tmp_path: Path) -> None:
+    """All that are due are sent before the first is mined, so that one which waits keeps no other from its claims."""
+    addresses = [await posted_round(local_chain) for _ in range(3)]
+
+    async def start(challenge: Challenge) -> None:
+        raise AssertionError(challenge.address)
+
+    metrics = Metrics()
+    async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
+        ticker = Ticker(app, Alerts(metrics), metrics, start)
+        await ticker.tick()
+        await local_chain.move_time(12 * HOUR)
+        await local_chain.node.rpc("evm_setAutomine", False)
+        async with asyncio.TaskGroup() as group:
+            ticking = group.create_task(ticker.tick())
+            async with asyncio.timeout(30):
+                while sum(map(len, (await local_chain.node.rpc("txpool_content"))["pending"].values())) < 3:
+                    assert not ticking.done(), ticking.result()
+                    await asyncio.sleep(0.02)
+            await local_chain.node.rpc("evm_setAutomine", True)
+            await local_chain.mine()
+        assert ticking.result().problems == []
+    assert [await local_chain.challenge(a).functions.status().call() for a in addresses] == [2, 2, 2]
+
+
 async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain: LocalChain, tmp_path: Path) -> None:
     """The wallet is busy: the tick starts what is due, gives up finalizing for now, and ends."""
-    posted = await due_round(local_chain)
-    contract = local_chain.challenge(posted)
-    await local_chain.send(local_chain.poster, contract, "advanceToScoring")
-    prizes = zip(range(3), (300 * USDC, 125 * USDC, 75 * USDC), strict=True)
-    winners = [(_sum(local_chain, index), 0, 1, prize) for index, prize in prizes]
-    await local_chain.send(local_chain.poster, contract, "postScores", winners)
+    contract = local_chain.challenge(await posted_round(local_chain))
     started: list[Address] = []
 
     async def start(challenge: Challenge) -> None:

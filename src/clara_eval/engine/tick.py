@@ -28,6 +28,7 @@ from clara_eval.engine.due import Action, Due, Memory, due
 from clara_eval.engine.endings import stalled_alert
 from clara_eval.engine.resting import rest, resting
 from clara_eval.errors import ClaraError, ConfigError, Stalled, Temporary
+from clara_eval.gather import gather_or_raise
 from clara_eval.hashing import plain_json
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.logs import bound_challenge
@@ -64,6 +65,7 @@ _TOGETHER_SECONDS = 10.0
 """For reading so many; one that makes its node slow is then waited for alone."""
 LOOK_AGAIN_SECONDS = 60.0
 """A challenge whose evaluation is queued or running is not looked at more often: only its own end can bring news."""
+FINALIZED_AT_ONCE = 32
 _RESULTS_AT_ONCE = 20
 _LOW_POSTS = 20
 """More than a post with many winners takes."""
@@ -175,11 +177,16 @@ class Ticker:
         return None
 
     async def _finalize(self, looked: list[tuple[Challenge, Due]], report: TickReport) -> None:
+        """Several at once: the wallet signs one after the other, and most of the time goes by while they are mined."""
+        gate = asyncio.Semaphore(FINALIZED_AT_ONCE)
+
+        async def one(challenge: Challenge, found: Due) -> None:
+            async with gate:
+                await self._act(challenge, found, report)
+
         try:
             async with asyncio.timeout(self.finalize_seconds):
-                for challenge, found in looked:
-                    if found.action is Action.FINALIZE:
-                        await self._act(challenge, found, report)
+                await gather_or_raise(one(*pair) for pair in looked if pair[1].action is Action.FINALIZE)
         except TimeoutError:
             _log.warning("finalize_goes_on_later", seconds=self.finalize_seconds)
             report.problems.append("Finalizing is taking long: it continues at the next tick.")

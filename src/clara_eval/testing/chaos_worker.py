@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 import traceback
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -52,9 +51,10 @@ def _work() -> int:
     if os.environ.get("CHAOS_KILL_AT"):
         kill_at(os.environ["CHAOS_KILL_AT"])
     mode: Mode = "worker-only" if os.environ.get("CHAOS_WORKER_ONLY") else "all"
-    ticks = EngineOptions.ticking(int(os.environ.get("CHAOS_TICK_SECONDS", FAST.tick_seconds)))
-    options = replace(FAST, tick_cron=ticks.tick_cron, tick_seconds=ticks.tick_seconds)
-    return asyncio.run(run_service(Settings.from_env(env_file=None), mode=mode, options=options, pace=FAST_PACE))
+    is_as_shipped = bool(os.environ.get("CHAOS_AS_SHIPPED"))
+    settings = Settings.from_env(env_file=None)
+    options, pace = (None, None) if is_as_shipped else (FAST, FAST_PACE)
+    return asyncio.run(run_service(settings, mode=mode, options=options, pace=pace))
 
 
 def _fork(asked: dict[str, Any]) -> int:
