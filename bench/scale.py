@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ TICK_MICROSECONDS = 25.0
 """To read its key in a list of keys; nothing of it is looked at."""
 FINISHED = 10_000
 EVERY_STORE = "sqlite:1,postgres:1,postgres:2,postgres:3"
+ALL_CORES, GROWTH = 0.9, 1.15
+"""Where less than this share of the cores is busy, a worker more is to post this many times the rounds."""
 SECONDS_A_BLOCK = 2
 """As on Base."""
 
@@ -262,7 +265,18 @@ def main() -> None:
 def services(challenges: int, entries_count: int, wanted: str) -> dict[str, Any]:
     """SQLite is for one process; Postgres for several."""
     with tempfile.TemporaryDirectory(prefix="clara-scale-") as place:
-        return part("service", place, challenges, entries_count, wanted)
+        found = part("service", place, challenges, entries_count, wanted)
+    runs = [run for run in found["runs"] if run["store"] == "postgres"]
+    grows = [
+        after["roundsPerMinute"] / before["roundsPerMinute"]
+        for before, after in pairwise(runs)
+        if before["coresBusy"] < ALL_CORES * found["cores"]
+    ]
+    if grows:
+        least = round(min(grows), 2)
+        what = "one more worker while cores are free: rounds a minute, at least times"
+        found["figures"] = [{"what": what, "target": GROWTH, "measured": least, "pass": least >= GROWTH}]
+    return found
 
 
 def told(walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any]) -> dict[str, Any]:
