@@ -65,7 +65,7 @@ _TOGETHER_SECONDS = 10.0
 """For reading so many; one that makes its node slow is then waited for alone."""
 LOOK_AGAIN_SECONDS = 60.0
 """A challenge whose evaluation is queued or running is not looked at more often: only its own end can bring news."""
-FINALIZED_AT_ONCE = 32
+FINALIZED_AT_ONCE = 16
 _RESULTS_AT_ONCE = 20
 _LOW_POSTS = 20
 """More than a post with many winners takes."""
