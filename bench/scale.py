@@ -2,7 +2,8 @@
 
 Each part runs in a process of its own, so that its CPU seconds and memory can be read. `round`: 1,000 entries by rules
 with everything on (copies, features, ranking, trace, documents, SQLite), then `verify` of its trace. `tick`: a tick
-beside ten thousand finished and ten thousand open challenges over one without them. `service`: due challenges of 25
+beside ten thousand finished and ten thousand open challenges over one without them. `discovery`: a tick with twenty new
+challenges beside ten thousand of the same factory, over one without them. `service`: due challenges of 25
 entries by rules, on SQLite with one worker and on Postgres with one, two and three. Prints one JSON document,
 target beside measured.
 """
@@ -31,6 +32,8 @@ CPU_SECONDS, MEGABYTES, TRACE_MEGABYTES, VERIFY_SECONDS = 12.0, 300.0, 10.0, 10.
 TICK_MICROSECONDS = 25.0
 """To read its key in a list of keys; nothing of it is looked at."""
 FINISHED = 10_000
+NEW, MORE_REQUESTS = 20, 2
+"""A few of those that are open are asked at each tick whether they are as they were: once a day for everybody."""
 EVERY_STORE = "sqlite:1,postgres:1,postgres:2,postgres:3"
 ALL_CORES, GROWTH = 0.9, 1.15
 """Where less than this share of the cores is busy, a worker more is to post this many times the rounds."""
@@ -125,6 +128,36 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
         "storeCalls": calls_beside,
         "storeCallsWithout": calls_alone,
     }
+
+
+async def discovery(place: Path, count: int) -> dict[str, Any]:
+    """What a tick with a few new challenges costs, before and after the factory made so many others that are open."""
+    from clara_eval.app import open_app
+    from clara_eval.demo.lifecycle import local_settings
+    from clara_eval.devnet.local_chain import DAY, USDC, Terms, local_chain
+    from clara_eval.engine.test_many import ticked
+    from clara_eval.testing.faulty_node import FaultyNode
+
+    terms = Terms(open_seconds=10 * DAY)
+    async with local_chain() as chain, FaultyNode(chain.rpc_url) as node:
+        await chain.fund(chain.poster, 2 * count * terms.prize_pool + 1_000 * USDC)
+        settings = local_settings(chain, place / "discovery.db", place).model_copy(update={"rpc_url": node.url})
+        async with open_app(settings) as app:
+
+            async def cost(new: int) -> dict[str, float]:
+                await chain.post_many(terms, new)
+                node.calls.clear()
+                node.requests, before = 0, time.process_time()
+                report, _ = await ticked(app)
+                if report.problems:
+                    raise SystemExit(f"the tick has problems: {report.problems[:3]}")
+                cpu = round(time.process_time() - before, 2)
+                return {"new": new, "cpuSeconds": cpu, "requests": node.requests, "calls": node.calls.total()}
+
+            return {
+                "challenges": count,
+                "ticks": [await cost(new) for new in (NEW, NEW, 0, count, 0, NEW, 0)],
+            }
 
 
 async def service(place: Path, challenges: int, entries_count: int, wanted: str) -> dict[str, Any]:
@@ -233,6 +266,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "round": lambda place, count: large_round(Path(place), int(count)),
     "verify": lambda place: verified(Path(place)),
     "tick": lambda place, count: ticks(Path(place), int(count)),
+    "discovery": lambda place, count: discovery(Path(place), int(count)),
     "service": lambda place, challenges, count, wanted: service(Path(place), int(challenges), int(count), wanted),
 }
 
@@ -257,7 +291,8 @@ def main() -> None:
         walked = part("round", place, 200 if asked.quick else 1000)
         checked = part("verify", place)
         tick = part("tick", place, 500 if asked.quick else FINISHED)
-    document = told(walked, checked, tick)
+        found = part("discovery", place, 300 if asked.quick else FINISHED)
+    document = told(walked, checked, tick, found)
     document["service"] = services(8, 6, "sqlite:1") if asked.quick else services(asked.rounds, 25, EVERY_STORE)
     print(json.dumps(document, indent=2))
 
@@ -279,11 +314,15 @@ def services(challenges: int, entries_count: int, wanted: str) -> dict[str, Any]
     return found
 
 
-def told(walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any]) -> dict[str, Any]:
+def told(
+    walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any], found: dict[str, Any]
+) -> dict[str, Any]:
     """Every figure beside its target."""
     more = round(1000 * (tick["cpuMs"] - tick["cpuMsWithout"]) / tick["finished"], 1)
     calls = tick["storeCalls"] - tick["storeCallsWithout"]
     asked = tick["requests"] - tick["requestsWithout"]
+    _, new_before, _, _, _, new_after, _ = found["ticks"]
+    discovered = f"{found['challenges']:,} open challenges of a real factory: more requests in a tick with {NEW} new"
     rows = [
         ("a round by rules, CPU seconds", CPU_SECONDS, walked["cpuSeconds"]),
         ("a round by rules, megabytes of memory", MEGABYTES, walked["megabytes"]),
@@ -292,9 +331,10 @@ def told(walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any]) 
         (f"{tick['finished']:,} finished challenges: more calls of the store in a tick", 0, calls),
         (f"{tick['open']:,} open challenges that said nothing: more requests to the node in a tick", 0, asked),
         ("one finished challenge: more CPU of a tick, microseconds", TICK_MICROSECONDS, more),
+        (discovered, MORE_REQUESTS, new_after["requests"] - new_before["requests"]),
     ]
     figures = [{"what": what, "target": most, "measured": got, "pass": got <= most} for what, most, got in rows]
-    return {"figures": figures, "round": walked, "verify": checked, "tick": tick}
+    return {"figures": figures, "round": walked, "verify": checked, "tick": tick, "discovery": found}
 
 
 if __name__ == "__main__":

@@ -213,10 +213,10 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
 
 
 def looks_of(assumed: Assumed) -> float:
-    """Looks at one challenge: when it is new, at every submission, once a day while it is open, and at every tick from
-    its deadline until it is final.
+    """Looks at one challenge: when it is new, at every submission, and at every tick from its deadline until it is
+    final. While it is open it is asked two things a day, in a request with others: less than one look in all.
     """
-    return 1 + assumed.entries + assumed.open_days + FINALIZATION_DELAY / EngineOptions().tick_seconds
+    return 1 + assumed.entries + 1 + FINALIZATION_DELAY / EngineOptions().tick_seconds
 
 
 def month(challenges: int, assumed: Assumed) -> dict[str, Any]:

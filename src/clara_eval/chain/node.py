@@ -31,6 +31,7 @@ from clara_eval.challenge.model import (
     Address,
     Block,
     Challenge,
+    ChallengeStatus,
     Checkpoint,
     Submission,
     Token,
@@ -250,6 +251,20 @@ class EthereumChain:
             # A node that is replacing blocks has moments without the contract: nobody may take that for its end.
             await asyncio.sleep(0.2)
             return await self.challenge(address).scoring_state(await self.head())
+
+    async def openness(self, addresses: Sequence[Address], block: Block) -> dict[Address, tuple[ChallengeStatus, int]]:
+        """Status and number of submissions, of those that tell them: what changes while a challenge is open."""
+        names = ("status", "submissionCount")
+        contracts = [self.challenge(address) for address in addresses]
+        answers = await self.views([contract.view(name) for contract in contracts for name in names], block)
+        found: dict[Address, tuple[ChallengeStatus, int]] = {}
+        for place, contract in enumerate(contracts):
+            try:
+                state = contract.state_in(names, answers[2 * place : 2 * place + 2])
+                found[contract.address] = contract.status_in(state), state.number("submissionCount")
+            except NotFound:
+                continue
+        return found
 
     async def token_at(self, address: Address, block: Block) -> Token | None:
         """A token's symbol and scale; None if none stands there."""

@@ -38,6 +38,8 @@ ZERO_HASH = "0x" + "00" * 32
 
 _POSTER_FUNDS = 1_000_000 * USDC
 _UNLIMITED = 2**256 - 1
+_POOL = 50
+"""Transactions that wait for their blocks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +197,20 @@ class LocalChain:
         """The same in as few blocks as hold them: a node that keeps the state of every block grows slow with them."""
         await self._register_all([item.agent for item in handed])
         target = self.challenge(challenge)
+        calls = [(item.agent, target.encode_abi("submit", args=self._submission(item))) for item in handed]
+        return await self._send_together(challenge, calls)
+
+    async def post_many(self, terms: Terms, count: int) -> None:
+        """So many challenges with the same terms, in as few blocks as hold them."""
+        call = self.factory.encode_abi("createChallenge", args=[self._create_params(terms, await self.now())])
+        for first in range(0, count, _POOL):
+            calls = [(self.poster, call)] * min(_POOL, count - first)
+            await self._send_together(self.deployment.factory, calls)
+
+    async def _send_together(self, to: Address, calls: Sequence[tuple[DevAccount, str]]) -> list[TxReceipt]:
         await self.node.rpc("evm_setAutomine", False)
         try:
-            calls = [(item.agent, target.encode_abi("submit", args=self._submission(item))) for item in handed]
-            hashes = [await self.node.post(agent, challenge, call) for agent, call in calls]
+            hashes = [await self.node.post(sender, to, call) for sender, call in calls]
             while int(str((await self.node.rpc("txpool_status"))["pending"]), 16):
                 await self.node.rpc("anvil_setNextBlockBaseFeePerGas", hex(BASE_FEE))  # full blocks would raise it
                 await self.mine(1)

@@ -12,7 +12,7 @@ from eth_account import Account
 from eth_utils.address import to_checksum_address
 
 from clara_eval.devnet.dev_node import DevNode, Refused
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.errors import BadInput, ConfigError, Temporary
 
 
@@ -42,6 +42,16 @@ async def test_submissions_of_one_block_are_all_there(local_chain: LocalChain) -
     assert await _count(chain, challenge) == 30
     await chain.submit(chain.agents[30], challenge, "data:,30")
     assert await _count(chain, challenge) == 31
+
+
+async def test_many_challenges_are_posted_in_few_blocks(local_chain: LocalChain) -> None:
+    """More than wait together are all there, and blocks come by themselves again afterwards."""
+    chain, before = local_chain, await local_chain.web3.eth.block_number
+    await chain.post_many(Terms(), 70)
+    assert await chain.factory.functions.getChallengeCount().call() == 70
+    assert await chain.web3.eth.block_number - before < 20
+    await chain.post_challenge()
+    assert await chain.factory.functions.getChallengeCount().call() == 71
 
 
 async def test_keys_belong_to_their_accounts(local_chain: LocalChain) -> None:

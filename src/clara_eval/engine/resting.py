@@ -2,36 +2,62 @@
 
 In: the newest block and what the nodes' events say since the last tick. Out: the challenges to leave alone, with their
 status. Must hold: a challenge is left alone only while it is open, was looked at in full, and said nothing since
-(no submission, no cancellation). Whoever stirred is awake until a look at it succeeds. Everybody is looked at once a
-day all the same, and where the events cannot be read, at once. One request for all of them takes the place of three for
-each.
+(no submission, no cancellation). Whoever stirred is awake until a look at it succeeds. Everybody is asked once a day
+all the same for its status and the number of its submissions, and where the events cannot be read, everybody is looked
+at. One request for all of them takes the place of three for each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
 from clara_eval.app import App
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint
+from clara_eval.errors import Temporary
+
+_log = structlog.get_logger(__name__)
 
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer silence of ours everything is looked at, instead of every event."""
 DAY = 86_400
 
 
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """What a look at an open challenge found."""
+
+    until: int
+    status: str
+    submissions: int | None
+
+    @property
+    def row(self) -> str:
+        return f"{self.until} {self.status} {self.submissions}"
+
+    @classmethod
+    def read(cls, row: str) -> _Noted:
+        until, status, *submissions = row.split(" ")
+        return cls(int(until), status, int(submissions[0]) if submissions else None)  # older rows have none
+
+
 async def resting(app: App, head: Block) -> dict[str, str]:
     """Address and status of everybody who is left alone at this tick."""
     run = _run(app.chain_id)
-    noted = {address: row.split(" ", 1) for address, row in await app.store.entries(run, "")}
+    noted = {address: _Noted.read(row) for address, row in await app.store.entries(run, "")}
     stirred = await _stirred(app, head)
     if stirred is None:
         await app.store.forget_run(run)
         noted = {}
-    awake = [a for a, (until, _) in noted.items() if int(until) < head.timestamp or a in (stirred or ())]
-    for address in awake:
+    awake = {a for a, one in noted.items() if one.until < head.timestamp or a in (stirred or ())}
+    asked = {a: one for a, one in noted.items() if a not in awake and is_its_turn(a, head, app.settings.tick_seconds)}
+    for address in awake | await _changed(app, asked, head):
         await app.store.forget_entry(run, address)
         del noted[address]
     await app.store.save_checkpoint(_place(app.chain_id), Checkpoint(head.number, head.hash))
-    seconds = app.settings.tick_seconds
-    return {address: status for address, (_, status) in noted.items() if not is_its_turn(address, head, seconds)}
+    return {address: one.status for address, one in noted.items()}
 
 
 def is_its_turn(address: str, head: Block, tick_seconds: int) -> bool:
@@ -43,8 +69,20 @@ def is_its_turn(address: str, head: Block, tick_seconds: int) -> bool:
 async def rest(app: App, challenge: Challenge, status: str | None, head: Block) -> None:
     """After a look: left alone until its deadline, if it is open."""
     if challenge.status is ChallengeStatus.OPEN and head.timestamp <= challenge.deadline:
-        row = f"{challenge.deadline} {status or 'pending'}"
-        await app.store.add_entry(_run(app.chain_id), challenge.address, row)
+        noted = _Noted(challenge.deadline, status or "pending", challenge.submission_count)
+        await app.store.add_entry(_run(app.chain_id), challenge.address, noted.row)
+
+
+async def _changed(app: App, asked: Mapping[str, _Noted], head: Block) -> set[str]:
+    """Which of these are not as they were noted, or do not tell."""
+    if not asked:
+        return set()
+    try:
+        told = await app.chain.openness([Address(address) for address in asked], head)
+    except Temporary as bad:
+        _log.info("resting_not_asked", problem=str(bad), challenges=len(asked))
+        return set(asked)  # each is looked at by itself
+    return {a for a, one in asked.items() if told.get(Address(a)) != (ChallengeStatus.OPEN, one.submissions)}
 
 
 async def _stirred(app: App, head: Block) -> set[Address] | None:

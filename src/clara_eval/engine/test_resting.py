@@ -8,8 +8,9 @@ from typing import Any
 
 from clara_eval.app import App, open_app
 from clara_eval.challenge.model import Address, Challenge
+from clara_eval.contracts.abi import abi
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
-from clara_eval.engine.resting import is_its_turn
+from clara_eval.engine.resting import DAY, is_its_turn
 from clara_eval.engine.test_engine import settings_of
 from clara_eval.engine.tick import ANNOUNCED, OVER, Ticker, TickReport
 from clara_eval.hashing import keccak_hex
@@ -19,6 +20,7 @@ from clara_eval.records.challenge_index import summaries
 from clara_eval.testing.faulty_node import FaultyNode
 
 MANY = 300
+SUBMISSION_COUNT = "0x" + abi("Challenge").function("submissionCount").call().hex()
 
 
 async def ticked(app: App) -> tuple[TickReport, list[Address]]:
@@ -50,7 +52,7 @@ async def at_rest(app: App, count: int) -> None:
     for address in (f"0x{2**80 + number:040x}" for number in range(count)):
         if not is_its_turn(address, head, seconds) and not is_its_turn(address, later, seconds):
             await app.store.put(app.chain_id, ANNOUNCED + address, "1")
-            row = f"{head.timestamp + HOUR} pending"
+            row = f"{head.timestamp + HOUR} pending 0"
             await app.store.add_entry(f"engine:resting:{app.chain_id}", address, row)
 
 
@@ -106,6 +108,41 @@ async def test_open_challenges_cost_a_tick_no_request(local_chain: LocalChain, t
     assert report.statuses["pending"] >= MANY - 4
 
 
+async def test_once_a_day_everybody_is_asked_and_only_what_changed_is_looked_at(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A submission and a cancellation of which the node tells no event are noticed on their day; whoever is as it was
+    costs two calls and no look, and a node that does not answer them only sends us to look at each.
+    """
+    addresses = [await local_chain.post_challenge(Terms(open_seconds=HOUR)) for _ in range(5)]
+    async with FaultyNode(local_chain.rpc_url) as node:
+        settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
+        async with open_app(settings.model_copy(update={"tick_seconds": DAY})) as app:  # it is everybody's turn
+            await ticked(app)
+            first = await seen_at(app, addresses)
+            await local_chain.mine(5)
+            node.calls.clear()
+            await ticked(app)
+            assert await seen_at(app, addresses) == first
+            assert node.calls["eth_call"] == 2 * len(addresses)
+            node.instead = lambda call: {"result": []} if _any(call) else None
+            await _submit(local_chain, addresses[0])
+            await local_chain.send(local_chain.poster, local_chain.challenge(addresses[1]), "cancel")
+            await ticked(app)
+            index = await summaries(app.store, app.chain_id)
+            assert (index[addresses[0]].submissionCount, index[addresses[1]].chainStatus) == (1, "cancelled")
+            assert await seen_at(app, addresses[2:]) == first[2:]
+            node.instead = lambda call: {"error": {"code": -32001, "message": "missing"}} if _counts(call) else None
+            problems = (await ticked(app))[0].problems
+            node.instead = None
+            await ticked(app)
+            assert all(
+                after > before
+                for (after, _), (before, _) in zip(await seen_at(app, addresses[2:]), first[2:], strict=True)
+            )
+    assert {problem.partition(":")[0] for problem in problems} == {addresses[0], *addresses[2:]}
+
+
 async def test_who_cannot_be_looked_at_stays_awake(local_chain: LocalChain, tmp_path: Path) -> None:
     """A submission that comes while the node fails at its challenge is noticed when the node is well again."""
     address = await local_chain.post_challenge(Terms(open_seconds=HOUR))
@@ -141,6 +178,10 @@ async def test_without_events_nobody_rests(local_chain: LocalChain, tmp_path: Pa
 
 def _about(call: dict[str, Any], address: Address) -> bool:
     return call["method"] == "eth_call" and str(call["params"][0]["to"]).lower() == address
+
+
+def _counts(call: dict[str, Any]) -> bool:
+    return call["method"] == "eth_call" and str(call["params"][0]["data"]) == SUBMISSION_COUNT
 
 
 def _any(call: dict[str, Any]) -> bool:
