@@ -17,6 +17,7 @@ from clara_eval.attestation import KeyReport, Quotes
 from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import CallListener, JudgeLine, LookAhead, Patience, Succession
+from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.expected_calls import expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun, BatchStore
@@ -95,6 +96,8 @@ class ModelPool:
     quote_root: bytes | None = None
     """Another root of enclaves' certificates than Intel's, in DER."""
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
+    _gates: dict[str, Gate] = field(default_factory=dict)
+    """Of each judge one for all runs: so many calls at once, and a Retry-After, are the provider's affair."""
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
     @property
@@ -140,12 +143,15 @@ class ModelPool:
     def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> JudgeLine:
         """One model on its line for a run, for so many seconds."""
         at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
-        deadline = asyncio.get_running_loop().time() + seconds
-        patience = replace(self.patience, deadline=deadline, most_in_flight=at_once)
+        clock = asyncio.get_running_loop().time
+        patience = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
+        if name not in self._gates:
+            self._gates[name] = Gate(at_once, clock=clock)
         llm, card = self._judge(name, run), self._card(name)
         return JudgeLine(
-            llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead
-        )
+            llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead,
+            gate=self._gates[name],
+        )  # fmt: skip
 
     def _judge(self, name: str, run: str) -> Llm:
         """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""

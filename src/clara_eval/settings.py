@@ -157,6 +157,7 @@ class Settings(BaseModel):
     prices: str = Field("", alias="CLARA_PRICES")
     """Prices the public table does not know: comma list of JUDGE=INPUT/OUTPUT in dollars per million tokens."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
+    """Calls of one judge in flight, of all evaluations of one process together."""
 
     budget_per_challenge_usd: Usd = Field(25.0, alias="CLARA_BUDGET_PER_CHALLENGE_USD")
     budget_per_poster_day_usd: Usd = Field(50.0, alias="CLARA_BUDGET_PER_POSTER_DAY_USD")

@@ -87,6 +87,7 @@ class JudgeLine:
         rng: random.Random | None = None,
         watch: CallListener | None = None,
         ahead: LookAhead | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._llm, self._book, self._run, self._budget, self._card = llm, book, run, budget, card
         self._name = llm.name
@@ -94,7 +95,8 @@ class JudgeLine:
         self._sleep, self._watch, self._ahead = sleep, watch, ahead
         self._rng = rng or random.Random(llm.name)  # noqa: S311 - jitter is no secret
         self._clock = clock or asyncio.get_running_loop().time
-        self.gate = Gate(self._patience.most_in_flight, clock=self._clock)
+        self.gate = gate or Gate(self._patience.most_in_flight, clock=self._clock)
+        """Shared with the other runs of this process that ask the same judge."""
         self.breaker = Breaker()
         self.answered = 0
         self._found: dict[str, PaidAnswer] = {}
@@ -244,9 +246,8 @@ class JudgeLine:
     async def _try_once(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
         """One call, paid for and not yet saved."""
         before = self._answered[prompt.purpose]
-        entered_at = await self.gate.enter()
+        entered_at = await self._enter(until, yields=yields)
         try:
-            await self._until_callable(until, yields=yields)
             probe = self.breaker.begin()
             try:
                 reserved = await self._budget.reserve(self._name, self._card, prompt)
@@ -266,6 +267,16 @@ class JudgeLine:
         self.answered += 1
         self._answered[prompt.purpose] += is_good and answer.stop != "refusal"
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
+
+    async def _enter(self, until: float, *, yields: bool) -> float:
+        """A place among those who call this judge; who waits for the judge itself keeps none meanwhile."""
+        while True:
+            await self._until_callable(until, yields=yields)
+            entered_at = await self.gate.enter()
+            now = self._clock()
+            if self._broken is None and self.gate.held_until <= now and self.breaker.wait(now) <= 0:
+                return entered_at
+            self.gate.leave()
 
     async def _call(self, prompt: Prompt, reserved: int, entered_at: float, until: float, *, probe: bool) -> Answer:
         """One call with its consequences for gate, breaker and budget."""

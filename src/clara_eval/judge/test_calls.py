@@ -317,6 +317,25 @@ async def test_retry_after_holds_everybody() -> None:
     assert min(clock_at_call[1:]) >= 1020
 
 
+async def test_whoever_waits_for_a_judge_that_is_down_keeps_no_place() -> None:
+    """Two runs share one place: while the judge is down for the first, the second gets its answers."""
+    gate = Gate(1, clock=lambda: 1000.0)
+    down, well = Model(lambda _: Temporary("503")), Model()
+    first, _, _ = _line(down, gate=gate, patience=Patience(deadline=1600, most_in_flight=1))
+    second, _, _ = _line(well, gate=gate, run="s")
+    seen: list[int] = []
+
+    async def answer_others(_seconds: float) -> None:
+        seen.append(gate.in_flight)
+        await second.ask(_prompt(len(seen)))
+
+    first._sleep = answer_others
+    with pytest.raises(Temporary):
+        await first.ask(_prompt())
+    assert seen == [0] * len(seen)
+    assert (well.calls, len(seen) > 3) == (len(seen), True)
+
+
 async def test_the_pace_adapts() -> None:
     """It starts with eight at once, grows to the most allowed, and halves once per round of rate limits."""
     model = Model()
