@@ -19,6 +19,7 @@ from typing import Any
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Token
 from clara_eval.engine.due import FINALIZATION_DELAY, Action, Memory, due
 from clara_eval.engine.options import EngineOptions
+from clara_eval.engine.resting import DEEP_SECONDS
 from clara_eval.engine.tick import FINALIZED_AT_ONCE
 from clara_eval.eval_config import parse_eval_config
 from clara_eval.judge.expected_calls import expected_calls
@@ -64,6 +65,11 @@ class Assumed:
     """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
     calls_per_look: float = 20.0
     """Inside these requests: what a plan counts that counts every call of a batch."""
+    requests_per_round: float = 165.0
+    calls_per_round: float = 370.0
+    """To evaluate, post and finalize: 75 and 270 were counted without confirmations (25 entries by rules); then a look
+    every two seconds at each of three transactions, and the last of them.
+    """
     node_requests_per_second: float = 25.0
     store_megabytes: float = 1.6
     """Journal, answers, trace and documents of one round of models."""
@@ -213,10 +219,11 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
 
 
 def looks_of(assumed: Assumed) -> float:
-    """Looks at one challenge: when it is new, at every submission, and at every tick from its deadline until it is
-    final. While it is open it is asked two things a day, in a request with others: less than one look in all.
+    """Looks at one challenge: when it is new, at every submission, at every tick from its deadline until an hour after
+    its post, and when it is finalized. While it rests it is asked two things a day, in a request with others.
     """
-    return 1 + assumed.entries + 1 + FINALIZATION_DELAY / EngineOptions().tick_seconds
+    at_the_end = 3 + DEEP_SECONDS / EngineOptions().tick_seconds + 3
+    return 1 + assumed.entries + 1 + at_the_end
 
 
 def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
@@ -224,6 +231,7 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
     one, options = calls_of(assumed), EngineOptions()
     concurrent = challenges * (assumed.open_days * DAY + FINALIZATION_DELAY) / MONTH
     seconds = assumed.evaluation_overhead_seconds + one["calls"] * assumed.answer_seconds / assumed.in_flight
+    looks = looks_of(assumed)
     seconds += 2 * assumed.transaction_seconds  # advanceToScoring before it, postScores after it
     return {
         "challenges": challenges,
@@ -236,8 +244,8 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
         "transactions": 3 * challenges,
         "walletShare": 3 * challenges * assumed.signing_seconds / MONTH,
         "finalizeShare": challenges * options.tick_seconds / MONTH / finalized_a_tick(assumed),
-        "nodeRequestsPerSecond": challenges * looks_of(assumed) * assumed.requests_per_look / MONTH,
-        "nodeCallsPerSecond": challenges * looks_of(assumed) * assumed.calls_per_look / MONTH,
+        "nodeRequestsPerSecond": challenges * (looks * assumed.requests_per_look + assumed.requests_per_round) / MONTH,
+        "nodeCallsPerSecond": challenges * (looks * assumed.calls_per_look + assumed.calls_per_round) / MONTH,
         "storeGigabytes": challenges * assumed.store_megabytes / 1000,
     }
 

@@ -1,10 +1,11 @@
-"""Open challenges rest: nothing can be due for them before their deadline, so no tick looks at them for nothing.
+"""Open challenges rest, and posted ones: nothing can be due for them before their deadline, or before they can be
+finalized, so no tick looks at them for nothing.
 
 In: the newest block and what the nodes' events say since the last tick. Out: the challenges to leave alone, with their
-status. Must hold: a challenge is left alone only while it is open, was looked at in full, and said nothing since
-(no submission, no cancellation). Whoever stirred is awake until a look at it succeeds. Everybody is asked once a day
-all the same for its status and the number of its submissions, and where the events cannot be read, everybody is looked
-at. One request for all of them takes the place of three for each.
+status. Must hold: a challenge is left alone only while it is open, or its post is recorded and deeper than any reorg,
+was looked at in full, and said nothing since (no submission, no cancellation). Whoever stirred is awake until a look at
+it succeeds. Everybody is asked once a day all the same for its status and the number of its submissions, and where the
+events cannot be read, everybody is looked at. One request for all of them takes the place of three for each.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import structlog
 
 from clara_eval.app import App
 from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Checkpoint
+from clara_eval.engine.due import FINALIZATION_DELAY
 from clara_eval.errors import Temporary
 
 _log = structlog.get_logger(__name__)
 
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer silence of ours everything is looked at, instead of every event."""
+DEEP_SECONDS = 3600
+"""So old a post is in no block that is replaced."""
 DAY = 86_400
 
 
@@ -32,15 +36,18 @@ class _Noted:
     until: int
     status: str
     submissions: int | None
+    on_chain: ChallengeStatus = ChallengeStatus.OPEN
 
     @property
     def row(self) -> str:
-        return f"{self.until} {self.status} {self.submissions}"
+        return f"{self.until} {self.status} {self.submissions} {self.on_chain.value}"
 
     @classmethod
     def read(cls, row: str) -> _Noted:
-        until, status, *submissions = row.split(" ")
-        return cls(int(until), status, int(submissions[0]) if submissions else None)  # older rows have none
+        until, status, *told = row.split(" ")
+        if not told:  # an older row
+            return cls(int(until), status, None)
+        return cls(int(until), status, int(told[0]), ChallengeStatus(int(told[1])))
 
 
 async def resting(app: App, head: Block) -> dict[str, str]:
@@ -67,10 +74,22 @@ def is_its_turn(address: str, head: Block, tick_seconds: int) -> bool:
 
 
 async def rest(app: App, challenge: Challenge, status: str | None, head: Block) -> None:
-    """After a look: left alone until its deadline, if it is open."""
-    if challenge.status is ChallengeStatus.OPEN and head.timestamp <= challenge.deadline:
-        noted = _Noted(challenge.deadline, status or "pending", challenge.submission_count)
+    """After a look: left alone until its deadline, if it is open, or until it can be finalized, if it is posted."""
+    if challenge.status is ChallengeStatus.OPEN:
+        until = challenge.deadline
+    elif challenge.status is ChallengeStatus.SCORING and _is_settled(app, challenge, status, head):
+        until = challenge.score_posted_at + FINALIZATION_DELAY - 1
+    else:
+        return
+    if head.timestamp <= until:
+        noted = _Noted(until, status or "pending", challenge.submission_count, challenge.status)
         await app.store.add_entry(_run(app.chain_id), challenge.address, noted.row)
+
+
+def _is_settled(app: App, challenge: Challenge, status: str | None, head: Block) -> bool:
+    """Whether its post is deep, and recorded where it is ours to record."""
+    is_deep = 0 < challenge.score_posted_at <= head.timestamp - DEEP_SECONDS
+    return is_deep and (status == "complete" or (status is None and challenge.evaluator != app.evaluator))
 
 
 async def _changed(app: App, asked: Mapping[str, _Noted], head: Block) -> set[str]:
@@ -82,7 +101,7 @@ async def _changed(app: App, asked: Mapping[str, _Noted], head: Block) -> set[st
     except Temporary as bad:
         _log.info("resting_not_asked", problem=str(bad), challenges=len(asked))
         return set(asked)  # each is looked at by itself
-    return {a for a, one in asked.items() if told.get(Address(a)) != (ChallengeStatus.OPEN, one.submissions)}
+    return {a for a, one in asked.items() if told.get(Address(a)) != (one.on_chain, one.submissions)}
 
 
 async def _stirred(app: App, head: Block) -> set[Address] | None:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.app import App, open_app
-from clara_eval.challenge.model import Address, Challenge
+from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
 from clara_eval.contracts.abi import abi
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.engine.resting import DAY, is_its_turn
-from clara_eval.engine.test_engine import settings_of
+from clara_eval.engine.test_engine import posted_round, settings_of
 from clara_eval.engine.tick import ANNOUNCED, OVER, Ticker, TickReport
 from clara_eval.hashing import keccak_hex
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.result_recorder import known_results
 from clara_eval.records.challenge_index import summaries
 from clara_eval.testing.faulty_node import FaultyNode
 
@@ -52,7 +53,7 @@ async def at_rest(app: App, count: int) -> None:
     for address in (f"0x{2**80 + number:040x}" for number in range(count)):
         if not is_its_turn(address, head, seconds) and not is_its_turn(address, later, seconds):
             await app.store.put(app.chain_id, ANNOUNCED + address, "1")
-            row = f"{head.timestamp + HOUR} pending 0"
+            row = f"{head.timestamp + HOUR} pending 0 0"
             await app.store.add_entry(f"engine:resting:{app.chain_id}", address, row)
 
 
@@ -141,6 +142,35 @@ async def test_once_a_day_everybody_is_asked_and_only_what_changed_is_looked_at(
                 for (after, _), (before, _) in zip(await seen_at(app, addresses[2:]), first[2:], strict=True)
             )
     assert {problem.partition(":")[0] for problem in problems} == {addresses[0], *addresses[2:]}
+
+
+async def test_a_posted_challenge_rests_until_it_can_be_finalized(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An hour after its post no tick looks at it; its result is recorded all the same, and 12 hours after the post it
+    is finalized.
+    """
+    address = await posted_round(local_chain)
+    contract = local_chain.challenge(address)
+    async with (
+        FaultyNode(local_chain.rpc_url) as node,
+        open_app(settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)) as app,
+    ):
+        await ticked(app)
+        await local_chain.move_time(HOUR)
+        await ticked(app)
+        await ticked(app)
+        (first,) = await seen_at(app, [address])
+        assert (await known_results(app.store, app.chain_id, [address]))[address].winners
+        await local_chain.move_time(10 * HOUR)
+        node.calls.clear()
+        quiet, _ = await ticked(app)
+        assert await seen_at(app, [address]) == [first]
+        assert (quiet.statuses, quiet.problems) == ({"complete": 1}, [])
+        assert node.calls["eth_call"] <= 2  # where it is its turn of the day
+        await local_chain.move_time(HOUR)
+        await ticked(app)
+        assert await contract.functions.status().call() == ChallengeStatus.FINALIZED.value
+        await ticked(app)
+        assert (await summaries(app.store, app.chain_id))[address].chainStatus == "finalized"
 
 
 async def test_who_cannot_be_looked_at_stays_awake(local_chain: LocalChain, tmp_path: Path) -> None:

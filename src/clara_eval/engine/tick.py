@@ -203,7 +203,7 @@ class Ticker:
     async def _record_results(self, report: TickReport, at_rest: Mapping[str, str]) -> None:
         """How rounds ended, for the agents' records: a few at each tick, the rest at the next."""
         app, safe = self.app, await self.app.chain.safe_block()
-        noted = {**await self._under(RECORDED), **at_rest}
+        noted = {**await self._under(RECORDED), **{a: state for a, state in at_rest.items() if state != "complete"}}
         index = await self._summaries(a for a in await self._under(INDEX) if a not in noted)
         closed = {to_address(a): one for a, one in index.items() if one.deadline < safe.timestamp}
         known = await known_results(app.store, app.chain_id, closed)
@@ -262,7 +262,7 @@ class Ticker:
             self.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
 
     async def _at_rest(self, head: Block, report: TickReport) -> dict[str, str]:
-        """Open challenges that said nothing since they were looked at; nobody rests where that cannot be known."""
+        """Who said nothing since it was looked at, open or posted; nobody rests where that cannot be known."""
         found: dict[str, str] = {}
 
         async def read() -> None:
