@@ -97,7 +97,7 @@ class ModelPool:
     """Another root of enclaves' certificates than Intel's, in DER."""
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
     _gates: dict[str, Gate] = field(default_factory=dict)
-    """Of each judge one for all runs: so many calls at once, and a Retry-After, are the provider's affair."""
+    """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
     @property

@@ -149,7 +149,7 @@ async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
 
 
 async def test_runs_of_one_process_share_the_calls_that_may_be_in_flight(tmp_path: Path) -> None:
-    """Three runs ask the same judge at once: together never more than the setting says, and a Retry-After holds all."""
+    """Three runs ask the same judge at once: together never more than the setting says."""
     pool, name = await open_pool(tmp_path, CLARA_MAX_CONCURRENCY="5"), PLAN.judges[0]
     model = Model(name=name)
     model.wait = lambda: asyncio.sleep(0.002)
@@ -158,10 +158,6 @@ async def test_runs_of_one_process_share_the_calls_that_may_be_in_flight(tmp_pat
     prompts = [Prompt("comparison", "judge", f"pair {n}", "{}", 50, "0x00") for n in range(20)]
     await asyncio.gather(*(line.ask(prompt) for line in lines for prompt in prompts))
     assert (model.calls, model.most_at_once) == (60, 5)
-    lines[0].gate.limited(0.0, 30.0)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(lines[1].ask(Prompt("comparison", "judge", "late", "{}", 50, "0x00")), 0.1)
-    assert model.calls == 60
 
 
 async def test_a_model_that_cannot_be_seated_leaves_no_reservation(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ from clara_eval.trace.store_keys import scores_key, status_key
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
 FAST = EngineOptions(
-    tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1
-)
+    tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,
+    worker_evaluations=4,
+)  # fmt: skip
 PACE = Pace(poll_seconds=0.02, lease_seconds=2)
 
 

@@ -97,6 +97,8 @@ class JudgeLine:
         self._clock = clock or asyncio.get_running_loop().time
         self.gate = gate or Gate(self._patience.most_in_flight, clock=self._clock)
         """Shared with the other runs of this process that ask the same judge."""
+        self._held_until = 0.0
+        """A Retry-After holds every caller of this run back, not only the one it was sent to."""
         self.breaker = Breaker()
         self.answered = 0
         self._found: dict[str, PaidAnswer] = {}
@@ -274,7 +276,7 @@ class JudgeLine:
             await self._until_callable(until, yields=yields)
             entered_at = await self.gate.enter()
             now = self._clock()
-            if self._broken is None and self.gate.held_until <= now and self.breaker.wait(now) <= 0:
+            if self._broken is None and self._held_until <= now and self.breaker.wait(now) <= 0:
                 return entered_at
             self.gate.leave()
 
@@ -288,7 +290,8 @@ class JudgeLine:
             answer = await self._within_time(prompt, until)
         except RateLimited as bad:
             self._tell(prompt, "rate_limited", asked_at)
-            self.gate.limited(entered_at, bad.retry_after_seconds)
+            self.gate.limited(entered_at)
+            self._held_until = max(self._held_until, self._clock() + (bad.retry_after_seconds or 0.0))
             self._budget.release(reserved, prompt.purpose)
             raise
         except Temporary as bad:
@@ -336,7 +339,7 @@ class JudgeLine:
             if self.breaker.failed_probes >= self._patience.most_probes:
                 raise JudgeDown(f"{self._name} is down: {self.breaker.failed_probes} probes in a row failed.")
             now = self._clock()
-            held, down = self.gate.held_until - now, self.breaker.wait(now)
+            held, down = self._held_until - now, self.breaker.wait(now)
             if held <= 0 and down <= 0:
                 return
             if yields and down > 0:

@@ -1,8 +1,8 @@
 """How many calls of one judge may be in flight, found out by trying, and when none may.
 
 The limit starts moderate, grows by one with each answer until the first rate limit, then by one per round of answers;
-it halves on a rate limit, once per round of calls. A Retry-After holds every caller back, not only the one it was sent
-to. The breaker opens after several failures in a row; then one call at a time probes, and an answer closes it.
+it halves on a rate limit, once per round of calls. The breaker opens after several failures in a row; then one call at
+a time probes, and an answer closes it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class Gate:
     def __init__(self, most: int, *, start: int = START, clock: Callable[[], float]) -> None:
         self.limit = float(min(start, most))
         self.in_flight = 0
-        self.held_until = 0.0
         self._most = float(most)
         self._clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -105,15 +104,12 @@ class Gate:
         if self.limit < self._most:
             self.limit = min(self._most, self.limit + (1 / self.limit if self._was_limited else 1.0))
 
-    def limited(self, entered_at: float, retry_after: float | None) -> None:
+    def limited(self, entered_at: float) -> None:
         """The provider asks for less: half as many, unless that was done since this call began."""
-        now = self._clock()
         self._was_limited = True
         if entered_at >= self._limited_at:
             self.limit = max(1.0, self.limit / 2)
-            self._limited_at = now
-        if retry_after:
-            self.held_until = max(self.held_until, now + retry_after)
+            self._limited_at = self._clock()
 
     def _admit(self) -> None:
         while self._waiting and self.in_flight < int(self.limit):
