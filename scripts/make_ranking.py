@@ -68,7 +68,7 @@ def _measured(found: dict[str, Any]) -> str:
         return ", ".join([*shares, f"intervals cover {found['coverage']:.3f} ± {found['coverageError']:.3f}"])
     if "coverage" in found and "error" in found:
         return f"{found['coverage']:.3f} ± {found['error']:.3f}; ranges of ranks {found['rankCoverage']:.3f}"
-    plain = {key: value for key, value in found.items() if key not in ("trials", "wanted")}
+    plain = {key: value for key, value in found.items() if key not in ("trials", "wanted", "bins")}
     return ", ".join(f"{key} {_plain(value)}" for key, value in plain.items())
 
 
