@@ -515,7 +515,7 @@ async def post_together(
         await pass_time_if_all_wait()
         return receipt
 
-    return await asyncio.gather(*map(one, challenges, tuple(clocks)))
+    return await asyncio.gather(*map(one, challenges, clocks))
 
 
 async def test_many_wait_to_be_mined_at_once(local_chain: LocalChain, tmp_path: Path) -> None:

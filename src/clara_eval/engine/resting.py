@@ -31,7 +31,7 @@ DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What a look at an open challenge found."""
+    """What a look at a challenge found that rests from then on."""
 
     until: int
     status: str

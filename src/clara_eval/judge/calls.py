@@ -275,8 +275,7 @@ class JudgeLine:
         while True:
             await self._until_callable(until, yields=yields)
             entered_at = await self.gate.enter()
-            now = self._clock()
-            if self._broken is None and self._held_until <= now and self.breaker.wait(now) <= 0:
+            if self._broken is None and max(self._pauses()) <= 0:
                 return entered_at
             self.gate.leave()
 
@@ -338,13 +337,17 @@ class JudgeLine:
                 raise self._broken
             if self.breaker.failed_probes >= self._patience.most_probes:
                 raise JudgeDown(f"{self._name} is down: {self.breaker.failed_probes} probes in a row failed.")
-            now = self._clock()
-            held, down = self._held_until - now, self.breaker.wait(now)
+            held, down = self._pauses()
             if held <= 0 and down <= 0:
                 return
             if yields and down > 0:
                 raise Temporary(f"{self._name} is down.", retry_after_seconds=down)
             await self._rest(max(held, down), until)
+
+    def _pauses(self) -> tuple[float, float]:
+        """For how many seconds a Retry-After holds us, and the breaker."""
+        now = self._clock()
+        return self._held_until - now, self.breaker.wait(now)
 
     async def _pause(self, number: int, last: Temporary, until: float) -> None:
         """Jittered, doubling; at least as long as the provider asked for."""
