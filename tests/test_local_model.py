@@ -1,4 +1,7 @@
-"""A whole round judged by a real, small, bad language model: it ends, it can be checked, and its bias is told."""
+"""A whole round judged by a real, small, bad language model: it ends, it can be checked, and its bias is told.
+
+It compares facts but cannot read programs for them: a round that needs its reading ends without a ranking.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,24 @@ from pathlib import Path
 import pytest
 
 from clara_eval.app import open_app
+from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
+from clara_eval.errors import CannotPublish
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.replay import check_trace
 from clara_eval.publish.send import Pace
+from clara_eval.settings import Settings
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
+MEASURED = [{"name": "max_complexity", "source": "measured"}, {"name": "tests", "source": "measured"}]
+READ = {"name": "is_complete", "type": "boolean", "better": "higher"}
 CONFIG = json.dumps(
     {
         "version": 1,
-        "features": [
-            {"name": "max_complexity", "source": "measured"},
-            {"name": "tests", "source": "measured"},
-            {"name": "is_complete", "type": "boolean", "better": "higher"},
-        ],
+        "features": MEASURED,
         "criteria": "The best rate limiter is complete, simple and tested: low complexity, more tests.",
         "language": "python",
     }
@@ -33,22 +37,39 @@ CONFIG = json.dumps(
 NAMES = ("deque_window", "token_bucket", "nested_flags")
 
 
+async def closed(chain: LocalChain, config: str) -> Address:
+    """A round with three entries whose deadline has passed."""
+    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=config)
+    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), open_seconds=HOUR)
+    address = await chain.post_challenge(replace(terms, prize_pool=500 * USDC, payout_bps=(10_000,)))
+    contents = [entry(name).encode() for name in NAMES]
+    await chain.submit_all(
+        address, [Handed(chain.agents[n], data_uri(c), keccak_hex(c)) for n, c in enumerate(contents)]
+    )
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+def judged_locally(chain: LocalChain, place: Path) -> Settings:
+    return local_settings(chain, place / "store.db", place).model_copy(update={"judges": "local:smollm2"})
+
+
+@pytest.mark.local_model
+@pytest.mark.timeout(1500)
+async def test_a_model_that_cannot_read_programs_ranks_nobody(local_chain: LocalChain, tmp_path: Path) -> None:
+    """What it says about programs does not describe them: nothing is invented, and the reason is named."""
+    address = await closed(local_chain, json.dumps({**json.loads(CONFIG), "features": [*MEASURED, READ]}))
+    async with open_app(judged_locally(local_chain, tmp_path), pace=Pace(poll_seconds=0.05)) as app:
+        with pytest.raises(CannotPublish, match="gave no facts to compare, so nobody is ranked"):
+            await evaluate(app, address, EvaluationRequest(dry_run=True))
+
+
 @pytest.mark.local_model
 @pytest.mark.timeout(1500)
 async def test_a_real_round_with_the_real_local_model(local_chain: LocalChain, tmp_path: Path) -> None:
     """The round runs to its end; answers that follow the side shown up as swap disagreement, not as a ranking."""
-    metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=CONFIG)
-    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(CONFIG.encode()), open_seconds=HOUR)
-    address = await local_chain.post_challenge(replace(terms, prize_pool=500 * USDC, payout_bps=(10_000,)))
-    contents = [entry(name).encode() for name in NAMES]
-    await local_chain.submit_all(
-        address, [Handed(local_chain.agents[n], data_uri(c), keccak_hex(c)) for n, c in enumerate(contents)]
-    )
-    await local_chain.move_time(HOUR + 1)
-    settings = local_settings(local_chain, tmp_path / "store.db", tmp_path).model_copy(
-        update={"judges": "local:smollm2"}
-    )
-    async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
+    address = await closed(local_chain, CONFIG)
+    async with open_app(judged_locally(local_chain, tmp_path), pace=Pace(poll_seconds=0.05)) as app:
         done = await evaluate(app, address, EvaluationRequest(dry_run=True))
         path = await write_trace(app, address)
     ranking = done.walk.ranking
