@@ -77,7 +77,7 @@ lock: ## pin every dependency again
 	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements-dev.lock
 	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --constraint requirements-dev.lock \
 		--extra server --extra postgres --extra anthropic --extra openai --extra cloudflare --extra kms --extra telemetry \
-		--extra attestation --extra fast \
+		--extra attestation \
 		--python-version 3.11 pyproject.toml -o requirements-server.lock
 	$(UV) compile --quiet --no-deps --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 requirements-local.in -o requirements-local.lock
 

@@ -30,7 +30,6 @@ from clara_eval.eval_config import compile_schema, parse_eval_config
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.judge.vector import JudgeVector, make_vector
-from clara_eval.memory import collect_seldom
 
 LATENCY = 0.05
 AT_ONCE = 64
@@ -201,7 +200,6 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
     """The tournament as the service holds it, its garbage collector included, on an empty journal."""
     with tempfile.TemporaryDirectory() as folder:
         hold = await tournament(root, items, Path(folder))
-        collect_seldom()
         wall, cpu = time.perf_counter(), time.process_time()
         played = await hold()
         return len(played), time.perf_counter() - wall, time.process_time() - cpu

@@ -29,7 +29,6 @@ from clara_eval.engine.engine import Engine, Mode
 from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import ConfigError
 from clara_eval.judge.port import PaidAnswer
-from clara_eval.memory import collect_seldom
 from clara_eval.observe.alerts import Alerts, Webhook
 from clara_eval.observe.logs import configure_logs
 from clara_eval.observe.metrics import Metrics
@@ -51,7 +50,6 @@ async def run_service(
 ) -> int:
     """Serve until told to stop; the exit code. `on_start` is told the address once it answers."""
     configure_logs(secrets=secrets_of(settings))
-    collect_seldom()
     stop = asyncio.Event()
     with _listening(settings.host, settings.port) as listening, _signals(stop):
         async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:

@@ -24,7 +24,6 @@ from clara_eval.api.challenge_list import Wanted, card_of, listed
 from clara_eval.api.challenge_view import challenge_view
 from clara_eval.api.entry_view import entry_view, game_view
 from clara_eval.api.reading import Reading
-from clara_eval.api.social_card import social_card
 from clara_eval.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.api.templating import STATIC, page, rendered
 from clara_eval.api.verify_view import verify_view
@@ -135,14 +134,6 @@ async def verify(address: str, request: Request) -> Response:
     state = request.app.state
     values = await verify_view(state.checks, reading_of(request), known_address(address), state.context.settings)
     return page("_verify.html" if is_fragment(request) else "verify.html", values)
-
-
-@router.api_route("/challenges/{address}/card.png", methods=_GET)
-async def card_picture(address: str, request: Request) -> Response:
-    """The picture beside a link."""
-    found = await reading_of(request).detail(known_address(address), admin=False)
-    picture = await asyncio.to_thread(social_card, found, phase(found, time.time()))
-    return Response(picture, media_type="image/png", headers={"cache-control": "public, max-age=300"})
 
 
 @router.api_route("/agents/{number}", methods=_GET)

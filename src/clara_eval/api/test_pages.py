@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import shlex
@@ -15,7 +14,6 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from PIL import Image
 from typer.testing import CliRunner
 
 from clara_eval.api.challenge_view import timeline
@@ -283,16 +281,6 @@ def test_long_numbers_of_a_reason_can_be_read() -> None:
     """Thousands are set apart; years, versions, hashes and what has separators already stay as they are."""
     told = "gas 1007113 against 496725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
     assert grouped(told) == "gas 1,007,113 against 496,725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
-
-
-async def test_the_picture_for_links(service: Service) -> None:
-    """It is a PNG of the size that link previews want, small, and named by the page; a hostile title is only drawn."""
-    for address in (SMALL, POSTED):
-        _, headers, body = await service.get(f"/challenges/{address}/card.png")
-        assert headers["content-type"] == "image/png"
-        assert Image.open(io.BytesIO(body)).size == (1200, 630)
-        assert len(body) < 60_000
-    assert f"/challenges/{SMALL}/card.png" in await text_of(service, f"/challenges/{SMALL}")
 
 
 async def test_the_docs_page_names_every_operation(service: Service) -> None:

@@ -10,14 +10,12 @@ which neither of its items plays yet; rounds wider than twice the mean are cut. 
 order inside a round cannot matter and a round is one vector step. Permutations 0, 2, 4 … play the rounds in random
 orders of their own, 1, 3, 5 … play these backwards. Each item meets its games in uniformly random order, and the luck
 left in the mean is a fifth of what 100 independent orders leave. `permutation` spells any of the 100 out as plain
-positions, so that a reader can replay it with a ten-line loop. Many results are dealt and played by `compiled` loops
-where there are any, which changes not one bit.
+positions, so that a reader can replay it with a ten-line loop.
 """
 
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -26,7 +24,6 @@ from math import fsum
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.ranking import compiled
 from clara_eval.tournament.tally import Floats, Ints
 
 Small = npt.NDArray[np.int32]
@@ -41,7 +38,6 @@ _LN2 = 0.6931471805599453
 _STEPS = 64  # table entries per power of two: the rest is so small that four terms of the series suffice
 _REACH = 64  # powers of two either way: 10^(d/400) beyond 2^±64 leaves an expectation of exactly 0 or 1
 _GROUP_BYTES = 64_000_000
-_MANY = 50_000  # results that are worth compiled loops, or threads
 _STEP_SIZE = 25_000  # ratings touched in one vector step
 _BLOCK = 1 << 18  # results dealt at a time: keeps the integers of `_first_fit` short
 
@@ -49,7 +45,7 @@ _BLOCK = 1 << 18  # results dealt at a time: keeps the integers of `_first_fit` 
 def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Floats:
     """Mean rating of each item over the seeded permutations, rounded to 1e-6."""
     plan = draw_rounds(size, first, second, seed)
-    total = np.concatenate(_play_all(size, first, second, points, plan, seed))
+    total = np.concatenate(_play_groups(size, first, second, points, plan, seed))
     return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in total.T.tolist()])
 
 
@@ -120,9 +116,7 @@ def _first_fit(size: int, first: Ints, second: Ints) -> Ints:
     blocks: list[Ints] = []
     base = 0
     for start in range(0, len(first), _BLOCK):
-        block = first[start : start + _BLOCK], second[start : start + _BLOCK]
-        dealt = compiled.deal(size, *block) if len(first) >= _MANY else None
-        level, rounds = dealt or _deal(size, *block)
+        level, rounds = _deal(size, first[start : start + _BLOCK], second[start : start + _BLOCK])
         blocks.append(level + base)
         base += rounds
     return np.concatenate(blocks)
@@ -141,29 +135,12 @@ def _deal(size: int, first: Ints, second: Ints) -> tuple[Ints, int]:
     return np.array(level, dtype=np.int64) - 1, max(bits.bit_length() for bits in taken)
 
 
-def _play_all(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes) -> list[Floats]:
-    """Ratings after each permutation; many results by compiled loops where they are to be had."""
-    if len(first) >= _MANY:
-        orders = (_round_order(plan, seed, number) for number in range(PERMUTATIONS))
-        played = compiled.play(np.full(size, START), (first, second, points), plan.table, orders, _powers())
-        if played is not None:
-            return [played]
-    return _play_groups(size, first, second, points, plan, seed)
-
-
 def _play_groups(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes) -> list[Floats]:
-    """All permutations in groups that fit the cache; groups do not know of each other, so threads change only time."""
+    """Ratings after each permutation, computed in groups that fit the processor's cache."""
     group = max(1, min(PERMUTATIONS, _STEP_SIZE // plan.table.shape[1], _GROUP_BYTES // (8 * max(1, plan.count))))
     group = -(-PERMUTATIONS // -(-PERMUTATIONS // group))  # as even as they can be
     groups = [range(start, min(start + group, PERMUTATIONS)) for start in range(0, PERMUTATIONS, group)]
-
-    def play(numbers: range) -> Floats:
-        return _play(size, first, second, points, plan, seed, numbers)
-
-    if plan.table.size < _MANY:
-        return [play(numbers) for numbers in groups]
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(play, groups))
+    return [_play(size, first, second, points, plan, seed, numbers) for numbers in groups]
 
 
 def _play(size: int, first: Ints, second: Ints, points: Floats, plan: Rounds, seed: bytes, numbers: range) -> Floats:

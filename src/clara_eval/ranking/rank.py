@@ -21,7 +21,6 @@ import numpy as np
 
 from clara_eval.errors import BadInput
 from clara_eval.flags import Flag
-from clara_eval.memory import give_back
 from clara_eval.ranking.consistency import Consistency, examine
 from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
@@ -166,8 +165,6 @@ def rank_table(
 
     def fitted() -> tuple[Strengths, Consistency]:
         strengths = estimate(table, features)
-        if thrifty:
-            give_back()
         return strengths, examine(table, strengths, winner_count, clusters or {})
 
     rate = partial(_ratings, table, in_given_order, content_hash(table) if seed is None else seed)
@@ -216,11 +213,8 @@ def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int
     `thrifty`: in huge ones each has its turn, as in a round by rules, beside which the service does other work.
     """
     if thrifty:
-        give_back()
         rated = rate()
-        give_back()
         found = fit()
-        give_back()
         return rated, found
     if results < WORTH_A_THREAD:
         return rate(), fit()

@@ -7,10 +7,8 @@ Unknown is None, and means prose or a language that no tool here reads.
 
 from __future__ import annotations
 
-import hashlib
 import re
 
-from clara_eval.recent import Recent
 from clara_eval.syntax.parsing import parse
 
 # Every repetition is bounded: a stranger writes the text, and must not choose how long a search takes.
@@ -105,9 +103,6 @@ _LOOKED_AT = 32_768
 """Characters that one guess reads."""
 _PLACES = 9
 """Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
-_REMEMBERED = 4_096
-_GUESSED: Recent[bytes, str | None] = Recent(_REMEMBERED)
-"""Guesses of late, by the digest of the text."""
 
 
 def language_name(hint: str) -> str:
@@ -119,19 +114,8 @@ def language_name(hint: str) -> str:
 def guess_language(text: str) -> str | None:
     """The language with most signs in the text, at least two of them; None for prose.
 
-    Where different places of a long text look like different languages, the one counts as which it can be parsed best.
-    A round asks several times about the same text.
+    If different places of a long text look like different languages, the one counts as which it parses best.
     """
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    known = _GUESSED.find(digest)
-    if known is not None:
-        return known[0]
-    found = _guessed(text)
-    _GUESSED.put(digest, found)
-    return found
-
-
-def _guessed(text: str) -> str | None:
     if len(text) <= _LOOKED_AT:
         return _guess(text)
     step = max(_LOOKED_AT, (len(text) - _LOOKED_AT) // (_PLACES - 1) + 1)

@@ -8,7 +8,6 @@ import pytest
 
 from clara_eval.features.test_measured import SAMPLES
 from clara_eval.solutions import language
-from clara_eval.solutions.language import guess_language
 from clara_eval.testing.large_round import program
 
 
@@ -28,13 +27,3 @@ def test_no_sign_is_missed_for_want_of_its_words(name: str) -> None:
 def test_every_sign_has_its_words() -> None:
     """The words stand beside the signs, one tuple for each."""
     assert {k: len(v) for k, v in language._NEEDED.items()} == {k: len(v) for k, v in language._SIGNS.items()}
-
-
-def test_a_text_is_guessed_once_and_what_is_remembered_is_bounded() -> None:
-    """Asked again the answer is the same; five thousand texts do not stay in memory."""
-    text = "def f(a):\n    return a\n"
-    assert [guess_language(text), guess_language(text)] == ["python", "python"]
-    for number in range(language._REMEMBERED + 50):
-        guess_language(f"word {number}")
-    assert len(language._GUESSED) <= language._REMEMBERED
-    assert guess_language(text) == "python"

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clara_eval.memory import give_back
 from clara_eval.tournament.strength import (
     PRIOR_SD,
     Cells,
@@ -70,8 +69,6 @@ def _improved(cells: Cells, begin: Strengths, own: float, rounds: int) -> Streng
     del begin  # in the largest fields everything that is let go here is a table
     weights = cells.weights(picture(cells, at, scale.tie).variance, scale)
     for _ in range(rounds):
-        if len(cells.games) >= MANY_CELLS:
-            give_back()
         slope, curvature, _ = shape(at, cells, scale.precision(cells.size, cells.voices), scale.tie, weights)
         del weights
         covariance: Floats = np.linalg.inv(curvature).astype(np.float64, copy=False)
