@@ -38,9 +38,8 @@ def _members(abi: Sequence[Mapping[str, Any]], named: set[str], types: _Types) -
     for one in abi:
         if one["type"] in {"receive", "fallback"} and (one["type"] == "receive" or one["stateMutability"] == "payable"):
             yield f"{one['type']}() external payable {{}}"
-        elif one.get("name") in named and one["name"] != NAME and one["type"] in {"function", "error"}:
-            if (member := _member(one, types)) is not None:
-                yield member
+        elif one.get("name") in named - {NAME} and one["type"] in {"function", "error"}:
+            yield from (member for member in [_member(one, types)] if member is not None)
 
 
 def _member(one: Mapping[str, Any], types: _Types) -> str | None:

@@ -1,4 +1,4 @@
-"""What building the submission costs where the harness builds it: a constructor can ask who builds it, and lie to others.
+"""What building the submission costs where the harness builds it: a constructor can ask who builds it.
 
 In come a machine, what it is to run and the length of the submission's code; out goes the dearest creation of it. The
 transaction is run once more, step by step, in a child process: revm's Python binding tells its steps on standard output

@@ -144,9 +144,7 @@ def run_harness(harness: CompiledHarness, limits: Limits, code: str | None) -> H
     return found
 
 
-def _set_up(
-    state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: Limits
-) -> _Ended:
+def _set_up(state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: Limits) -> _Ended:
     def deploy(evm: EVM) -> _Ended:
         ended, found.address = _deploy(evm, code, limits)
         return ended

@@ -46,6 +46,7 @@ CPU_SECONDS = 30
 """Of the processor, not of the clock; ordinary text takes less than three."""
 OUTPUTS = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object", "evm.methodIdentifiers"]
 _IMPORT_NOT_FOUND = "6275"
+SEEN = f"A harness sees of a submission the contract {NAME} with its functions, structs and errors, and nothing else."
 _OWN_SIGNALS = frozenset({signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSEGV, signal.SIGABRT})
 """How a compiler ends whose input was too much for it; the system's own killer sends another one."""
 _RUNNER = Path(__file__).with_name("solc_runner.cjs")
@@ -251,10 +252,11 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> _HarnessPa
     """Compiled once for all submissions that have the functions which the harness names."""
     _, (output,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: stand_in, HARNESS_FILE: harness})])
     if wrong := _first_error(output):
-        raise _DoesNotFit(_line(wrong))
+        raise _DoesNotFit(f"{_line(wrong)} {SEEN if wrong.get('type') == 'DeclarationError' else ''}".rstrip())
     contracts = output.get("contracts", {}).get(HARNESS_FILE, {})
     tree = output["sources"][HARNESS_FILE]["ast"]
     _refuse_inheritance(tree)
+    _refuse_running_code(tree)
     own = dict(_own_functions(tree))
     with_functions = [name for name, names in own.items() if any(_role(one) for one in names) and name in contracts]
     chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
@@ -276,6 +278,19 @@ def _refuse_inheritance(tree: Mapping[str, Any]) -> None:
         if set(node["linearizedBaseContracts"]) - ids:
             remedy = f"Hold it in a variable: `{NAME} it = new {NAME}();`."
             raise _DoesNotFit(f"The harness's contract {node['name']} inherits from the submission. {remedy}")
+
+
+def _refuse_running_code(tree: Mapping[str, Any]) -> None:
+    """`type(Submission).runtimeCode` would be that of the stand-in."""
+    waiting: list[object] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            asked = node.get("expression", {}) if node.get("memberName") == "runtimeCode" else {}
+            if f"contract$_{NAME}_$" in asked.get("typeDescriptions", {}).get("typeIdentifier", ""):
+                remedy = "Use creationCode, or the code of one that was built."
+                raise _DoesNotFit(f"The harness asks for type({NAME}).runtimeCode. {remedy}")
+        waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
 
 
 def _own_functions(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:

@@ -133,7 +133,7 @@ IDLE_ATTACKS: tuple[HarnessAttack, ...] = (
     _idle(
         "shadowed_abi",
         "a library named `abi` that encodes nothing",
-        before='library abi { function encode(bytes32, uint256, uint256) internal pure returns (bytes memory) { return ""; } }\n',
+        before="library abi { function encode(bytes32, uint256, uint256) internal pure returns (bytes memory) {} }\n",
     ),
     _idle(
         "shadowed_msg",
@@ -168,7 +168,7 @@ IDLE_ATTACKS: tuple[HarnessAttack, ...] = (
         "an answer of a type whose `==` is the submission's function",
         HEAD + "type Sum is uint256; using {same as ==, same as !=} for Sum global;\n"
         "function same(Sum, Sum) pure returns (bool) { return true; }\n"
-        "contract Submission { function sum(uint256[] calldata) external pure returns (Sum) { return Sum.wrap(0); } }\n",
+        "contract Submission { function sum(uint256[] calldata) external pure returns (Sum) {} }\n",
     ),
     HarnessAttack(
         "global_attached",
@@ -204,8 +204,7 @@ IDLE_ATTACKS: tuple[HarnessAttack, ...] = (
     HarnessAttack(
         "only_fallback",
         "no `sum`, but a fallback that answers every call",
-        HEAD
-        + "contract Submission { fallback(bytes calldata) external returns (bytes memory) { return new bytes(32); } }\n",
+        HEAD + "contract Submission { fallback() external { assembly { mstore(0, 1) return(0, 32) } } }\n",
     ),
     _idle(
         "other_code",
@@ -304,7 +303,9 @@ WORKING_ATTACKS: tuple[HarnessAttack, ...] = (
     _working(
         "constructor_asks_address",
         "a constructor that asks for its own address, which can be predicted",
-        inside="constructor() { if (uint160(address(this)) != 0x00000b4517b82578f4e362f6f2ca485da259e42ad427) " + _ASKS + " }",
+        inside="constructor() { if (uint160(address(this)) != 0x00000b4517b82578f4e362f6f2ca485da259e42ad427) "
+        + _ASKS
+        + " }",
     ),
     _working(
         "less_code_alone",
