@@ -37,7 +37,7 @@ def harness() -> Harness:
         f"function test_{n}() external view {{ require(s.sum(numbers({n})) == {n * (n + 1) // 2}); }}\n"
         for n in range(TESTS)
     )
-    source = f"""{HEAD}import "./Submission.sol";
+    source = f"""{HEAD}import {{Submission}} from "./Submission.sol";
 contract Harness {{
     Submission s;
     function setUp() external {{ s = new Submission(); }}

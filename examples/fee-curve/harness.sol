@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
 
-import "./Submission.sol";
+import {Submission} from "./Submission.sol";
+
+/// What a submission must be able to do, in the harness's own words: it is called by these types and no others.
+interface Curve {
+    function fee(uint256 x, uint256 y, uint256 amount, uint256 volume) external view returns (uint256);
+}
 
 /// A constant-product pool with the fee that the submission asks for, traded against 400 times.
 /// The market price walks; an informed trader takes what is mispriced, another one pays for convenience.
@@ -9,7 +14,7 @@ contract Harness {
     uint256 constant ONE = 1e9;
     uint256 constant MOST = 100_000; // a tenth, in millionths
 
-    Submission curve;
+    Curve curve;
     Pool traded;
     bool fair;
 
@@ -26,7 +31,7 @@ contract Harness {
 
     /// All trades happen here, once: tests and metrics look at the same pool, so there is nothing to tell apart.
     function setUp() external {
-        curve = new Submission();
+        curve = Curve(address(new Submission()));
         try this.run(400) returns (Pool memory pool) {
             traded = pool;
             fair = pool.earned > 0;

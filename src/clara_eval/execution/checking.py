@@ -7,6 +7,7 @@ no measure of work, and is a warning.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ class Checked:
     """What lets a submission be paid for work that it does not do, each with its remedy."""
 
 
+_NOT_A_USE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\bimport\b[^;]*;|\bnew\s+Submission\b|\btype\s*\(\s*Submission\b", re.DOTALL
+)
+_TYPED_BY_SUBMISSION = re.compile(r"\bSubmission\b")
 REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
 
 
@@ -48,6 +53,12 @@ def _unearned(machine: Machine, harness: Harness, reference: str, limits: Limits
     for call in found.calls:
         if call.kind == "metric" and call.outcome == Outcome.PASSED:
             yield f"{call.name} gives {call.value:,} to a submission whose functions are all empty. {REMEDY}"
+    if harness.language == "solidity" and _TYPED_BY_SUBMISSION.search(_NOT_A_USE.sub("", harness.source)):
+        yield (
+            "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"
+            " signed or smaller than you think. Declare an interface in the harness and hold the submission as that:"
+            " `Task it = Task(address(new Submission()));`."
+        )
     tests = [call.outcome for call in found.calls if call.kind == "test"]
     if tests and set(tests) == {Outcome.PASSED}:
         yield "A submission whose functions are all empty passes every test. Add one that it fails."

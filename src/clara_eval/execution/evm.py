@@ -8,10 +8,13 @@ from the function before. No fork, no network; the block, the chain and the bala
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypedDict
 
+from clara_eval.execution.creation import TooManySteps, dearest_creation
 from clara_eval.execution.jobs import CompiledHarness, HarnessFunction
 from clara_eval.execution.model import Call, Kind, Limits, Outcome
 
@@ -83,7 +86,7 @@ def engine_version() -> str:
 
 
 def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
-    """Gas to deploy this code without arguments; None where its constructor refuses.
+    """Gas to deploy this code alone, without arguments; None if its constructor refuses.
 
     A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid for.
     """
@@ -98,35 +101,68 @@ def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
     return ended.gas + CODE_BYTE_GAS * missing
 
 
-def run_harness(harness: CompiledHarness, limits: Limits) -> tuple[list[Call], list[str]]:
-    """Every function of a compiled harness, and what was reverted with."""
+@dataclass(slots=True)
+class HarnessRun:
+    """Every function of a compiled harness, what was reverted with, and what building the submission cost in it."""
+
+    code: str | None
+    address: str = ""
+    calls: list[Call] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    deploy_gas: int | None = None
+    is_deploy_gas_known: bool = True
+    """False where a transaction took too many steps to be looked at."""
+
+    def transacted(self, state: _State, run: Callable[[EVM], _Ended]) -> tuple[EVM, _Ended]:
+        """One transaction; if it built something, what building the submission cost."""
+        evm = state.machine()
+        ended = run(evm)
+        built = _created(evm) - {self.address} if self.code and ended.outcome == Outcome.PASSED else frozenset()
+        if built and self.code:
+            try:
+                cost = dearest_creation(state.machine(), run, self.code, built)
+            except TooManySteps:
+                self.is_deploy_gas_known = False
+            else:
+                self.deploy_gas = max(cost or 0, self.deploy_gas or 0) or None
+        return evm, ended
+
+
+def run_harness(harness: CompiledHarness, limits: Limits, code: str | None) -> HarnessRun:
+    """Every function of a compiled harness; `code` is that of the submission inside it."""
     functions = harness["functions"]
-    state = _State()
-    start, address = _set_up(state, harness["code"], functions, limits)
-    logs = [f"setUp: {start.log}"] if start.log else []
+    state, found = _State(), HarnessRun(code)
+    start = _set_up(state, found, harness["code"], functions, limits)
+    found.logs += [f"setUp: {start.log}"] if start.log else []
     failed = Outcome.SET_UP_FAILED if start.outcome == Outcome.FAILED else start.outcome
-    calls = [Call("setUp", "setUp", failed, start.gas)]
+    found.calls.append(Call("setUp", "setUp", failed, start.gas))
     for one in functions if failed == Outcome.PASSED else ():
         if one["kind"] != "setUp":
-            ended = _transact(state.machine(), address, one["selector"], limits)
-            calls.append(_call(one["name"], one["kind"], one["returns"], ended))
-            logs += [f"{one['name']}: {ended.log}"] if ended.log else []
-    return calls, logs
+            _, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
+            found.calls.append(_call(one["name"], one["kind"], one["returns"], ended))
+            found.logs += [f"{one['name']}: {ended.log}"] if ended.log else []
+    return found
 
 
-def _set_up(state: _State, code: str, functions: list[HarnessFunction], limits: Limits) -> tuple[_Ended, str]:
-    evm = state.machine()
-    ended, address = _deploy(evm, code, limits)
+def _set_up(state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: Limits) -> _Ended:
+    def deploy(evm: EVM) -> _Ended:
+        ended, found.address = _deploy(evm, code, limits)
+        return ended
+
+    evm, ended = found.transacted(state, deploy)
     if ended.outcome != Outcome.PASSED:
-        return ended, address
+        return ended
     state.absorb(evm)
-    state.accounts[address].balance += int(WORLD["harnessBalance"])
+    state.accounts[found.address].balance += int(WORLD["harnessBalance"])
     for one in functions:
         if one["kind"] == "setUp":
-            evm = state.machine()
-            ended = _transact(evm, address, one["selector"], limits)
+            evm, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
             state.absorb(evm)
-    return ended, address
+    return ended
+
+
+def _created(evm: EVM) -> frozenset[str]:
+    return frozenset(one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7])
 
 
 def _call(name: str, kind: Kind, returns: list[str], ended: _Ended) -> Call:
@@ -223,9 +259,9 @@ def _deploy(evm: EVM, code: str, limits: Limits) -> tuple[_Ended, str]:
     return _Ended(Outcome.PASSED, _gas_used(evm)), address
 
 
-def _transact(evm: EVM, address: str, selector: str, limits: Limits) -> _Ended:
+def _transact(evm: EVM, address: str, one: HarnessFunction, limits: Limits) -> _Ended:
     try:
-        output = evm.message_call(CALLER, address, calldata=bytes.fromhex(selector), gas=limits.gas)
+        output = evm.message_call(CALLER, address, calldata=bytes.fromhex(one["selector"]), gas=limits.gas)
     except RuntimeError as bad:
         return _failed(evm, bad, limits)
     return _Ended(Outcome.PASSED, _gas_used(evm), bytes(output))

@@ -19,7 +19,7 @@ import pytest
 
 from clara_eval.devnet.anvil import Anvil
 from clara_eval.errors import BadInput, ConfigError
-from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngine, Submission
+from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngine, Submission, solc
 from clara_eval.execution.checking import check_harness
 from clara_eval.execution.compilers import CompileCache, find_compiler
 from clara_eval.execution.evm import WORLD
@@ -176,11 +176,43 @@ HOSTILE = {
     "imports the harness": (submission("s = 1;", before='import "./Harness.sol";'), "forbidden_import"),
     "imports a file": (submission("s = 1;", before='import "/etc/passwd";'), "forbidden_import"),
     "imports from the web": (submission("s = 1;", before='import "https://localhost/x.sol";'), "forbidden_import"),
-    "takes the name of the harness": (submission("s = 1;", before="contract Harness {}"), "does_not_fit"),
+    "takes the name of the harness": (submission("s = 1;", before="contract Harness {}"), "failed"),
     "has another shape": (f"{HEAD}contract Submission {{ function add() external {{}} }}", "does_not_fit"),
     "is not code": ("\x1b[31m\x00 \u202e", "does_not_compile"),
     "is empty": ("", "does_not_fit"),
     "is large": (submission("s = 1;") + "// " + "x" * 200_000, "too_large"),
+}
+
+
+def nested(first: str, more: str, last: str) -> str:
+    return HEAD + first + "".join(more.format(n, n - 1) for n in range(1, 24)) + last
+
+
+NUTS = {
+    "parentheses": submission("s = " + "(" * 20_000 + "1" + ")" * 20_000 + ";"),
+    "powers": submission("s = " + "2**" * 3_000 + "2;"),
+    "structs": nested(
+        "struct A0 { uint256 a; }",
+        "struct A{0} {{ A{1} a; A{1} b; }}",
+        "contract Submission { A23 x; function f() external { delete x; } }",
+    ),
+    "structs in arrays": nested(
+        "struct A0 { uint256[] a; }",
+        "struct A{0} {{ A{1}[] a; }}",
+        "contract Submission { function f(A23 calldata a) external pure returns (A23 memory) { return a; } }",
+    ),
+    "arrays": submission("s = 1;", inside=f"function f(uint256{'[]' * 60} calldata) external {{}}"),
+    "constants": nested("uint256 constant C0 = 1;", "uint256 constant C{0} = C{1} + C{1};", submission("s = C23;")),
+    "contracts": nested(
+        "contract C0 { uint256 public a = 1; }",
+        "contract B{0} {{ C{1} a = new C{1}(); }} contract C{0} {{ C{1} a = new C{1}(); B{0} b = new B{0}(); }}",
+        "contract Submission { C23 a = new C23(); }",
+    ),
+    "modifiers": submission("s = 1;", inside="modifier m { _; _; } function f() external " + "m " * 30 + "{ this; }"),
+    "a deep call stack": HEAD
+    + "contract Submission { function g() external { assembly { function f0(a) -> b { b := add(a, 1) }"
+    + "".join(f"function f{n}(a) -> b {{ b := f{n - 1}(f{n - 1}(a)) }}" for n in range(1, 40))
+    + " sstore(0, f39(1)) } } }",
 }
 
 
@@ -223,13 +255,13 @@ def test_reading_the_gas_does_not_make_it_less(machine: Machine) -> None:
     assert lying.features["metric_error"] != run(machine, cheat, strict).features["metric_error"]
 
 
-def test_tests_that_a_submission_brings_along_do_not_count(machine: Machine) -> None:
-    """A harness that inherits from the submission runs only the functions it declares itself."""
+def test_a_harness_must_not_be_the_submission(machine: Machine) -> None:
+    """A harness that inherits from the submission is refused, and says what to write instead."""
     source = submission("s = 1;", inside="function test_mine() external {} function metric_mine() external {}")
     harness = HEAD + 'import "./Submission.sol"; contract Harness is Submission { function test_one() external {} }'
     found = run(machine, source, harness)
-    assert [call.name for call in found.calls] == ["setUp", "test_one"]
-    assert not any("mine" in name for name in found.features)
+    assert found.outcome == "does_not_fit"
+    assert "inherits from the submission. Hold it in a variable" in found.detail
 
 
 def test_a_constructor_that_gives_the_scales_less_code_pays_for_all_of_it(machine: Machine) -> None:
@@ -241,6 +273,23 @@ def test_a_constructor_that_gives_the_scales_less_code_pays_for_all_of_it(machin
     assert asked is not None
     assert due is not None
     assert asked > due
+
+
+def test_deploying_costs_what_it_costs_where_the_harness_does_it(machine: Machine) -> None:
+    """A constructor that works only for the harness is measured there; arguments do not hide what it costs."""
+    body = "for (uint256 i = 0; i < xs.length; i++) { s += xs[i]; }"
+    work = "for (uint256 i; i < 9; ++i) assembly { sstore(i, not(i)) }"
+    asks, always = f"if (msg.sender.code.length > 0) {{ {work} }}", work
+    costs = []
+    for inside in (asks, always):
+        source = submission(body, inside=f"constructor() {{ {inside} }}")
+        found = run(machine, source, loose(HARNESS)).features["deploy_gas"]
+        assert found is not None
+        costs.append(found)
+    assert costs[0] >= costs[1] > 9 * 20_000
+    given = submission(body, inside="uint256 immutable n; constructor(uint256 a) { n = a; }")
+    built = loose(HARNESS).replace("new Submission()", "new Submission(7)")
+    assert run(machine, given, built).features["deploy_gas"] is not None
 
 
 def test_control_characters_are_spelled_out(machine: Machine) -> None:
@@ -333,15 +382,30 @@ def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch
 
 
 def test_a_hard_nut_for_the_compiler_is_only_its_own_problem(machine: Machine) -> None:
-    """Text made to break the compiler ends in a named outcome, and the next submission is measured as before."""
+    """Text made to break the compiler is the submission's own outcome, and the next one is measured as before."""
     before = run(machine, PLAIN)
-    nested = submission("s = " + "(" * 20_000 + "1" + ")" * 20_000 + ";")
-    power = submission("s = " + "2**" * 3_000 + "2;")
-    for source in (nested, power):
+    for name, source in NUTS.items():
         found = run(machine, source, loose(HARNESS))
-        assert found.outcome in {"does_not_compile", "infrastructure"}
-        assert found.features.get("tests_passed", 0.0) == 0.0
+        assert (name, found.outcome) == (name, "does_not_compile")
+        assert found.features["tests_passed"] == 0.0
+        assert found.features["compiles"] is False
     assert run(machine, PLAIN) == before
+
+
+def test_what_the_compiler_may_use_is_bounded(machine: Machine) -> None:
+    """More memory than the compiler may use, or more of the processor, is the text's own outcome, not an outage."""
+    compiler = find_compiler(None)
+    assert compiler is not None
+    for name, value in (("MEMORY_BYTES", 32 * 1024**2), ("CPU_SECONDS", 1)):
+        functions = "".join(
+            f"function f{n}(uint256[] calldata a) external pure returns (uint256) {{ return a.length + {n}; }}"
+            for n in range(700)
+        )
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(solc, name, value)
+            patched.setattr(solc, "_version", lambda _: "0.8.37")
+            found = compile_solidity(compiler, submission("s = 1;", inside=functions), None)
+        assert (found["outcome"], found["submission"]) == ("does_not_compile", None), found["detail"]
 
 
 def test_the_clock_only_ever_says_infrastructure(machine: Machine) -> None:

@@ -41,9 +41,13 @@ def _evm(job: EvmJob) -> EvmAnswer:
 
     limits = Limits(**job["limits"])
     code = job["submission"]
-    deploy_gas = evm.deploy_cost(code, job["runtimeBytes"], limits) if code else None
-    calls, logs = evm.run_harness(job["harness"], limits) if job["harness"] else ([], [])
-    return {"deployGas": deploy_gas, "calls": [call.to_json() for call in calls], "logs": logs}
+    alone = evm.deploy_cost(code, job["runtimeBytes"], limits) if code else None
+    if not job["harness"]:
+        return {"deployGas": alone, "calls": [], "logs": []}
+    found = evm.run_harness(job["harness"], limits, code)
+    costs = [cost for cost in (alone, found.deploy_gas) if cost is not None]
+    deploy_gas = max(costs) if costs and found.is_deploy_gas_known else None
+    return {"deployGas": deploy_gas, "calls": [call.to_json() for call in found.calls], "logs": found.logs}
 
 
 def main() -> None:

@@ -16,8 +16,9 @@ from clara_eval.redteam.lies import measure_executed, measure_lies, measure_meas
 from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
 from clara_eval.redteam.real_files import RealFile, default_folders, real_files
 from clara_eval.redteam.report import Figure, Report
+from clara_eval.redteam.solidity_harness import measure_solidity
 
-SECTIONS = ("injection", "denial", "lies", "ties", "utility", "copies", "ordinary")
+SECTIONS = ("injection", "denial", "lies", "harness", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
 
 
@@ -68,6 +69,8 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
             return asyncio.run(measure_denial(payloads[: attack.count(40)]))
         case "lies":
             return asyncio.run(_lies(attack))
+        case "harness":
+            return [*measure_solidity()]
         case "ties":
             return [*measure_ties(attack.count(300), seed), *measure_stability(attack.count(60), seed)]
         case "utility":
