@@ -144,7 +144,10 @@ HOSTILE = {
         "failed",
     ),
     "writes answers itself": ("import os\ndef add(a, b):\n    os.write(1, b'!{\"value\": 3}')\n    return 4", "failed"),
-    "asks like a harness": ("import os\nos.write(1, b'?{}')\nos.read(0, 9)\n" + ADD, "illegal_instruction"),
+    "asks like a harness": (
+        "import os\nos.write(1, b'?{}')\nassert os.read(0, 9) == b''\ndef add(a, b): return 4",
+        "failed",
+    ),
     "answers NaN": ("def add(a, b): return float('nan')", "failed"),
     "answers a huge number": ("def add(a, b): return 10**5000", "failed"),
     "answers a deep list": ("def add(a, b):\n    x = []\n    for _ in range(99): x = [x]\n    return x", "failed"),
