@@ -57,7 +57,7 @@ OPERATIONS = (
 """What a harness can do with an object of the submission, in the order of the guest. No comparison is among them."""
 LOAD = -1
 WARM_UP = 8
-"""Messages before the submission is loaded: after them the interpreter has chosen how `serve` calls its functions."""
+"""Empty sources before the submission's: after them the compiler is ready and `serve` calls its functions as it will."""
 PIECE_BYTES = 65_536
 _OK = 0
 _ENDED = "The interpreter was ended from inside."
@@ -243,7 +243,7 @@ class Guest(MessageGuest):
         self._last = (0, 0)
         super().__init__(python, f"{GUESTS[0].read_text(encoding='utf-8')}\nserve()\n", limits)
         for _ in range(WARM_UP):
-            self._exchange(to_guest(LOAD, 0, ()))
+            self._exchange(to_guest(LOAD, 0, ("",)))
         self._reads_at, self._writes_at = self._last
         self.refuel(limits.fuel)
 

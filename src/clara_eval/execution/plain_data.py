@@ -37,7 +37,8 @@ def to_guest(number: int, on: int, args: Sequence[object], named: Mapping[str, o
     inward = _Inward()
     values = tuple(inward.value(item) for item in args)
     words = {key: inward.value(item) for key, item in (named or {}).items()}
-    return marshal.dumps((number, on, values, words, inward.has_references), VERSION)
+    message: Any = (number, on, values, words, inward.has_references)
+    return marshal.dumps(message, VERSION)
 
 
 class _Inward:
@@ -118,7 +119,7 @@ class _Reader:
         count = self.number("<i", 4)
         if abs(count) > MOST_DIGITS:
             raise NotPlain("It gave a number that is too large.")
-        digits = [self.number("<H", 2) for _ in range(abs(count))]
+        digits: list[int] = [self.number("<H", 2) for _ in range(abs(count))]
         found = sum(digit << 15 * place for place, digit in enumerate(digits))
         return found if count >= 0 else -found
 

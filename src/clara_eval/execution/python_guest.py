@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def serve() -> None:
+def serve() -> None:  # noqa: C901, PLR0915 - one frame, so that there is nothing to replace
     import builtins
     import sys
     from _operator import call, contains, delitem, getitem, setitem, truth
@@ -36,8 +36,14 @@ def serve() -> None:
     def refuse(event: str, _args: Any) -> None:
         # A tracer could change the variables of a running frame, the collector could find this function.
         if event in {
-            *("sys.settrace", "sys.setprofile", "sys._settraceallthreads", "sys._setprofileallthreads"),
-            *("sys.monitoring.register_callback", "gc.get_objects", "gc.get_referrers", "gc.get_referents"),
+            "sys.settrace",
+            "sys.setprofile",
+            "sys._settraceallthreads",
+            "sys._setprofileallthreads",
+            "sys.monitoring.register_callback",
+            "gc.get_objects",
+            "gc.get_referrers",
+            "gc.get_referents",
         }:
             1 // 0  # noqa: B018 - raises without looking up a name
 
@@ -52,10 +58,10 @@ def serve() -> None:
         data = read(0, piece)
         while length(data) % piece == 0:
             data += read(0, piece)
-        number, on, args, named, has_references = loads(data)
+        number, on, args, named, has_references = loads(data)  # noqa: S302 - the host wrote it
         try:
             if number < 0:
-                value = run(code_of(args[0], "<submission>", "exec"), module.__dict__) if args else None
+                value = run(code_of(args[0], "<submission>", "exec"), module.__dict__)
             else:
                 if has_references:
 
@@ -80,15 +86,16 @@ def serve() -> None:
                     if depth > 32:
                         raise deep("The value is nested too deeply.")
                     if kind is mapping:
-                        return {again(k, depth + 1, again, tools): again(v, depth + 1, again, tools) for k, v in value.items()}
+                        pairs = [(again(k, depth + 1, again, tools), v) for k, v in value.items()]
+                        return {k: again(v, depth + 1, again, tools) for k, v in pairs}
                     if kind in sequences:
                         return kind([again(v, depth + 1, again, tools) for v in value])
                     if kind in plain:
                         return value
-                    if ident(value) not in numbers:
-                        numbers[ident(value)] = length(kept)
+                    number = numbers.setdefault(ident(value), length(kept))
+                    if number == length(kept):
                         kept.append(value)
-                    return (..., numbers[ident(value)])
+                    return (..., number)
 
                 answer = dumps((True, outward(value, 0, outward, tools)), 2)
         except failure as error:

@@ -131,7 +131,7 @@ ENDS = (StopIteration, StopAsyncIteration)
 
 
 class Given:
-    """An object that a call or an attribute gave: its attributes are read, its items once; it is never asked to judge."""
+    """An object that a call or an attribute gave: its attributes are read, its items once, and it judges nothing."""
 
     def __init__(self, ref: int) -> None:
         object.__setattr__(self, "_ref", ref)
@@ -187,11 +187,15 @@ class Part(Given):
 
     def __getattr__(self, name: str) -> Any:
         found = use(self, "getattr", name)
-        return Part(number_of(found), False) if object.__getattribute__(self, "_is_class") and is_given(found) else found
+        return Part(number_of(found), False) if builds(self) and is_given(found) else found
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         found = use(self, "call", list(args), named)
-        return as_object(found) if object.__getattribute__(self, "_is_class") else found
+        return as_object(found) if builds(self) else found
+
+
+def builds(part: Part) -> Any:
+    return object.__getattribute__(part, "_is_class")
 
 
 class Module(Given):
