@@ -15,6 +15,7 @@ import os
 import struct
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -57,7 +58,7 @@ OPERATIONS = (
 """What a harness can do with an object of the submission, in the order of the guest. No comparison is among them."""
 LOAD = -1
 WARM_UP = 8
-"""Empty sources before the submission's: after them the compiler is ready and `serve` calls its functions as it will."""
+"""Empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will."""
 PIECE_BYTES = 65_536
 _OK = 0
 _ENDED = "The interpreter was ended from inside."
@@ -133,7 +134,7 @@ class _Closed(Exception):
     """Nobody waits for this guest any more."""
 
 
-class MessageGuest(Metered):
+class MessageGuest(Metered, ABC):
     """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
 
     def __init__(self, python: CPython, code: str, limits: Limits, ask: Ask | None = None) -> None:
@@ -147,13 +148,13 @@ class MessageGuest(Metered):
         self._thread.start()
         self._take()  # it has started and waits for its first message
 
+    @abstractmethod
     def exchange(self, message: str) -> str:
         """One message in, its answer out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, source: str) -> dict[str, Any]:
         """Load the source; gives what the guest says about it."""
-        raise NotImplementedError
 
     def close(self) -> None:
         self._inbox.put(None)

@@ -27,8 +27,8 @@ Fact: TypeAlias = float | int | bool | None
 
 UNITS: dict[Language, Unit] = {"solidity": "gas", "javascript": "fuel", "python": "fuel"}
 SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs": "javascript", ".py": "python"}
-NO_SEED = "0x" + "00" * 32
-"""What a harness gets at home: the round has another one."""
+NO_SEED = "0x" + "9e3779b97f4a7c15" * 4
+"""What a harness gets at home; a round has one of its own."""
 NAME_LENGTH = 40
 """As for every feature name."""
 

@@ -5,11 +5,14 @@ number of the harness is better than that of the honest solution alone. Any othe
 test that it passes and every metric that it gets. All inputs are drawn from a seed that the attacks do not know.
 """
 
+# ruff: noqa: E501 - programs of attackers, one on a line
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from clara_eval.execution import Executed, Harness, Language, Machine, Outcome, Submission
+from clara_eval.execution.model import NO_SEED
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
 
@@ -119,7 +122,7 @@ def _cheap(name: str, what: str, source: str) -> HarnessAttack:
 
 def _table() -> str:
     """Every answer to the inputs of the seed that everybody sees at home."""
-    state, known = 1, []
+    state, known = int(NO_SEED, 16) % 2147483647 + 1, []
     for _ in range(9):
         state = state * 48271 % 2147483647
         known.append(2 + state % 9000)
@@ -196,24 +199,23 @@ PYTHON_ATTACKS: tuple[HarnessAttack, ...] = (
            "deque(map(os.write, repeat(1), map(marshal.dumps, map(marshal.loads, iter(partial(os.read, 0, 65536), b'')))), 0)\n"),
     _cheap("traced_frame", "traces the frame that serves it and rewrites its variables",
            "\nimport sys\ndef trace(frame, event, arg):\n    frame.f_locals['dumps'] = lambda *_: b''\n    return trace\n"
-           "try:\n    sys._getframe(1).f_trace = trace\n    sys.settrace(trace)\nexcept BaseException: pass\n"),
+           "try:\n    sys._getframe(1).f_trace = trace\n    sys.settrace(trace)\nexcept BaseException: x = 0\n"),
     _cheap("profiled_frame", "does the same by a profiler",
            "\nimport sys\ndef trace(frame, event, arg): sys._getframe(1).f_locals['loads'] = None\n"
-           "try: sys.setprofile(trace)\nexcept BaseException: pass\n"),
+           "try: sys.setprofile(trace)\nexcept BaseException: x = 0\n"),
     _cheap("monitored", "registers itself for every call by sys.monitoring",
            "\nimport sys\ntry:\n    sys.monitoring.use_tool_id(1, 'x')\n    sys.monitoring.register_callback(1, sys.monitoring.events.CALL, lambda *_: None)\n"
-           "except BaseException: pass\n"),
+           "except BaseException: x = 0\n"),
     _cheap("changed_frame", "changes the objects that the serving frame holds",
            "\nimport sys\nheld = sys._getframe(1).f_locals\nheld['dumps'] = held['loads'] = lambda *_: (True, 3)\n"
            "sys._getframe(1).f_globals['serve'] = None\n"),
-    _cheap("audit_hook", "adds an audit hook of its own that stops every check",
-           "\nimport sys\ndef hook(event, args):\n    if event == 'marshal.dumps': raise ValueError\n"
-           "slow = primes\ndef primes(n): return slow(n)\n"),
+    _cheap("audit_hook", "adds an audit hook of its own that stops what carries its answers",
+           "\nimport sys\ndef hook(event, args):\n    if event in ('marshal.dumps', 'marshal.loads'): raise ValueError\nsys.addaudithook(hook)\n"),
     _cheap("late_work", "leaves its work to a finalizer that runs after the answer",
            "\nimport gc\nclass Later:\n    def __del__(self): sum(range(10))\nslow = primes\n"
            "def primes(n):\n    later = Later()\n    later.me = later\n    return slow(n)\n"),
     _cheap("threads", "starts a thread for its work",
-           "\nimport _thread\nslow = primes\ndef primes(n):\n    try: _thread.start_new_thread(slow, (n,))\n    except BaseException: pass\n    return slow(n)\n"),
+           "\nimport _thread\nslow = primes\ndef primes(n):\n    try: _thread.start_new_thread(slow, (n,))\n    except BaseException: x = 0\n    return slow(n)\n"),
 )  # fmt: skip
 JAVASCRIPT_HARNESS = """
 const drawn = (seed, count) => {
