@@ -195,6 +195,9 @@ def test_the_list_of_commands_loads_nothing_heavy(words: list[str]) -> None:
 
 UNTYPED = {
     "execution/python_guest.py": "the guest's own program, on whatever a submission makes; its bytes are hashed into every trace",
+    "execution/python_harness.py": "the harness's own program, on whatever a poster's harness makes; hashed likewise",
+    "execution/plain_data.py": "plain values as a stranger's bytes say them",
+    "execution/cpython.py": "what a guest says, read as JSON",
     "execution/solc.py": "what the compiler prints",
     "contracts/abi.py": "values of an ABI, decoded by its own types",
     "eval_config/json_schema.py": "jsonschema's errors, and the schema itself",

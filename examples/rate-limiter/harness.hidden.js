@@ -40,15 +40,18 @@ export function test_odd_keys(submission) {
   same(["__proto__", "constructor", "", "toString"].map((key) => limiter.allow(key, 0)), [true, true, true, true]);
 }
 
-// A metric checks what it measured: half of this burst must be refused, and every answer is looked at.
-export function metric_burst(submission) {
+// A metric checks what it measured: about half of this burst must be refused, and every answer is looked at.
+// Keys and times are drawn from the seed of the round, so that no table of answers is worth anything.
+export function metric_burst(submission, seed) {
   const limiter = new submission.Limiter(5, 30);
   const passed = { a: [], b: [], c: [] };
-  for (let t = 0; t < 60; t++) {
-    const times = passed["abc"[t % 3]];
+  for (let i = 0, t = 0; i < 60; i++) {
+    const drawn = parseInt(seed[2 + i], 16);
+    const times = passed["abc"[drawn % 3]];
     const allowed = times.filter((time) => t - time < 30).length < 5;
     if (allowed) times.push(t);
-    same(limiter.allow("abc"[t % 3], t), allowed);
+    same(limiter.allow("abc"[drawn % 3], t), allowed);
+    t += drawn % 2;
   }
-  return Object.values(passed).flat().length;
+  return 60;
 }

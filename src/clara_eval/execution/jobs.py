@@ -84,6 +84,7 @@ class ScriptJob(TypedDict):
     cache: str
     harness: str | None
     submission: str
+    seed: str
     limits: LimitsDocument
 
 

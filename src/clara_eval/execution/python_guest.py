@@ -1,263 +1,107 @@
-"""Runs inside the sandbox under CPython 3.12, in the submission's instance and in the harness's; never imported here.
+"""Runs beside the submission under CPython 3.12, inside the sandbox; never imported here.
 
-Messages come on descriptor 0 and go on descriptor 1, one JSON text a line. `!` starts an answer, `?` a question to the
-other instance. The two share nothing but these texts: what the harness gets from the submission is a copy of a plain
-value, or a stand-in for an object that stays there. Only modules without a cost at start are imported.
+The submission can reach everything in its interpreter, so nothing here can be changed to its gain: `serve` is one
+running frame, all its names are local, and its tools are C functions that were taken before the submission was loaded.
+Messages come on descriptor 0 and go on descriptor 1 in the form of `marshal`, which holds plain values only. The host
+answers these two descriptors only to this frame (`cpython.Guest`), so nothing else can speak in its place.
 """
 
 from __future__ import annotations
 
-import _json
-import builtins
-import operator
-import os
-import sys
 from typing import Any
 
-DEPTH = 32
-PIECE = 65536
-ROLE = "submission"
-kept: list[Any] = [None]
-numbers: dict[int, int] = {}
-"""Where an object is kept, by its identity: the same object has the same number."""
-module: dict[str, Any] = {}
-left = b""
 
+def serve() -> None:  # noqa: C901, PLR0915 - one frame, so that there is nothing to replace
+    import builtins
+    import sys
+    from _operator import call, contains, delitem, getitem, setitem, truth
+    from marshal import dumps, loads
+    from posix import read, write
 
-class SubmissionError(Exception):
-    """What the submission raised, where it is no built-in exception."""
+    piece = 65536
+    run, code_of, length, failure, invalid = builtins.exec, builtins.compile, len, BaseException, ValueError
+    name_of = type.__dict__["__name__"].__get__
+    kind_of = type
+    module = type(sys)("submission")
+    kept: list[Any] = [module]
+    plain = (type(None), bool, int, float, str, bytes)
+    # What the two functions below work with: an object that is no plain value stays here and goes out as (..., number).
+    tools = (kept, {id(module): 0}, type, id, len, (list, tuple, set, frozenset), dict, plain, ValueError)
+    # In the order of `cpython.OPERATIONS`.
+    operations: tuple[Any, ...] = (
+        *(getattr, setattr, call, len, iter, next, str, repr, int, float, truth),
+        *(contains, getitem, setitem, delitem),
+    )
 
+    def refuse(event: str, _args: Any) -> None:
+        # A tracer could change the variables of a running frame, the collector could find this function.
+        if event in {
+            "sys.settrace",
+            "sys.setprofile",
+            "sys._settraceallthreads",
+            "sys._setprofileallthreads",
+            "sys.monitoring.register_callback",
+            "gc.get_objects",
+            "gc.get_referrers",
+            "gc.get_referents",
+        }:
+            1 // 0  # noqa: B018 - raises without looking up a name
 
-class _Scanning:
-    """How JSON is read: plainly."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
-
-
-_Scanning.memo = {}  # type: ignore[attr-defined] # only the scanner looks at it
-scan = _json.make_scanner(_Scanning)  # type: ignore[arg-type] # any object with these attributes
-
-
-def quoted(text: str) -> str:
-    return _json.encode_basestring_ascii(text)
-
-
-def tagged(tag: str, value: str) -> str:
-    return f'{{"$": "{tag}", "v": {value}}}'
-
-
-def listed(items: Any, depth: int) -> str:
-    return "[" + ", ".join([encode(item, depth + 1) for item in items]) + "]"
-
-
-def encode(value: Any, depth: int = 0) -> str:
-    """A value as JSON text."""
-    kind = type(value)
-    if depth > DEPTH:
-        raise ValueError("The value is nested too deeply.")
-    if value is None or kind is bool:
-        return {None: "null", True: "true", False: "false"}[value]
-    if kind is int:
-        return str(value)
-    if kind is float:
-        return repr(value) if value - value == 0 else tagged("number", quoted(repr(value)))
-    if kind is str:
-        return quoted(value)
-    if kind is bytes:
-        return tagged("bytes", quoted(value.hex()))
-    if kind is dict:
-        pairs = [f"[{encode(key, depth + 1)}, {encode(item, depth + 1)}]" for key, item in value.items()]
-        return tagged("map", "[" + ", ".join(pairs) + "]")
-    if kind in NAMES:
-        return tagged(NAMES[kind], listed(value, depth))
-    return _reference(value)
-
-
-def _reference(value: Any) -> str:
-    if type(value) is StandIn:
-        return tagged("ref", str(number_of(value)))
-    if ROLE == "harness":
-        raise TypeError("Only plain values can be handed out of the harness.")
-    if id(value) not in numbers:
-        numbers[id(value)] = len(kept)
-        kept.append(value)
-    return tagged("ref", str(numbers[id(value)]))
-
-
-def decode(found: Any) -> Any:
-    if type(found) is not dict:
-        return found
-    tag, value = found["$"], found["v"]
-    if tag in KINDS:
-        return KINDS[tag](decode(item) for item in value)
-    if tag == "map":
-        return {decode(key): decode(item) for key, item in value}
-    if tag == "number":
-        return float(value)
-    if tag == "bytes":
-        return bytes.fromhex(value)
-    return StandIn(value) if ROLE == "harness" else kept[value]
-
-
-def read_line() -> str:
-    global left  # noqa: PLW0603 - one conversation in one process
-    while b"\n" not in left:
-        left += os.read(0, PIECE)
-    line, _, left = left.partition(b"\n")
-    return line.decode()
-
-
-def write(mark: str, text: str) -> None:
-    data = (mark + text).encode()
-    while data:
-        data = data[os.write(1, data) :]
-
-
-def ask(message: str) -> Any:
-    """One question to the submission; its exception is raised here."""
-    write("?", message)
-    answer = scan(read_line(), 0)[0]
-    if "error" not in answer:
-        return decode(answer["value"])
-    name, said = answer["error"]["name"], answer["error"]["message"]
-    known = getattr(builtins, name, None)
-    if isinstance(known, type) and issubclass(known, Exception):
-        try:
-            error = known(said)
-        except TypeError:  # an exception that needs more than words
-            error = SubmissionError(f"{name}: {said}")
-        raise error
-    raise SubmissionError(f"{name}: {said}")
-
-
-class StandIn:
-    """An object of the submission, as the harness sees it."""
-
-    def __init__(self, ref: int) -> None:
-        object.__setattr__(self, "_ref", ref)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is StandIn and number_of(self) == number_of(other)
-
-    def __hash__(self) -> int:
-        return hash(number_of(self))
-
-    def __getattr__(self, name: str) -> Any:
-        return use(self, "getattr", name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        use(self, "setattr", name, value)
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return use(self, "call", list(args), named)
-
-
-def number_of(on: Any) -> Any:
-    return object.__getattribute__(on, "_ref")
-
-
-def use(on: StandIn, operation: str, *args: Any) -> Any:
-    return ask(f'{{"do": "use", "op": "{operation}", "ref": {number_of(on)}, "args": {listed(args, 0)}}}')
-
-
-def called(on: Any, args: list[Any], named: dict[str, Any]) -> Any:
-    return on(*args, **named)
-
-
-def attribute(on: Any, name: str) -> Any:
-    if on is not module:
-        return getattr(on, name)
-    if name not in on:
-        raise AttributeError(f"The submission has no {name!r}.")
-    return on[name]
-
-
-def assigned(on: Any, name: str, value: Any) -> None:
-    if on is module:
-        on[name] = value
-    else:
-        setattr(on, name, value)
-
-
-OPERATIONS: dict[str, Any] = {
-    "getattr": attribute,
-    "setattr": assigned,
-    "call": called,
-    "len": len,
-    "iter": iter,
-    "next": next,
-    "str": str,
-    "repr": repr,
-    "int": int,
-    "float": float,
-    "contains": operator.contains,
-    "enter": lambda on: type(on).__enter__(on),
-    "exit": lambda on, *_: type(on).__exit__(on, None, None, None),
-}
-OPERATIONS |= {name: getattr(operator, name) for name in ("getitem", "setitem", "delitem")}
-# No comparison is among them: an object of the submission is never equal to a value that a test expects.
-
-
-def special(name: str) -> Any:
-    return lambda self, *args: use(self, name, *args)
-
-
-for operation_name in OPERATIONS:
-    if operation_name not in {"getattr", "setattr", "call"}:
-        setattr(StandIn, f"__{operation_name}__", special(operation_name))
-NAMES: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
-KINDS: dict[str, Any] = {name: kind for kind, name in NAMES.items()}
-
-
-def load(source: str) -> Any:
-    global module  # noqa: PLW0603 - one conversation in one process
-    module = {"__name__": ROLE, "__builtins__": builtins}
-    kept[0] = module
-    exec(compile(source, f"<{ROLE}>", "exec"), module)  # noqa: S102 - this is what the sandbox is for
-    return None
-
-
-def run(name: str) -> Any:
-    """One function of the harness; only a metric's value is of use to anybody."""
-    found = module[name](StandIn(0))
-    if type(found).__name__ == "coroutine":
-        raise TypeError(f"{name} is an async function, which nobody awaits.")
-    return found if name.startswith("metric_") else None
-
-
-def handled(message: dict[str, Any]) -> Any:
-    if message["do"] == "load":
-        return load(message["source"])
-    if message["do"] == "loaded":
-        return [name for name, value in module.items() if callable(value)]
-    if message["do"] == "run":
-        return run(message["name"])
-    return OPERATIONS[message["op"]](kept[message["ref"]], *[decode(item) for item in message["args"]])
-
-
-def answered(message: dict[str, Any]) -> str:
-    try:
-        return f'{{"value": {encode(handled(message))}}}'
-    except BaseException as error:  # noqa: BLE001 - whatever a stranger raises is an answer
-        return failed(error)
-
-
-def failed(error: BaseException) -> str:
-    try:
-        said = str(error)[:2000]
-    except BaseException:  # noqa: BLE001 - an exception that raises when it is shown
-        said = ""
-    return f'{{"error": {{"name": {quoted(type(error).__name__[:80])}, "message": {quoted(said)}}}}}'
-
-
-def serve(role: str) -> None:
-    global ROLE  # noqa: PLW0603 - one conversation in one process
-    ROLE = role
+    sys.addaudithook(refuse)
     sys.stdout = sys.stderr
+    sys.modules["__main__"] = sys.modules["submission"] = module
+    del refuse, builtins, sys
+    answer = b" "
     while True:
-        write("!", answered(scan(read_line(), 0)[0]))
+        while answer:
+            answer = answer[write(1, answer) :]
+        data = read(0, piece)
+        while length(data) % piece == 0:
+            data += read(0, piece)
+        number, on, args, named, has_references = loads(data)  # noqa: S302 - the host wrote it
+        try:
+            if number < 0:
+                value = run(code_of(args[0], "<submission>", "exec"), module.__dict__)
+            else:
+                if has_references:
+
+                    def inward(value: Any, again: Any, tools: Any) -> Any:
+                        kept, _, kind_of, _, length, sequences, mapping, _, _ = tools
+                        kind = kind_of(value)
+                        if kind is sequences[1] and length(value) == 2 and value[0] is ...:
+                            return kept[value[1]]
+                        if kind is mapping:
+                            return {again(k, again, tools): again(v, again, tools) for k, v in value.items()}
+                        return kind([again(v, again, tools) for v in value]) if kind in sequences else value
+
+                    args, named = inward(args, inward, tools), inward(named, inward, tools)
+                value = call(operations[number], kept[on], *args, **named)
+            try:
+                answer = dumps((True, value), 2)
+            except invalid:
+
+                def outward(value: Any, depth: int, again: Any, tools: Any) -> Any:
+                    kept, numbers, kind_of, ident, length, sequences, mapping, plain, deep = tools
+                    kind = kind_of(value)
+                    if depth > 32:
+                        raise deep("The value is nested too deeply.")
+                    if kind is mapping:
+                        pairs = [(again(k, depth + 1, again, tools), v) for k, v in value.items()]
+                        return {k: again(v, depth + 1, again, tools) for k, v in pairs}
+                    if kind in sequences:
+                        return kind([again(v, depth + 1, again, tools) for v in value])
+                    if kind in plain:
+                        return value
+                    number = numbers.setdefault(ident(value), length(kept))
+                    if number == length(kept):
+                        kept.append(value)
+                    return (..., number)
+
+                answer = dumps((True, outward(value, 0, outward, tools)), 2)
+        except failure as error:
+            try:
+                said = f"{error!s:.2000} "
+            except failure:  # an exception that raises when it is shown
+                said = " "
+            answer = dumps((False, name_of(kind_of(error)), said), 2)
+        value = args = named = None

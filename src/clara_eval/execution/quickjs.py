@@ -39,7 +39,7 @@ REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 192 * 1024
 """QuickJS counts its own stack, so that its limit is the same on every processor."""
 MODULE_FLAG = 1
-GUEST = Path(__file__).with_name("guest.js")
+GUESTS = (Path(__file__).with_name("guest.js"),)
 
 
 def find_module() -> Path | None:
@@ -100,7 +100,7 @@ class Guest(Metered):
         """Nothing waits here: an instance ends with its last call."""
 
     def _shim(self, role: str) -> None:
-        made = self._eval(GUEST.read_text(encoding="utf-8"), 0)
+        made = self._eval(GUESTS[0].read_text(encoding="utf-8"), 0)
         name = self._bytes(b"host")
         host, text = self._call("qjs_new_host_function", name, 4, 0), self._string(role)
         guest = self._call_function(made, host, text)

