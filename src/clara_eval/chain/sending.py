@@ -19,7 +19,8 @@ from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
 from clara_eval.contracts.refusals import Refusal, decode_refusal
 from clara_eval.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 from clara_eval.publish.fees import Fees, first_fees, raised_fees
-from clara_eval.publish.send import ContractCall, Mined, Sent, TransactionLog
+from clara_eval.publish.nonces import find_gap
+from clara_eval.publish.send import ContractCall, Mined, Sent, TransactionLog, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 
 GAS_MARGIN = 50_000
@@ -273,10 +274,8 @@ async def send_again(
     many. Nobody could replace it: what is not meant any more must not go out.
     """
     account = EthereumAccount(chain, None, dry_address=address)
-    newest: dict[int, StoredTransaction] = {}
-    for tx in await log.pending_nonces(address, await account.next_nonce()):
-        if tx.run.partition(":")[0] == str(chain.chain_id):
-            newest.setdefault(tx.nonce, tx)
+    mined, recorded = await TransactionSender(account, log).unmined(str(chain.chain_id))
+    newest = {tx.nonce: tx for tx in reversed(recorded)}
     meant = [tx for _, tx in sorted(newest.items()) if await is_meant(tx)]
     try:
         for tx in meant:
@@ -284,6 +283,12 @@ async def send_again(
     except Stalled as short:
         said = f"The earlier key's wallet {address} cannot pay for what it has signed."
         raise Stalled(said, cause=short.cause, remedy="Send ETH to it: it goes on then.") from None
+    if (gap := find_gap(address, mined, recorded)) is not None:
+        raise Stalled(
+            f"{gap.found}. Only that earlier key can sign what fills it.",
+            cause="gap",
+            remedy="Run the service with that key until its posts are mined, or let the poster post.",
+        )
     return len(meant)
 
 

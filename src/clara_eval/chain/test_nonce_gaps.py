@@ -24,7 +24,7 @@ from clara_eval.publish.publish import publish
 from clara_eval.publish.send import ContractCall, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.testing.faulty_node import MiscountingNode
+from clara_eval.testing.faulty_node import MiscountingNode, refuses
 from clara_eval.testing.posting import (
     DIGEST,
     SCORES_POSTED,
@@ -167,7 +167,7 @@ async def test_a_gap_between_rehearsal_and_broadcast_is_filled(tmp_path: Path, w
         receipt = await w.post(sender)
         receipts = [receipt, *await post_together(w, challenges[1:], no_news)]
         await all_posted(w, challenges, receipts, gap)
-        assert "filling" in words[0]
+        assert "filled with" in words[0]
         assert "of zero to ourselves" in words[0]
 
 
@@ -233,6 +233,8 @@ async def test_one_wrong_answer_makes_no_gap(tmp_path: Path) -> None:
     """A count that is wrong once, too high or too low, is asked again before a nonce is chosen."""
     async with miscounted(tmp_path) as (w, node):
         challenges = await more_rounds(w, 1)
+        for _ in range(5):
+            await foreign_transaction(w)
         true = await w.account.next_nonce()
         for extra, challenge in zip((3, -3), challenges, strict=True):
             node.extra, node.lies = extra, 1
@@ -247,11 +249,13 @@ async def test_one_wrong_answer_makes_no_gap(tmp_path: Path) -> None:
 async def test_one_node_of_several_that_miscounts_is_outvoted(tmp_path: Path, extra: int, honest: int) -> None:
     """Beside honest nodes a wrong count chooses no nonce; of two that differ the lower is taken, which harms nothing."""
     async with miscounted(tmp_path) as (w, node):
+        for _ in range(5):
+            await foreign_transaction(w)
         true, node.extra = await w.account.next_nonce(), extra
         rpc = Rpc([node.url, *[w.local.rpc_url] * honest], chain_id=31337, sleep=instantly)
         w.chain.rpc, before = rpc, w.chain.rpc
         await before.close()
-        assert await w.account.next_nonce() == (true if extra > 0 or honest == 2 else max(0, true + extra))
+        assert await w.account.next_nonce() == (true if extra > 0 or honest == 2 else true + extra)
         if extra > 0 or honest == 2:
             assert (await w.post()).outcome is Outcome.CONFIRMED
             assert await w.account.next_nonce() == true + 1
@@ -456,3 +460,17 @@ async def test_without_a_key_nothing_is_filled(tmp_path: Path) -> None:
         await dry.close_gap(31337)
         assert (await w.post(dry)).outcome is Outcome.DRY_RUN
         assert not [name for name in await signed(w) if FILLING in name]
+
+
+async def test_a_full_pool_is_waited_for(tmp_path: Path) -> None:
+    """A node that has no room for our transaction gets it again at the next look, within one attempt."""
+    async with miscounted(tmp_path) as (w, node):
+        node.instead = refuses("eth_sendRawTransaction", -32000, "txpool is full")
+
+        async def make_room(waits: int) -> None:
+            if waits == 3:
+                node.instead = None
+
+        w.clock.on_wait = make_room
+        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert len(await w.attempts()) == 1

@@ -28,13 +28,18 @@ class NonceGap:
     waiting: int
 
     def __str__(self) -> str:
-        held = "1 signed transaction waits" if self.waiting == 1 else f"{self.waiting} signed transactions wait"
-        if len(self.missing) == 1:
-            named, filling = f"Nonce {self.missing[0]} of {self.wallet} is missing", "it with a transaction"
+        how = "it is filled with a transaction" if len(self.missing) == 1 else "they are filled with transactions"
+        return f"{self.found}: {how} of zero to ourselves."
+
+    @property
+    def found(self) -> str:
+        """What is missing, without what is done about it."""
+        first, last = self.missing[0], self.missing[-1]
+        if first == last:
+            said = f"Nonce {first} of {self.wallet} is missing"
         else:
-            named = f"Nonces {self.missing[0]} to {self.missing[-1]} of {self.wallet} are missing"
-            filling = f"{len(self.missing)} with transactions"
-        return f"{named}, and {held} for that: filling {filling} of zero to ourselves."
+            said = f"{len(self.missing)} nonces of {self.wallet}, {first} to {last}, are missing"
+        return f"{said}, and {self.waiting} signed transaction{'s wait' if self.waiting > 1 else ' waits'} for it"
 
 
 def missing_before(mined: int, recorded: Sequence[StoredTransaction]) -> dict[int, int]:

@@ -249,6 +249,10 @@ class TransactionSender:
         await self.account.rehearse(call)
         return Receipt.of(call, Outcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
+    def telling(self, notice: Notice) -> TransactionSender:
+        """The same wallet; `notice` hears of gaps, too."""
+        return replace(self, notices=[*self.notices, notice])
+
     async def recorded(self, chain: str, from_nonce: int = 0) -> list[StoredTransaction]:
         """What the wallet has signed on this chain, the highest nonce first."""
         rows = await self.log.pending_nonces(self.address, from_nonce)
@@ -397,7 +401,7 @@ class _Sending:
         return None if done.outcome is Outcome.UNKNOWN else done
 
     async def _unknown(self) -> Receipt:
-        receipt = Receipt.of(self._call, Outcome.UNKNOWN)
+        receipt = Receipt.of(self._call, Outcome.UNKNOWN, detail=self._told or "")
         if attempts := await self._attempts():
             return replace(receipt, tx_hash=attempts[-1].tx_hash)
         return self._latest_word or receipt
@@ -556,6 +560,8 @@ class _Sending:
         newest = {tx.nonce: tx for tx in reversed(before) if tx.nonce < nonce}
         if (gap := find_gap(self._account.address, mined, before)) is not None:
             newest |= {tx.nonce: tx for tx in await self._fill(gap)}
+        else:
+            self._told = None
         for tx in sorted(newest.values(), key=lambda row: row.nonce):
             await self._forward(tx)
         return True
