@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,6 +25,7 @@ from clara_eval.publish.policy import evaluator_policy
 from clara_eval.publish.publish import publish
 from clara_eval.publish.send import ContractCall, Outcome, Receipt, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction, read_signed
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.faulty_node import MiscountingNode, refuses
 from clara_eval.testing.posting import (
@@ -36,6 +39,7 @@ from clara_eval.testing.posting import (
     foreign_transaction,
     instantly,
     more_rounds,
+    post_and_die,
     post_together,
     world,
 )
@@ -212,6 +216,19 @@ async def test_killed_at_every_step_of_filling_it_posts_once(tmp_path: Path, aft
         assert deaths >= 10
 
 
+@pytest.mark.parametrize("last_step", ["prepare", "save_transaction", "broadcast"])
+async def test_a_real_process_is_killed_while_it_fills(tmp_path: Path, last_step: str) -> None:
+    """SIGKILL right after a filling is signed, recorded or sent: the next process fills the same nonces and posts."""
+    async with miscounted(tmp_path) as (w, node):
+        node.extra = 3
+        await sign_and_die(w)
+        node.extra = 0
+        assert await post_and_die(w, node.url, tmp_path / "store.db", last_step) == -signal.SIGKILL
+        later = SqlStore(w.store.driver, now=lambda: time.time() + 1000)  # the dead process's lease has run out
+        receipt = await w.post(TransactionSender(w.account, later, w.clock.pace()))
+        await all_posted(w, [w.challenge], [receipt], 3)
+
+
 async def test_two_machines_without_a_common_store_close_a_gap(tmp_path: Path) -> None:
     """One has signed two nonces too high, the other knows nothing of it: both rounds are posted once."""
     async with miscounted(tmp_path) as (w, node):
@@ -378,6 +395,11 @@ async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
         assert await count_posts(w, challenges) == [1, 1]
         assert {tx.nonce for tx in await w.store.pending_nonces(w.account.address)} == {far.nonce, true, true + 1}
         assert (await w.post()).outcome is Outcome.CONFIRMED
+        await w.rpc("anvil_setNonce", w.account.address, hex(far.nonce - 9))
+        assert await w.sender.find_gap(31337) is None
+        (last,) = (await more_rounds(w, 1))[1:]
+        await publish(last, decide(last), DIGEST, sender=w.sender, results=w.chain)
+        assert (await w.store.transactions(last.run, "post_scores"))[0].nonce == far.nonce - 9
 
 
 async def test_what_could_land_twice_is_not_signed_again(tmp_path: Path) -> None:

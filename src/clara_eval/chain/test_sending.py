@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -40,6 +39,7 @@ from clara_eval.testing.posting import (
     dies_before_sending,
     foreign_transaction,
     more_rounds,
+    post_and_die,
     post_together,
     wallet_of,
     world,
@@ -226,58 +226,12 @@ async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChai
         assert deaths >= 12
 
 
-CHILD = """
-import asyncio, os, signal, sys
-from clara_eval.app import open_app
-from clara_eval.challenge.model import to_address
-from clara_eval.challenge.read import look_at_challenge
-from clara_eval.publish.publish import publish
-from clara_eval.publish.send import TransactionSender
-from clara_eval.settings import Settings
-from clara_eval.winners import Placed, choose_winners
-
-url, key, factory, address, database, digest, last_step = sys.argv[1:]
-names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
-
-
-class Dies:
-    def __init__(self, thing):
-        self.thing = thing
-
-    def __getattr__(self, name):
-        found = getattr(self.thing, name)
-        if name != last_step:
-            return found
-
-        async def die(*args, **named):
-            await found(*args, **named)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        return die
-
-
-async def main():
-    values = zip(names, (url, key, factory, f"sqlite:///{database}"))
-    async with open_app(Settings.model_validate(dict(values))) as app:
-        challenge = await look_at_challenge(app.chain, to_address(address))
-        placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
-        sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
-        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain)
-
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("last_step", ["prepare", "save_transaction", "broadcast"])
 async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path, last_step: str) -> None:
     """A process that gets SIGKILL right after signing, recording or sending leaves a store that posts exactly once."""
     async with world(local_chain, tmp_path) as w:
         database = tmp_path / "killed.db"
-        local = local_chain
-        arguments = [local.rpc_url, local.evaluator.key, local.deployment.factory, w.challenge.address, str(database)]
-        child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, *arguments, DIGEST, last_step)
-        assert await child.wait() == -signal.SIGKILL
+        assert await post_and_die(w, local_chain.rpc_url, database, last_step) == -signal.SIGKILL
         store = await SqliteStore.open(database)
         recorded = await store.transactions(w.challenge.run, "post_scores")
         assert len(recorded) == (0 if last_step == "prepare" else 1)

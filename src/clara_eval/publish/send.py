@@ -265,7 +265,7 @@ class TransactionSender:
         return find_gap(self.address, *await self.unmined(str(chain_id)))
 
     async def unmined(self, chain: str) -> tuple[int, list[StoredTransaction]]:
-        """The chain's next nonce, and what is recorded from it on.
+        """The chain's next nonce, and what is recorded from it on and not given up.
 
         If transactions of ours seem to wait behind a gap and one of them is mined, the nodes' count is too low.
         """
@@ -276,7 +276,13 @@ class TransactionSender:
         seen = await self.account.outcome(behind) if behind else None
         if seen is not None:
             mined = 1 + next(tx.nonce for tx in behind if tx.tx_hash == seen.tx_hash)
-        return mined, [tx for tx in recorded if tx.nonce >= mined]
+        given_up = {tx.tx_hash for tx in behind if await self._is_given_up(tx)}
+        return mined, [tx for tx in recorded if tx.nonce >= mined and tx.tx_hash not in given_up]
+
+    async def _is_given_up(self, tx: StoredTransaction) -> bool:
+        """Whether its nonce was too far to be reached, and the call was signed again with a lower one."""
+        rows = await self.log.transactions(tx.run, tx.intention)
+        return any(row.sender == tx.sender and row.attempt > tx.attempt and row.nonce < tx.nonce for row in rows)
 
     async def close_gap(self, chain_id: int) -> None:
         """Fill what is missing although nothing is to be sent now; somebody's pending transaction is waited for."""
@@ -289,8 +295,8 @@ class TransactionSender:
 
     async def fill(self, chain: str, missing: Sequence[int], keep_lease: KeepLease) -> list[StoredTransaction]:
         """Sign and record a transaction of zero to ourselves for the lowest missing nonces that are still free."""
-        recorded, filled = await self.recorded(chain, missing[0]), []
-        taken = {tx.nonce: tx for tx in reversed(recorded)}
+        filled: list[StoredTransaction] = []
+        taken = {tx.nonce: tx for tx in reversed((await self.unmined(chain))[1])}
         for nonce in missing[:FILLED_AT_ONCE]:
             if nonce in taken:
                 filled.append(taken[nonce])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -226,3 +227,54 @@ async def foreign_transaction(w: World) -> None:
 async def local_send(w: World, transaction: dict[str, str]) -> None:
     tx_hash = await w.rpc("eth_sendTransaction", transaction)
     await w.local.node.receipts([tx_hash])
+
+
+_CHILD = """
+import asyncio, os, signal, sys
+from clara_eval.app import open_app
+from clara_eval.challenge.model import to_address
+from clara_eval.challenge.read import look_at_challenge
+from clara_eval.publish.publish import publish
+from clara_eval.publish.send import TransactionSender
+from clara_eval.settings import Settings
+from clara_eval.winners import Placed, choose_winners
+
+url, key, factory, address, database, digest, last_step = sys.argv[1:]
+names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
+
+
+class Dies:
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __getattr__(self, name):
+        found = getattr(self.thing, name)
+        if name != last_step:
+            return found
+
+        async def die(*args, **named):
+            await found(*args, **named)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return die
+
+
+async def main():
+    values = zip(names, (url, key, factory, f"sqlite:///{database}"))
+    async with open_app(Settings.model_validate(dict(values))) as app:
+        challenge = await look_at_challenge(app.chain, to_address(address))
+        placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
+        sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
+        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain)
+
+
+asyncio.run(main())
+"""
+
+
+async def post_and_die(w: World, rpc_url: str, database: Path, last_step: str) -> int:
+    """Post in a process of its own that gets SIGKILL right after its first `last_step`; its exit code."""
+    key, factory = w.local.evaluator.key, w.local.deployment.factory
+    arguments = [rpc_url, key, factory, w.challenge.address, str(database), DIGEST, last_step]
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", _CHILD, *arguments)
+    return await child.wait()
