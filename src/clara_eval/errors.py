@@ -84,7 +84,9 @@ class NotOurs(CannotPublish):
 class Stalled(CannotPublish, Temporary):
     """Nothing can be sent now, and it goes on by itself once the cause has passed; a person is told meanwhile."""
 
-    def __init__(self, message: str, *, cause: Literal["balance", "gas_cap", "nonces"], remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, cause: Literal["balance", "gas_cap", "nonces", "gap"], remedy: str = ""
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.cause = cause
 

@@ -363,13 +363,17 @@ async def test_wrong_methods_and_places_are_problem_documents(service: Service) 
 
 
 async def test_health_follows_the_heartbeat(service: Service) -> None:
-    """Alive while the loop beats, degraded while a node is away, 503 once the beat is stale."""
+    """Alive while the loop beats, degraded while the wallet cannot send, 503 once the beat is stale."""
     service.pulse.beating()
     assert json.loads((await service.get("/healthz"))[2])["status"] == "ok"
-    service.pulse.rpc_problem = "No node answers."
+    service.pulse.wallet_problem = "Nonce 7 is missing."
     code, _, body = await service.get("/healthz")
-    assert (code, json.loads(body)["status"], json.loads(body)["problems"]) == (200, "degraded", ["No node answers."])
-    service.pulse.rpc_problem = None
+    assert (code, json.loads(body)["status"], json.loads(body)["problems"]) == (
+        200,
+        "degraded",
+        ["Nonce 7 is missing."],
+    )
+    service.pulse.wallet_problem = None
     service.pulse.beat -= 31
     code, _, body = await service.get("/healthz")
     assert (code, json.loads(body)["status"]) == (503, "stale")

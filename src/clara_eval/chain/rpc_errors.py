@@ -20,6 +20,7 @@ class Meaning(StrEnum):
     ALREADY_KNOWN = "already_known"
     NONCE_TOO_LOW = "nonce_too_low"
     NONCE_TOO_HIGH = "nonce_too_high"
+    POOL_FULL = "pool_full"
     REPLACEMENT_UNDERPRICED = "replacement_underpriced"
     FEE_TOO_LOW = "fee_too_low"
     INSUFFICIENT_FUNDS = "insufficient_funds"
@@ -59,7 +60,10 @@ _SENDING: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
          r"|transaction already"), Meaning.ALREADY_KNOWN),
         (r"nonce too low|oldnonce|invalid nonce.*too low|nonce.*already (been )?used|nonce has already",
          Meaning.NONCE_TOO_LOW),
-        (r"nonce too high|nonce gap|noncegap|nonce.*too far", Meaning.NONCE_TOO_HIGH),
+        (r"nonce too high|nonce gap|noncegap|gapped.?nonce|nonce.*too (far|distant)", Meaning.NONCE_TOO_HIGH),
+        ((r"pool is full|pool limit|account (limit|slots?) exceeded|max(imum)? account slots|exceeded capacity|spammer"
+         r"|in-flight transaction limit|number of transactions in pool|future transaction tries to replace"),
+         Meaning.POOL_FULL),
         (r"replacement|feetoolowtocompete|gas price too low to replace|could not replace",
          Meaning.REPLACEMENT_UNDERPRICED),
         ((r"underpriced|max fee per gas less than|fee cap less than|feetoolow|less than block base fee"

@@ -6,19 +6,21 @@ first signature for a challenge the factory is asked whether it knows it; the wa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clara_eval.chain.node import EthereumChain, TransactionReceipt
-from clara_eval.chain.rpc import Call, NodeRefusal, quantity
+from clara_eval.chain.node import LOOK_AGAIN_SECONDS, EthereumChain, TransactionReceipt
+from clara_eval.chain.rpc import Call, NodeDown, NodeRefusal, quantity
 from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.chain.wallet import Wallet
 from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
 from clara_eval.contracts.refusals import Refusal, decode_refusal
 from clara_eval.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 from clara_eval.publish.fees import Fees, first_fees, raised_fees
-from clara_eval.publish.send import ContractCall, Mined, Sent, TransactionLog
+from clara_eval.publish.nonces import find_gap
+from clara_eval.publish.send import ContractCall, Mined, Sent, TransactionLog, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
 
 GAS_MARGIN = 50_000
@@ -27,7 +29,8 @@ GAS_MARGIN = 50_000
 _SENT = {
     Meaning.ALREADY_KNOWN: Sent.ACCEPTED,
     Meaning.NONCE_TOO_LOW: Sent.NONCE_USED,
-    Meaning.NONCE_TOO_HIGH: Sent.ACCEPTED,
+    Meaning.NONCE_TOO_HIGH: Sent.NOT_TAKEN,
+    Meaning.POOL_FULL: Sent.NOT_TAKEN,
     Meaning.REPLACEMENT_UNDERPRICED: Sent.UNDERPRICED,
     Meaning.FEE_TOO_LOW: Sent.FEE_TOO_LOW,
 }
@@ -35,6 +38,9 @@ POST_GAS = 600_000
 """Of a post with several winners, when posts are counted in advance."""
 LOOKS = 5
 """At newer and newer blocks, before a refusal is believed all the same."""
+_MOST_COUNT = 2**48
+"""No account has sent so many transactions: a higher count is an error of the node."""
+_OTHER_NODE = "Set another node in CLARA_RPC_URL, or a second one."
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
@@ -100,13 +106,45 @@ class EthereumAccount:
         return None
 
     async def next_nonce(self) -> int:
-        head = await self._chain.head()
-        return quantity(await self._chain.ask_present("eth_getTransactionCount", self.address, hex(head.number)))
+        """Of two answers that agree: a single wrong one chooses no nonce. Else the lower, which can only be used."""
+        counts: list[int] = []
+        for pause in (*LOOK_AGAIN_SECONDS, 0.0):
+            head = await self._chain.head()
+            counts = [await self._count(hex(head.number)) for _ in range(2)]
+            if counts[0] == counts[1]:
+                break
+            await asyncio.sleep(pause)
+        return min(counts)
+
+    async def pending_nonce(self) -> int:
+        try:
+            return await self._count("pending")
+        except NodeRefusal:
+            return 0  # a node that does not tell what waits
 
     async def is_nonce_gone(self, nonce: int) -> bool:
         head = await self._chain.head()
         deep = max(0, head.number - self._chain.confirmations + 1)
-        return quantity(await self._chain.ask_present("eth_getTransactionCount", self.address, hex(deep))) > nonce
+        return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
+
+    async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
+        asked = [Call("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
+        found = await self._chain.rpc.ask_many(asked)
+        return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
+
+    async def _count(self, block: str) -> int:
+        """The number of our transactions at this block as most nodes tell it; where they are divided, the lower."""
+        asked = ("eth_getTransactionCount", self.address, block)
+        several = len(self._chain.rpc.nodes) > 1
+        told = [answer for _, answer in await self._chain.rpc.ask_every_node(*asked)] if several else []
+        counts = sorted(count for answer in told if (count := _count_or_none(answer)) is not None)
+        if counts:
+            return counts[(len(counts) - 1) // 2]
+        answer = await self._chain.ask_present(*asked)
+        count = _count_or_none(answer)
+        if count is None:
+            raise Temporary(f"A node counts {str(answer)[:40]} transactions of {self.address}.", remedy=_OTHER_NODE)
+        return count
 
     async def prepare(
         self,
@@ -198,7 +236,7 @@ class EthereumAccount:
     async def _make_known(self, target: Address, wallet: Wallet) -> None:
         """Tell the policy of a challenge or the registry, once the factory has vouched for it."""
         vouched, factory = wallet.policy.vouched, self._factory
-        if factory is None or target in vouched.targets or target in vouched.spending:
+        if factory is None or target in {*vouched.targets, *vouched.spending, vouched.own}:
             return
         registry = await self._chain.factory(factory).identity_registry(await self._chain.head())
         if target == registry or await self._chain.is_challenge_of(factory, target):
@@ -236,10 +274,8 @@ async def send_again(
     many. Nobody could replace it: what is not meant any more must not go out.
     """
     account = EthereumAccount(chain, None, dry_address=address)
-    newest: dict[int, StoredTransaction] = {}
-    for tx in await log.pending_nonces(address, await account.next_nonce()):
-        if tx.run.partition(":")[0] == str(chain.chain_id):
-            newest.setdefault(tx.nonce, tx)
+    mined, recorded = await TransactionSender(account, log).unmined(str(chain.chain_id))
+    newest = {tx.nonce: tx for tx in reversed(recorded)}
     meant = [tx for _, tx in sorted(newest.items()) if await is_meant(tx)]
     try:
         for tx in meant:
@@ -247,7 +283,22 @@ async def send_again(
     except Stalled as short:
         said = f"The earlier key's wallet {address} cannot pay for what it has signed."
         raise Stalled(said, cause=short.cause, remedy="Send ETH to it: it goes on then.") from None
+    if (gap := find_gap(address, mined, recorded)) is not None:
+        raise Stalled(
+            f"{gap.found}. Only that earlier key can sign what fills it.",
+            cause="gap",
+            remedy="Run the service with that key until its posts are mined, or let the poster post.",
+        )
     return len(meant)
+
+
+def _count_or_none(answer: Any) -> int | None:
+    """A count of transactions; None for what cannot be one."""
+    try:
+        count = quantity(answer)
+    except NodeDown:
+        return None
+    return count if count <= _MOST_COUNT else None
 
 
 def with_margin(gas: int) -> int:

@@ -4,139 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.remote_signer import RemoteSigner
-from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import Wallet
-from clara_eval.challenge.model import Address, Challenge, ChallengeStatus
+from clara_eval.challenge.model import ChallengeStatus
 from clara_eval.challenge.read import look_at_challenge
-from clara_eval.contracts.abi import abi
-from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import DAY, LocalChain
 from clara_eval.devnet.local_chain import local_chain as fresh_chain
 from clara_eval.errors import CannotPublish, Disagrees, NotYet, Temporary, Unscorable
-from clara_eval.networks import NETWORKS
 from clara_eval.publish.calldata import read_calldata
 from clara_eval.publish.keeper import advance, finalize
 from clara_eval.publish.policy import evaluator_policy
 from clara_eval.publish.posted import PostedBy
 from clara_eval.publish.publish import publish
-from clara_eval.publish.send import Outcome, Pace, Receipt, TransactionSender
+from clara_eval.publish.send import Outcome, TransactionSender
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.testing.faulty_node import FaultyNode, refuses, status
+from clara_eval.testing.posting import (
+    DIGEST,
+    Killed,
+    Mortal,
+    closed,
+    decide,
+    dies_before_sending,
+    foreign_transaction,
+    more_rounds,
+    post_and_die,
+    post_together,
+    wallet_of,
+    world,
+)
 from clara_eval.testing.signers import LocalWeb3Signer
-from clara_eval.winners import Placed, Winners, choose_winners
-
-DIGEST = "0x" + "d1" * 32
-SCORES_POSTED = abi("Challenge").event("ScoresPosted").topic
-
-
-class Clock:
-    """Time that passes only while somebody waits; `on_wait` is what the world does meanwhile."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.waits = 0
-        self.on_wait: Callable[[int], Awaitable[None]] | None = None
-
-    def now(self) -> float:
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.waits += 1
-        if self.on_wait is not None:
-            await self.on_wait(self.waits)
-        await asyncio.sleep(0.003)
-
-    def pace(self, lease_seconds: float = 60) -> Pace:
-        return Pace(poll_seconds=10, now=self.now, sleep=self.sleep, lease_seconds=lease_seconds)
-
-
-@dataclass(slots=True)
-class World:
-    """One closed round, ready to be scored, and everything to score it with."""
-
-    local: LocalChain
-    chain: EthereumChain
-    account: EthereumAccount
-    store: SqlStore
-    clock: Clock
-    challenge: Challenge
-    winners: Winners
-
-    @property
-    def sender(self) -> TransactionSender:
-        return TransactionSender(self.account, self.store, self.clock.pace())
-
-    async def post(self, sender: TransactionSender | None = None) -> Receipt:
-        return await publish(self.challenge, self.winners, DIGEST, sender=sender or self.sender, results=self.chain)
-
-    async def posts(self) -> int:
-        """How many ScoresPosted events stand in the chain."""
-        wanted = {"address": self.challenge.address, "topics": [SCORES_POSTED], "fromBlock": "0x0", "toBlock": "latest"}
-        return len(await self.chain.rpc.ask("eth_getLogs", wanted))
-
-    async def attempts(self) -> list[StoredTransaction]:
-        return await self.store.transactions(self.challenge.run, "post_scores")
-
-    async def rpc(self, method: str, *params: Any) -> Any:
-        return await self.local.node.rpc(method, *params)
-
-
-async def instantly(_seconds: float) -> None:
-    """The nodes' own pauses are not part of the story."""
-
-
-def wallet_of(key: str, **policy: Any) -> Wallet:
-    return Wallet(SecretStr(key), evaluator_policy(31337, **policy))
-
-
-async def closed(local: LocalChain, submitters: int = 4, terms: Terms | None = None) -> Address:
-    address = await local.post_challenge(terms)
-    await local.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in local.agents[:submitters]])
-    await local.move_time(DAY + 1)
-    return address
-
-
-def decide(challenge: Challenge) -> Winners:
-    placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
-    return choose_winners(challenge, placed)
-
-
-@asynccontextmanager
-async def world(
-    local: LocalChain, folder: Path, *, confirmations: int = 1, urls: Sequence[str] = (), **policy: Any
-) -> AsyncIterator[World]:
-    network = replace(NETWORKS["local"], confirmations=confirmations)
-    clock = Clock()
-    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, sleep=instantly)
-    chain = EthereumChain(rpc, network, first_block=0)
-    store = await SqliteStore.open(folder / "store.db")
-    address = await closed(local)
-    await local.send(local.owner, local.challenge(address), "advanceToScoring")
-    challenge = await look_at_challenge(chain, address)
-    account = EthereumAccount(chain, wallet_of(local.evaluator.key, **policy), factory=local.deployment.factory)
-    try:
-        yield World(local, chain, account, store, clock, challenge, decide(challenge))
-    finally:
-        await local.node.rpc("evm_setAutomine", True)
-        await chain.close()
-        await store.close()
+from clara_eval.winners import Winners
 
 
 async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -291,56 +200,6 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
 # -- crashes
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-class Mortal:
-    """Lets every call of sender and store through, until its number comes up: then all of it is dead."""
-
-    def __init__(self, dies_at: int, *, after: bool) -> None:
-        self._left = dies_at
-        self._after = after
-        self.is_dead = False
-
-    def wrap(self, thing: Any) -> Any:
-        mortal = self
-
-        class Wrapped:
-            def __getattr__(self, name: str) -> Any:
-                found = getattr(thing, name)
-                return mortal.guard(found) if asyncio.iscoroutinefunction(found) else found
-
-        return Wrapped()
-
-    def guard(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def guarded(*args: Any, **named: Any) -> Any:
-            if self.is_dead:
-                raise Killed
-            self._left -= 1
-            self.is_dead = self._left == 0
-            if self.is_dead and not self._after:
-                raise Killed
-            result = await call(*args, **named)
-            if self.is_dead:
-                raise Killed
-            return result
-
-        return guarded
-
-
-def dies_before_sending(w: World) -> Any:
-    """The sender of a process that ends just before its first broadcast."""
-    mortal = Mortal(1, after=False)
-
-    class DiesBeforeSending:
-        def __getattr__(self, name: str) -> Any:
-            found = getattr(w.account, name)
-            return mortal.guard(found) if name == "broadcast" else found
-
-    return DiesBeforeSending()
-
-
 @pytest.mark.parametrize("after", [False, True])
 async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChain, tmp_path: Path, after: bool) -> None:
     """However the process dies, before or after any step, the restart ends with one post and one nonce."""
@@ -367,58 +226,12 @@ async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChai
         assert deaths >= 12
 
 
-CHILD = """
-import asyncio, os, signal, sys
-from clara_eval.app import open_app
-from clara_eval.challenge.model import to_address
-from clara_eval.challenge.read import look_at_challenge
-from clara_eval.publish.publish import publish
-from clara_eval.publish.send import TransactionSender
-from clara_eval.settings import Settings
-from clara_eval.winners import Placed, choose_winners
-
-url, key, factory, address, database, digest, last_step = sys.argv[1:]
-names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
-
-
-class Dies:
-    def __init__(self, thing):
-        self.thing = thing
-
-    def __getattr__(self, name):
-        found = getattr(self.thing, name)
-        if name != last_step:
-            return found
-
-        async def die(*args, **named):
-            await found(*args, **named)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        return die
-
-
-async def main():
-    values = zip(names, (url, key, factory, f"sqlite:///{database}"))
-    async with open_app(Settings.model_validate(dict(values))) as app:
-        challenge = await look_at_challenge(app.chain, to_address(address))
-        placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
-        sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
-        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain)
-
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("last_step", ["prepare", "save_transaction", "broadcast"])
 async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path, last_step: str) -> None:
     """A process that gets SIGKILL right after signing, recording or sending leaves a store that posts exactly once."""
     async with world(local_chain, tmp_path) as w:
         database = tmp_path / "killed.db"
-        local = local_chain
-        arguments = [local.rpc_url, local.evaluator.key, local.deployment.factory, w.challenge.address, str(database)]
-        child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, *arguments, DIGEST, last_step)
-        assert await child.wait() == -signal.SIGKILL
+        assert await post_and_die(w, local_chain.rpc_url, database, last_step) == -signal.SIGKILL
         store = await SqliteStore.open(database)
         recorded = await store.transactions(w.challenge.run, "post_scores")
         assert len(recorded) == (0 if last_step == "prepare" else 1)
@@ -474,48 +287,6 @@ async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain
         assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
         rows = await w.store.pending_nonces(w.account.address)
         assert rows[0].nonce == rows[1].nonce + 1
-
-
-async def more_rounds(w: World, count: int) -> list[Challenge]:
-    """The world's own round and others that are as ready to be scored."""
-    addresses = [await closed(w.local) for _ in range(count)]
-    for address in addresses:
-        await w.local.send(w.local.owner, w.local.challenge(address), "advanceToScoring")
-    return [w.challenge, *[await look_at_challenge(w.chain, address) for address in addresses]]
-
-
-async def post_together(
-    w: World, challenges: Sequence[Challenge], on_wait: Callable[[int], Awaitable[None]]
-) -> list[Receipt]:
-    """Each by a sender of its own, as other processes have them; who has waited least goes on first.
-
-    The world moves only while all of them wait: `on_wait` is called with the seconds that have passed for everybody.
-    """
-    clocks = [Clock() for _ in challenges]
-    asleep: dict[Clock, asyncio.Event] = {}
-
-    async def pass_time_if_all_wait() -> None:
-        if not clocks or len(asleep) < len(clocks):
-            return
-        seconds = min(clock.seconds for clock in clocks)
-        await on_wait(int(seconds))
-        for clock in [clock for clock in asleep if clock.seconds == seconds]:
-            asleep.pop(clock).set()
-
-    async def one(challenge: Challenge, clock: Clock) -> Receipt:
-        async def meanwhile(_waits: int) -> None:
-            asleep[clock] = woken = asyncio.Event()
-            await pass_time_if_all_wait()
-            await woken.wait()
-
-        clock.on_wait = meanwhile
-        sender = TransactionSender(w.account, w.store, clock.pace())
-        receipt = await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain)
-        clocks.remove(clock)
-        await pass_time_if_all_wait()
-        return receipt
-
-    return await asyncio.gather(*map(one, challenges, clocks))
 
 
 async def test_many_wait_to_be_mined_at_once(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -732,16 +503,6 @@ async def test_a_base_fee_above_the_cap_waits(local_chain: LocalChain, tmp_path:
         w.clock.on_wait = cheap_again
         assert (await w.post()).outcome is Outcome.CONFIRMED
         assert await w.posts() == 1
-
-
-async def foreign_transaction(w: World) -> None:
-    """The evaluator's key, used by somebody else."""
-    await local_send(w, {"from": w.account.address, "to": w.local.owner.address, "value": "0x1"})
-
-
-async def local_send(w: World, transaction: dict[str, str]) -> None:
-    tx_hash = await w.rpc("eth_sendTransaction", transaction)
-    await w.local.node.receipts([tx_hash])
 
 
 async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ GOOD = Unsigned(
 )
 
 
+OWN = to_address(Account.from_key(KEY).address)
+
+
 def wallet() -> Wallet:
     return Wallet(SecretStr(KEY), evaluator_policy(8453, challenges={CHALLENGE}))
 
@@ -51,6 +54,15 @@ async def test_it_signs_what_was_given(data: bytes) -> None:
     assert to_address(Account.recover_transaction(signed.raw)) == wallet().address
 
 
+async def test_it_fills_a_missing_nonce() -> None:
+    """An empty call of zero to the wallet's own address is signed, and counts towards the day's cap."""
+    tx = replace(GOOD, to=OWN, data=b"")
+    assert read_signed((await wallet().sign(tx)).raw) == tx
+    poor = Wallet(SecretStr(KEY), evaluator_policy(8453, max_wei_per_day=1))
+    with pytest.raises(CannotPublish, match="in a day"):
+        await poor.sign(tx)
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -60,6 +72,9 @@ async def test_it_signs_what_was_given(data: bytes) -> None:
         (replace(GOOD, data=bytes.fromhex("a9059cbb") + bytes(64)), "0xa9059cbb is not postScores"),
         (replace(GOOD, data=b""), "is not postScores"),
         (replace(GOOD, data=FINALIZE + b"\0"), "is not postScores"),
+        (replace(GOOD, to=OWN, data=b"", value=1), "moves 1 wei"),
+        (replace(GOOD, to=OWN, data=b"\0"), "not a known challenge"),
+        (replace(GOOD, to=OWN, data=b"", gas=MAX_GAS + 1), "gas limit"),
         (replace(GOOD, max_fee_per_gas=MAX_FEE_PER_GAS + 1), "above the cap"),
         (replace(GOOD, max_priority_fee_per_gas=MAX_FEE_PER_GAS + 1), "above the cap"),
         (replace(GOOD, gas=MAX_GAS + 1), "gas limit"),

@@ -94,6 +94,7 @@ class Wallet:
         self.signer: Signer = LocalKey(key, name) if isinstance(key, SecretStr) else key
         self.address: Address = self.signer.address
         self.policy = policy
+        policy.vouched.own = self.address
 
     def __repr__(self) -> str:
         return f"Wallet({self.address})"

@@ -105,6 +105,8 @@ def stalled_alert(bad: Stalled, address: str) -> Alert:
             return Alert("GasCapReached", "critical", str(bad), address)
         case "nonces":
             return Alert("NoncesLost", "critical", str(bad), address)
+        case "gap":
+            return Alert("NonceGap", "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
@@ -130,7 +132,8 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
             alert = None if is_ours else Alert("PostedByAnother", "warning", said, address)
             return Ending("posted_elsewhere", alert=alert)
         case Outcome.UNKNOWN:
-            alert = Alert("TransactionUnknown", "critical", "Scores were sent and are not seen mined.", address)
+            said = f"Scores were sent and are not seen mined. {receipt.detail}".strip()
+            alert = Alert("TransactionUnknown", "critical", said, address)
             return Ending("unknown", retry_at=int(now) + UNKNOWN_SECONDS, alert=alert)
         case Outcome.REVERTED:
             said = receipt.detail or "The post was mined and reverted."

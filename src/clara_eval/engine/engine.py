@@ -30,7 +30,7 @@ from clara_eval.engine.health import Pulse
 from clara_eval.engine.options import EngineOptions
 from clara_eval.engine.process_lock import only_process
 from clara_eval.engine.takeover import Orphans, take_over
-from clara_eval.engine.tick import Ticker, read_report, save_report, show_report
+from clara_eval.engine.tick import Ticker, TickReport, read_report, save_report, show_report
 from clara_eval.errors import ClaraError, ConfigError, NotYet, Temporary
 from clara_eval.observe.alerts import Alert, Alerts
 from clara_eval.observe.metrics import Metrics
@@ -76,6 +76,7 @@ class Engine:
         self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
         self._workflows: dict[str, Workflow] = {}
         self._started_at = int(time.time())
+        app.sender.notices.append(self._tell_gap)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
@@ -248,7 +249,7 @@ class Engine:
             await self._clean()
         except Exception as bad:  # noqa: BLE001 - a tick that breaks is told like one that fails
             return await self._tick_failed(bad, time.monotonic() - started)
-        self._ticked_well()
+        self._ticked_well(report)
         show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
         self.metrics.ticks.labels("good").inc()
         self.metrics.tick_seconds.observe(time.monotonic() - started)
@@ -268,8 +269,14 @@ class Engine:
         self.alerts.raise_alert(Alert(name, "critical", said))
         return {"problem": said}
 
-    def _ticked_well(self) -> None:
+    async def _tell_gap(self, words: str) -> None:
+        """A transaction found that nonces are missing before it."""
+        self.pulse.wallet_problem = words
+        self.alerts.raise_alert(Alert("NonceGap", "warning", words))
+
+    def _ticked_well(self, report: TickReport) -> None:
         self.pulse.ticked(None)
+        self.pulse.wallet_problem = report.nonce_gap
         self.metrics.rpc_up.set(1)
 
     async def _take_over(self) -> None:
@@ -325,6 +332,6 @@ class Engine:
         if report is None or report.at <= seen:
             return seen
         if report.at >= self._started_at:
-            self._ticked_well()
+            self._ticked_well(report)
         show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
         return report.at

@@ -1,4 +1,4 @@
-"""The pulse of the process: when the loop last beat, when a tick last ended, whether a node answers.
+"""The pulse of the process: when the loop last beat, when a tick last ended, whether the wallet can send.
 
 Written by the engine from inside its own loop, read by `/healthz`. A process whose loop is stuck, or whose ticks have
 stopped coming, is stale, whatever else still answers. A node that does not answer makes it degraded, not stale:
@@ -25,7 +25,8 @@ class Pulse:
     beat: float = field(init=False)
     tick: float | None = None
     tick_problem: str | None = None
-    rpc_problem: str | None = None
+    wallet_problem: str | None = None
+    """What keeps the wallet from sending, as the last tick or a transaction since then found it."""
 
     def __post_init__(self) -> None:
         self.started = self.beat = self.clock()
@@ -49,7 +50,7 @@ class Pulse:
     def report(self, version: str) -> dict[str, object]:
         """The document of `/healthz`."""
         now = self.clock()
-        problems = [problem for problem in (self.rpc_problem, self.tick_problem) if problem]
+        problems = [problem for problem in (self.wallet_problem, self.tick_problem) if problem]
         return {
             "status": "stale" if self.is_stale else "degraded" if problems else "ok",
             "mode": self.mode,

@@ -290,10 +290,11 @@ def test_health_by_beat_and_ticks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "alert"), [("balance", "BalanceLow"), ("gas_cap", "GasCapReached"), ("nonces", "NoncesLost")]
+    ("cause", "alert"),
+    [("balance", "BalanceLow"), ("gas_cap", "GasCapReached"), ("nonces", "NoncesLost"), ("gap", "NonceGap")],
 )
 def test_what_passes_by_itself_waits_and_calls_a_person(
-    cause: Literal["balance", "gas_cap", "nonces"], alert: str
+    cause: Literal["balance", "gas_cap", "nonces", "gap"], alert: str
 ) -> None:
     """No money for gas, the day's cap, lost nonces: pending with the next attempt's moment, never failed."""
     ending = ending_of(Stalled("x", cause=cause), "0xa", failures=9, now=1000, options=EngineOptions())

@@ -42,8 +42,10 @@ from clara_eval.records.challenge_index import read_document, summaries
 from clara_eval.records.documents import read
 from clara_eval.records.history import Claims, Created, claims_key, created_key
 from clara_eval.settings import Settings
+from clara_eval.testing.faulty_node import MiscountingNode
 from clara_eval.trace.store_keys import scores_key, status_key
-from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
+from clara_eval.use_cases.check import preflight
+from clara_eval.use_cases.evaluate import EvaluationRequest, Observer, evaluate
 
 FAST = EngineOptions(
     tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,
@@ -243,6 +245,95 @@ async def test_what_an_earlier_key_signed_about_a_block_that_is_gone_is_not_sent
         assert again == len({tx.nonce for tx in recorded if tx.intention != Intention.POST_SCORES})
     await local_chain.mine(2)
     assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+
+
+async def gapped_round(
+    chain: LocalChain, node: MiscountingNode, settings: Settings, monkeypatch: pytest.MonkeyPatch, gap: int
+) -> Address:
+    """A round whose post is signed with a nonce that is too high, and not sent; the node counts rightly again."""
+    address = await due_round(chain)
+    await chain.send(chain.owner, chain.challenge(address), "advanceToScoring")
+    async with open_app(settings, pace=PACE) as app:
+        node.extra = gap
+        await sign_and_die(app, address, monkeypatch)
+        node.extra = 0
+    return address
+
+
+async def test_a_nonce_gap_is_told_and_filled(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check names the gap, the service raises an alert, fills it and posts the round before and the one after it."""
+    async with MiscountingNode(local_chain.rpc_url) as node:
+        settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
+        first = await gapped_round(local_chain, node, settings, monkeypatch, 3)
+        (wallet,) = [finding for finding in await preflight(settings) if not finding.ok]
+        assert "are missing, and 1 signed transaction waits for it. `clara-eval serve` fills it" in wallet.detail
+        second = await due_round(local_chain)
+        async with turning(settings) as world:
+            for address in (first, second):
+                assert (await world.until(address, "complete"))["postedBy"] == "evaluator"
+            assert b'clara_alerts_total{alert="NonceGap"} 1.0' in world.engine.metrics.render()
+            told = world.engine.pulse.report("1")
+            assert told["status"] == "degraded"
+            assert "filled with transactions of zero to ourselves" in str(told["problems"])
+            await world.engine.tick()
+            assert world.engine.pulse.report("1")["problems"] == []
+            for address in (first, second):
+                rows = await world.app.store.transactions(f"{world.app.chain_id}:{address}", Intention.POST_SCORES)
+                assert len({row.nonce for row in rows}) == 1
+        assert all(finding.ok for finding in await preflight(settings))
+
+
+async def test_a_gap_at_rest_is_filled_by_the_tick(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nothing to send (the poster was first), a tick fills the gap, and the check is good again."""
+    async with MiscountingNode(local_chain.rpc_url) as node:
+        settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
+        address = await gapped_round(local_chain, node, settings, monkeypatch, 2)
+        agents, prizes = [_sum(local_chain, index) for index in range(3)], (300 * USDC, 125 * USDC, 75 * USDC)
+        winners = [(account, 0, 1, prize) for account, prize in zip(agents, prizes, strict=True)]
+        await local_chain.send(local_chain.poster, local_chain.challenge(address), "postScores", winners)
+        async with turning(settings) as world:
+            assert (await world.until(address, "complete"))["postedBy"] == "poster"
+            await world.engine.tick()
+            assert world.engine.pulse.report("1")["problems"] == []
+        assert all(finding.ok for finding in await preflight(settings))
+
+
+async def test_the_status_says_that_a_nonce_is_missing(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a gap is filled the status is publishing and says which nonce is missing; then the round is complete."""
+    said: list[tuple[str, str | None]] = []
+    async with MiscountingNode(local_chain.rpc_url) as node:
+        settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
+        address = await gapped_round(local_chain, node, settings, monkeypatch, 1)
+        async with open_app(settings, pace=PACE) as app:
+            observer = Observer(lambda status: said.append((status.status, status.reason)))
+            await evaluate(app, address, EvaluationRequest(is_named=True, observer=observer))
+    (waits,) = [reason for state, reason in said if state == "publishing" and reason]
+    assert "is missing, and 1 signed transaction waits for it: it is filled with a transaction of zero" in waits
+    assert said[-1][0] == "complete"
+
+
+async def test_a_gap_of_an_earlier_key_calls_a_person(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the earlier key could sign what fills it: the alert says so, and the service with that key posts."""
+    async with MiscountingNode(local_chain.rpc_url) as node:
+        before = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
+        address = await gapped_round(local_chain, node, before, monkeypatch, 2)
+        after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
+        async with turning(after) as world:
+            await eventually(lambda: _has_report(world.app))
+            assert b'clara_alerts_total{alert="NonceGap"}' in world.engine.metrics.render()
+            report = await read_report(world.app)
+            assert report is not None
+            assert "Only that earlier key can sign what fills it" in str(report.problems)
+        async with turning(before) as world:
+            await world.until(address, "complete")
 
 
 async def test_an_evaluation_waits_for_the_key_of_its_challenge(local_chain: LocalChain, tmp_path: Path) -> None:

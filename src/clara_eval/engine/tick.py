@@ -95,6 +95,8 @@ class TickReport:
     head_lag_seconds: float = 0.0
     balance_wei: int | None = None
     posts_left: int | None = None
+    nonce_gap: str | None = None
+    """Nonces that were missing before signed transactions, in words."""
     statuses: dict[str, int] = field(default_factory=dict)
     started: int = 0
     reviews: int = 0
@@ -128,6 +130,7 @@ class Ticker:
         if unfound is not None:
             self.alerts.raise_alert(Alert("DiscoveryFailing", "critical", unfound))
         await self._apart("balance", self._money(report), report)
+        await self._apart("nonces", self._nonces(report), report)
         at_rest = await self._at_rest(head, report)
         ours, others = await self._waiting(at_rest)
         active = await self.active()
@@ -260,6 +263,17 @@ class Ticker:
         if report.posts_left < _LOW_POSTS:
             summary = f"The evaluator's balance pays for {report.posts_left} more posts at the present fee."
             self.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
+
+    async def _nonces(self, report: TickReport) -> None:
+        """Nonces that are missing before what is signed are filled, also while nothing is to be sent."""
+        app = self.app
+        gap = await app.sender.find_gap(app.chain_id)
+        if gap is None:
+            return
+        report.nonce_gap = str(gap)
+        report.problems.append(report.nonce_gap)
+        self.alerts.raise_alert(Alert("NonceGap", "warning", report.nonce_gap))
+        await app.sender.close_gap(app.chain_id)
 
     async def _at_rest(self, head: Block, report: TickReport) -> dict[str, str]:
         """Who said nothing since it was looked at, open or posted; nobody rests where that cannot be known."""

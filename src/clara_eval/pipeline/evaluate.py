@@ -164,6 +164,7 @@ class Evaluation:
 async def walk_and_publish(address: Address, ports: Ports, options: Options, status: StatusWriter) -> Evaluation:
     """Walk one challenge through every room and publish the result; the status tells how far it came."""
     journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
+    ports = replace(ports, sender=ports.sender.telling(status.explain))
     challenge = await _pinned(address, ports, journal)
     await _advance(challenge, ports, options)
     check_scorable(challenge)
@@ -420,7 +421,8 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
                 "complete", 100, reason=receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
             )
         case Outcome.UNKNOWN:
-            await status.say("publishing", 95, reason="Sent, not seen mined yet: the chain is asked again.")
+            waits = "Sent, not seen mined yet: the chain is asked again."
+            await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
         case Outcome.REVERTED:
             await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
 

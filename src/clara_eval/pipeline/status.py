@@ -233,6 +233,10 @@ class StatusWriter:
         self._tell()
         await self._write(self.status)
 
+    async def explain(self, reason: str) -> None:
+        """Say why the present state lasts."""
+        await self.say(self.status.status, reason=reason)
+
     async def _written_out(self) -> None:
         """Wait for the line of progress that is being written."""
         writing, self._writing = self._writing, None

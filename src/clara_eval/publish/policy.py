@@ -39,6 +39,8 @@ class Vouched:
 
     targets: set[Address] = field(default_factory=set)
     spending: dict[Address, int] = field(default_factory=dict)
+    own: Address | None = None
+    """The key's own address: an empty call of zero to it fills a missing nonce."""
 
     def permit(self, targets: Iterable[Address]) -> None:
         """Add contracts that the factory knows, or that a person named."""
@@ -99,7 +101,7 @@ def evaluator_policy(
     """The evaluator's key: three functions of known challenges, and feedback at one registry if there is one."""
     vouched = Vouched(set(challenges))
     scores = both(known_challenge(vouched), scoring_calls(contracts))
-    checks = (on_chain(chain_id), no_ether, feedback_or(reputation, scores))
+    checks = (on_chain(chain_id), no_ether, fills_nonce_or(vouched, feedback_or(reputation, scores)))
     bounds = (fee_at_most(max_fee_per_gas), gas_at_most(max_gas))
     return SigningPolicy((*checks, *bounds), vouched, max_fee_per_gas, max_wei_per_day, now)
 
@@ -116,10 +118,11 @@ def agent_policy(
     """A poster's or agent's key: the calls that plans are made of, to the contracts that they are made for."""
     vouched = Vouched({factory} if factory else set())
     calls = agent_functions(contracts)
-    checks = (on_chain(chain_id), no_ether, only_calls(calls), fee_at_most(MAX_FEE_PER_GAS), gas_at_most(MAX_AGENT_GAS))
+    bounds = (on_chain(chain_id), no_ether, fee_at_most(MAX_FEE_PER_GAS), gas_at_most(MAX_AGENT_GAS))
     tokens = tokens_go_to(factory, evaluator, vouched)
-    targets = (only_factory_creates(factory, calls), tokens, known_contract(vouched))
-    return SigningPolicy((*checks, *targets), vouched, MAX_FEE_PER_GAS, max_wei_per_day, now)
+    targets = (only_calls(calls), only_factory_creates(factory, calls), tokens, known_contract(vouched))
+    allowed = (fills_nonce_or(vouched, target) for target in targets)
+    return SigningPolicy((*bounds, *allowed), vouched, MAX_FEE_PER_GAS, max_wei_per_day, now)
 
 
 # the checks
@@ -131,6 +134,11 @@ def on_chain(chain_id: int) -> Check:
 
 def no_ether(tx: Unsigned) -> str | None:
     return f"it moves {tx.value} wei" if tx.value else None
+
+
+def fills_nonce_or(vouched: Vouched, otherwise: Check) -> Check:
+    """An empty call to the key's own address, or what `otherwise` allows."""
+    return lambda tx: None if tx.to == vouched.own and not tx.data else otherwise(tx)
 
 
 def known_challenge(vouched: Vouched) -> Check:

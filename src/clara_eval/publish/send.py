@@ -3,8 +3,9 @@
 Comes in: a contract call with a name (its intention) and a way to ask the contract whether it is done. Goes out: a
 `Receipt`. Must hold: one intention has one nonce; its signed bytes are recorded before they are sent, so that after a
 crash the same bytes go out again; a stuck attempt is replaced only by the same nonce and calldata with a higher fee;
-another nonce is taken only when it is certain that no attempt landed. One wallet signs one thing at a time: its lease
-is held from the choice of a nonce until the signed bytes are recorded and sent, and not while they wait to be mined.
+another nonce is taken only when it is certain that no attempt landed. Nonces that are missing before a signed
+transaction are filled (`nonces`). One wallet signs one thing at a time: its lease is held from the choice of a nonce
+until the signed bytes are recorded and sent, and not while they wait to be mined.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ from typing import Protocol
 from clara_eval.challenge.model import Address
 from clara_eval.errors import CannotPublish, Disagrees, Stalled, Temporary
 from clara_eval.processes import this_process
+from clara_eval.publish.nonces import (
+    FILLED_AT_ONCE,
+    FILLING,
+    MOST_FILLED,
+    NonceGap,
+    find_gap,
+    missing_before,
+    within_reach,
+)
 from clara_eval.publish.posted import Posted, PostedBy
 from clara_eval.publish.transaction import StoredTransaction, read_signed
 
@@ -35,6 +45,8 @@ CLEAR_SECONDS = 10.0
 """How often what others have to send before ours is sent by us, too: they do it themselves, unless they are dead."""
 LOOK_FOR_LEASE_SECONDS = 0.25
 """A lease is held for some requests to the node."""
+MOST_LOOKED_AT = 64
+"""Of the transactions that seem to wait behind a gap, so many are looked for in blocks."""
 STALE_SECONDS = 1.0
 """Whoever waited longer for the wallet asks the contract once more before anything is signed."""
 
@@ -101,6 +113,8 @@ class Sent(StrEnum):
     UNDERPRICED = "underpriced"
     """Another attempt with this nonce waits in the node's pool and pays as much."""
     FEE_TOO_LOW = "fee_too_low"
+    NOT_TAKEN = "not_taken"
+    """An earlier nonce is missing, or the node's pool has no room: it is sent again at the next look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +147,16 @@ class Account(Protocol):
         """How many transactions of this address are mined."""
         ...
 
+    async def pending_nonce(self) -> int:
+        """The nonce after those that are mined or wait in a pool to be mined next."""
+        ...
+
     async def is_nonce_gone(self, nonce: int) -> bool:
         """Whether a transaction with this nonce is mined so deep that it stays."""
+        ...
+
+    async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
+        """Whether a node still keeps one of these to be mined."""
         ...
 
     async def prepare(
@@ -188,6 +210,8 @@ class Pace:
     sleep: Callable[[float], Awaitable[None]] = _sleep
 
 
+Notice = Callable[[str], Awaitable[None]]
+"""Told in a sentence what keeps the wallet from sending, and what is done about it."""
 KeepLease = Callable[[], Awaitable[None]]
 """Makes sure that the wallet is still held; raises Temporary where another process took it."""
 IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
@@ -205,6 +229,7 @@ class TransactionSender:
     """Check and rehearse everything, sign nothing, although there may be a key."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
     """Who of this process may look for the wallet's lease: one at a time, first come, first served."""
+    notices: list[Notice] = field(default_factory=list, compare=False)
 
     @property
     def address(self) -> Address:
@@ -224,13 +249,82 @@ class TransactionSender:
         await self.account.rehearse(call)
         return Receipt.of(call, Outcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
+    def telling(self, notice: Notice) -> TransactionSender:
+        """The same wallet; `notice` hears of gaps, too."""
+        return replace(self, notices=[*self.notices, notice])
+
+    async def recorded(self, chain: str, from_nonce: int = 0) -> list[StoredTransaction]:
+        """What the wallet has signed on this chain, the highest nonce first."""
+        rows = await self.log.pending_nonces(self.address, from_nonce)
+        return [tx for tx in rows if _chain_of(tx.run) == chain]
+
+    async def find_gap(self, chain_id: int) -> NonceGap | None:
+        """Nonces that are missing before what the wallet has signed; None when there are none, or no key."""
+        if not self.can_sign:
+            return None
+        return find_gap(self.address, *await self.unmined(str(chain_id)))
+
+    async def unmined(self, chain: str) -> tuple[int, list[StoredTransaction]]:
+        """The chain's next nonce, and what is recorded from it on and not given up.
+
+        If transactions of ours seem to wait behind a gap and one of them is mined, the nodes' count is too low.
+        """
+        mined = await self.account.next_nonce()
+        recorded = await self.recorded(chain, mined)
+        missing = missing_before(mined, recorded)
+        behind = [tx for tx in recorded if missing[tx.nonce]][:MOST_LOOKED_AT]
+        seen = await self.account.outcome(behind) if behind else None
+        if seen is not None:
+            mined = 1 + next(tx.nonce for tx in behind if tx.tx_hash == seen.tx_hash)
+        given_up = {tx.tx_hash for tx in behind if await self._is_given_up(tx)}
+        return mined, [tx for tx in recorded if tx.nonce >= mined and tx.tx_hash not in given_up]
+
+    async def _is_given_up(self, tx: StoredTransaction) -> bool:
+        """Whether its nonce was too far to be reached, and the call was signed again with a lower one."""
+        rows = await self.log.transactions(tx.run, tx.intention)
+        return any(row.sender == tx.sender and row.attempt > tx.attempt and row.nonce < tx.nonce for row in rows)
+
+    async def close_gap(self, chain_id: int) -> None:
+        """Fill what is missing although nothing is to be sent now; somebody's pending transaction is waited for."""
+        gap = await self.find_gap(chain_id)
+        if gap is None or await self.account.pending_nonce() > gap.missing[0]:
+            return
+        async with self.signing(str(chain_id)) as keep_lease:
+            for tx in await self.fill(str(chain_id), gap.missing, keep_lease):
+                await self.account.broadcast(tx)
+
+    async def fill(self, chain: str, missing: Sequence[int], keep_lease: KeepLease) -> list[StoredTransaction]:
+        """Sign and record a transaction of zero to ourselves for the lowest missing nonces that are still free."""
+        filled: list[StoredTransaction] = []
+        taken = {tx.nonce: tx for tx in reversed((await self.unmined(chain))[1])}
+        for nonce in missing[:FILLED_AT_ONCE]:
+            if nonce in taken:
+                filled.append(taken[nonce])
+                continue
+            what = f"A transaction of zero to ourselves for nonce {nonce}"
+            call = ContractCall(f"{chain}:{self.address}", f"{FILLING}:{nonce}", self.address, b"", what)
+            tx = await self.account.prepare(call, attempt=1, nonce=nonce, recorded=await self.recorded(chain))
+            _check(call, tx)
+            filled.append(await self.record(tx, keep_lease))
+        return filled
+
+    async def record(self, tx: StoredTransaction, keep_lease: KeepLease) -> StoredTransaction:
+        """Write first; what counts afterwards is what the store holds, should another have been faster."""
+        await keep_lease()
+        await self.log.save_transaction(tx)
+        rows = await self.log.transactions(tx.run, tx.intention)
+        kept = next((row for row in rows if row.attempt == tx.attempt), None)
+        if kept is None:
+            raise Temporary("The signed transaction could not be recorded; it was not sent.")
+        return kept
+
     @asynccontextmanager
-    async def signing(self, call: ContractCall) -> AsyncIterator[KeepLease]:
+    async def signing(self, chain: str) -> AsyncIterator[KeepLease]:
         """One signature at a time for each wallet, across processes that share the store.
 
         Whoever is about to record what it signed asks first whether the wallet is still its own.
         """
-        name, holder = f"wallet:{_chain_of(call.run)}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
+        name, holder = f"wallet:{chain}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
         pace = self.pace
         started = pace.now()
         async with self.turn:
@@ -256,6 +350,7 @@ class _Sending:
 
     def __init__(self, call: ContractCall, sender: TransactionSender, is_done: IsDone) -> None:
         self._call, self._is_done, self._sender = call, is_done, sender
+        self._chain = _chain_of(call.run)
         self._account, self._log, self._pace = sender.account, sender.log, sender.pace
         self._dead: set[int] = set()
         """Nonces of this intention that can bring nothing any more."""
@@ -270,6 +365,9 @@ class _Sending:
         self._held: KeepLease | None = None
         self._latest_word: Receipt | None = None
         self._is_bound_told = False
+        self._told: str | None = None
+        self._missing_since: dict[int, float] = {}
+        """When a nonce was first seen to be missing while somebody's transaction is pending for it."""
 
     async def see_through(self) -> Receipt:
         started = self._pace.now()
@@ -309,7 +407,7 @@ class _Sending:
         return None if done.outcome is Outcome.UNKNOWN else done
 
     async def _unknown(self) -> Receipt:
-        receipt = Receipt.of(self._call, Outcome.UNKNOWN)
+        receipt = Receipt.of(self._call, Outcome.UNKNOWN, detail=self._told or "")
         if attempts := await self._attempts():
             return replace(receipt, tx_hash=attempts[-1].tx_hash)
         return self._latest_word or receipt
@@ -325,6 +423,8 @@ class _Sending:
         is_gone = await self._account.is_nonce_gone(nonce)
         mined = await self._account.outcome([attempt for attempt in attempts if attempt.nonce == nonce])
         is_reverted = mined is not None and mined.is_final and not mined.has_succeeded
+        if is_gone and mined is None and await self._account.is_pending([tx for tx in attempts if tx.nonce == nonce]):
+            return  # The count is wrong: what waits to be mined has not lost its nonce.
         if is_gone and (mined is None or (is_reverted and may_be_reverted)):
             log.warning("nonce %d of %s can no longer serve %s", nonce, self._account.address, self._call.run)
             self._dead.add(nonce)
@@ -359,7 +459,8 @@ class _Sending:
                 await self._send_on(newest, attempts)
 
     async def _send_on(self, newest: StoredTransaction, attempts: Sequence[StoredTransaction]) -> None:
-        await self._clear_the_way(newest.nonce)
+        if not await self._clear_the_way(newest.nonce):
+            return
         if await self._forward(newest) is Sent.NONCE_USED:
             # By one of our attempts, which the next look will find and tell, or for good by a stranger.
             await self._bury_if_dead(newest.nonce, [*attempts, newest], may_be_reverted=False)
@@ -370,7 +471,7 @@ class _Sending:
         if self._held is not None:
             yield self._held
             return
-        async with self._sender.signing(self._call) as keep_lease:
+        async with self._sender.signing(self._chain) as keep_lease:
             self._held = keep_lease
             try:
                 yield keep_lease
@@ -393,12 +494,12 @@ class _Sending:
             self._call,
             attempt=max((row.attempt for row in attempts), default=0) + 1,
             nonce=over.nonce if over else await self._free_nonce(),
-            recorded=await self._recorded(),
+            recorded=await self._sender.recorded(self._chain),
             over=over,
         )
-        self._check(tx)
+        _check(self._call, tx)
         kept = await self._record(tx)
-        self._check(kept)
+        _check(self._call, kept)
         return kept
 
     def _check_nonces_left(self) -> None:
@@ -420,19 +521,12 @@ class _Sending:
         The mined count is asked, not the pending one: a pending transaction that is not in our records may be
         dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
         """
-        mined = await self._account.next_nonce()
-        return max([mined, *(tx.nonce + 1 for tx in await self._recorded(mined))])
+        mined, recorded = await self._sender.unmined(self._chain)
+        return max(within_reach(mined, recorded), default=mined - 1) + 1
 
     async def _record(self, tx: StoredTransaction) -> StoredTransaction:
-        """Write first; what counts afterwards is what stands in the store, should another have been faster."""
         async with self._signing() as keep_lease:
-            await keep_lease()
-            await self._log.save_transaction(tx)
-        rows = await self._log.transactions(tx.run, tx.intention)
-        kept = next((row for row in rows if row.attempt == tx.attempt), None)
-        if kept is None:
-            raise Temporary("The signed transaction could not be recorded; it was not sent.")
-        return kept
+            return await self._sender.record(tx, keep_lease)
 
     async def _forward(self, tx: StoredTransaction) -> Sent:
         """Send; a stuck attempt, or one the node finds too cheap, is first replaced by a dearer one."""
@@ -451,7 +545,7 @@ class _Sending:
             newest = max((row for row in rows if _is_same(row, tx)), key=lambda row: row.attempt)
             if newest.attempt > tx.attempt:
                 return newest
-            raised = await self._account.bump(tx, recorded=await self._recorded())
+            raised = await self._account.bump(tx, recorded=await self._sender.recorded(self._chain))
             if raised is not None:
                 return await self._record(replace(raised, attempt=max(row.attempt for row in rows) + 1))
         if not self._is_bound_told:
@@ -459,36 +553,64 @@ class _Sending:
             self._is_bound_told = True
         return tx
 
-    async def _clear_the_way(self, nonce: int) -> None:
-        """Recorded transactions with smaller nonces have to land first, or ours never will."""
+    async def _clear_the_way(self, nonce: int) -> bool:
+        """Send what has to land before this nonce, and fill what is missing; False when it is out of reach."""
         if self._cleared_at is not None and self._pace.now() - self._cleared_at < CLEAR_SECONDS:
-            return
+            return True
         self._cleared_at = self._pace.now()
-        newest: dict[int, StoredTransaction] = {}
-        for tx in await self._recorded(await self._account.next_nonce()):
-            if tx.nonce < nonce:
-                newest.setdefault(tx.nonce, tx)
+        mined, recorded = await self._sender.unmined(self._chain)
+        if nonce > mined and nonce not in within_reach(mined, recorded):
+            await self._leave(nonce, mined)
+            return False
+        before = [tx for tx in recorded if tx.nonce <= nonce]
+        newest = {tx.nonce: tx for tx in reversed(before) if tx.nonce < nonce}
+        if (gap := find_gap(self._account.address, mined, before)) is not None:
+            newest |= {tx.nonce: tx for tx in await self._fill(gap)}
+        else:
+            self._told = None
         for tx in sorted(newest.values(), key=lambda row: row.nonce):
             await self._forward(tx)
+        return True
+
+    async def _fill(self, gap: NonceGap) -> list[StoredTransaction]:
+        """What closes the gap, recorded; nothing yet while somebody else's transaction may close it."""
+        await self._tell(str(gap))
+        now, first = self._pace.now(), gap.missing[0]
+        if await self._account.pending_nonce() > first:
+            since = self._missing_since.setdefault(first, now)
+            if now - since < self._pace.bump_after_seconds:
+                return []
+        async with self._signing() as keep_lease:
+            return await self._sender.fill(self._chain, gap.missing, keep_lease)
+
+    async def _leave(self, nonce: int, mined: int) -> None:
+        """Give up a nonce that a wrong count made us sign and that cannot be reached."""
+        far = f"{self._call.what} of {self._call.to} is signed with nonce {nonce}, and the chain's next one is {mined}"
+        if self._call.intention not in set(Intention):
+            raise Stalled(
+                f"{far}: more than {MOST_FILLED} are missing.",
+                cause="gap",
+                remedy="A node told a wrong count. It cannot be signed again, because both could land one day.",
+            )
+        # The contract takes this call once: at the far nonce it would only be reverted.
+        await self._tell(f"{far}: too far to be filled. It is signed again with the next nonce.")
+        self._dead.add(nonce)
+        self._is_rehearsed = False
+        self._cleared_at = None
+
+    async def _tell(self, words: str) -> None:
+        if words == self._told:
+            return
+        self._told = words
+        log.warning("%s", words)
+        for notice in self._sender.notices:
+            await notice(words)
 
     async def _attempts(self) -> list[StoredTransaction]:
         rows = await self._log.transactions(self._call.run, self._call.intention)
         for row in self._not_dead(rows):
-            self._check(row)
+            _check(self._call, row)
         return rows
-
-    async def _recorded(self, from_nonce: int = 0) -> list[StoredTransaction]:
-        chain, rows = _chain_of(self._call.run), await self._log.pending_nonces(self._account.address, from_nonce)
-        return [tx for tx in rows if _chain_of(tx.run) == chain]
-
-    def _check(self, tx: StoredTransaction) -> None:
-        """What is recorded under this intention must be this very call."""
-        signed, ours = read_signed(tx.raw), {self._call.data, *self._call.replaces}
-        if (signed.to, signed.value, signed.nonce) != (self._call.to, 0, tx.nonce) or signed.data not in ours:
-            raise Disagrees(
-                f"The recorded transaction {tx.tx_hash} of {tx.run} differs from what is to be sent now.",
-                remedy="The evaluation changed after it was signed: look at both before anything is sent.",
-            )
 
     def _not_dead(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         return [tx for tx in attempts if tx.nonce not in self._dead or tx.sender != self._account.address]
@@ -502,6 +624,16 @@ class _Sending:
 
     def _mine(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
         return [tx for tx in self._not_dead(attempts) if tx.sender == self._account.address]
+
+
+def _check(call: ContractCall, tx: StoredTransaction) -> None:
+    """Refuse a transaction that is recorded under this intention and is not this very call."""
+    signed, ours = read_signed(tx.raw), {call.data, *call.replaces}
+    if (signed.to, signed.value, signed.nonce) != (call.to, 0, tx.nonce) or signed.data not in ours:
+        raise Disagrees(
+            f"The recorded transaction {tx.tx_hash} of {tx.run} differs from what is to be sent now.",
+            remedy="The evaluation changed after it was signed: look at both before anything is sent.",
+        )
 
 
 def _is_same(one: StoredTransaction, other: StoredTransaction) -> bool:

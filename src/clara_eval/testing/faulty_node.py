@@ -69,6 +69,21 @@ class FaultyNode:
         return answer
 
 
+class MiscountingNode(FaultyNode):
+    """A node that counts so many transactions of everybody too many, or too few, as `extra` says."""
+
+    extra = 0
+    lies = -1
+    """How many more answers are wrong; below 0 all are."""
+
+    async def _one(self, call: dict[str, Any]) -> dict[str, Any]:
+        answer = await super()._one(call)
+        if call["method"] == "eth_getTransactionCount" and "result" in answer and self.lies != 0:
+            self.lies -= 1
+            answer["result"] = hex(max(0, int(answer["result"], 16) + self.extra))
+        return answer
+
+
 def status(code: int, text: str = "") -> Fault:
     """Answer everything with this HTTP status."""
 

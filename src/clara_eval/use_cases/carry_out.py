@@ -200,7 +200,8 @@ class _Steps:
     async def is_over(self) -> bool:
         """Whether nothing of the plan can land any more that is not in a block already."""
         rows = [row for number in range(len(self.started.plan.transactions)) for row in await self._rows(number)]
-        return all([await self.sender.account.is_nonce_gone(row.nonce) for row in rows])
+        account = self.sender.account
+        return all([await account.is_nonce_gone(row.nonce) for row in rows]) and not await account.is_pending(rows)
 
     async def _rows(self, number: int) -> list[StoredTransaction]:
         return await self.store.transactions(self.run, self.started.intention(number))

@@ -78,6 +78,10 @@ async def _wallet(app: App) -> str:
     place = app.wallet.signer.what
     shown = f"{address} ({place}), {balance / 1e18:.6f} ETH: enough for {posts:,} posts at the present fee"
     shown += await _others(app)
+    if (gap := await app.sender.find_gap(app.chain_id)) is not None:
+        raise ClaraError(
+            f"{shown}. {gap.found}.", remedy="`clara-eval serve` fills it by itself: send nothing by hand."
+        )
     if posts < FEW_POSTS:
         raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS} posts.")
     return shown

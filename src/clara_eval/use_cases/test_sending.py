@@ -487,6 +487,8 @@ def test_the_key_signs_what_plans_are_made_of() -> None:
     policy.check(_unsigned(calldata("TestUSDC", "transfer", CLARA, 5), to=TOKEN))
     for name in ("claimPrize", "claimExpiredRefund", "finalize", "expire"):
         policy.check(_unsigned(calldata("Challenge", name)))
+    policy.vouched.own = STRANGE
+    policy.check(_unsigned("0x", to=STRANGE))
 
 
 async def test_links_lead_to_the_networks_explorer(local_chain: LocalChain, tmp_path: Path) -> None:
