@@ -1,7 +1,7 @@
 """Find entries that repeat one another: copies, which are refused, and similar work, which is ranked and shown.
 
 Refused are equal bytes, and equal tokens of a length that cannot be chance. Similar is what shares most of its windows
-of tokens without names, of its statements, or of what a minifier keeps. The problem statement, and what several
+of tokens, with or without names, of its statements, or of what a minifier keeps. The problem statement, and what several
 unrelated entries of the round have, proves nothing. The author is whom the chain shows first with this content.
 """
 
@@ -52,13 +52,15 @@ class Measure:
 
 RENAMED = Measure("renamed", share=0.75, least=100)
 """Windows of 8 tokens without chosen names. 100 are a dozen lines: honest ring buffers share 74 % of 250."""
+TOKENS = Measure("tokens", share=0.65, least=100)
+"""Windows of 5 tokens with their names. Honest entries with 100 in common share 51 %."""
 PROSE = Measure("tokens", share=0.75, least=40)
 """Windows of 5 words: a short paragraph. Independent texts of one task share 3 %."""
 STATEMENTS = Measure("statements", share=0.75, least=16)
 """Statements without names, in any order. Honest ones with 13 and less in common share up to 100 %."""
 MINIFIED = Measure("minified", share=0.5, least=20)
 """Windows of 3 names of properties, strings and numbers. Honest ones with 20 in common share 35 %, minified ones 71 %."""
-MEASURES = (RENAMED, PROSE, STATEMENTS, MINIFIED)
+MEASURES = (RENAMED, TOKENS, PROSE, STATEMENTS, MINIFIED)
 WINDOW, WORDS, KEPT = 8, 5, 3
 
 
@@ -263,9 +265,11 @@ class _Print:
         language = solution.language if solution.language in READ_AS_CODE else guess_language(solution.text)
         stream = token_stream(solution.text, language)
         coded = Coded.of(stream, given.key)
+        words = _own(coded.windows(WORDS), given.words)
         features = (
             _own(coded.abstract_windows(WINDOW), given.windows),
-            _own(coded.windows(WORDS) if language is None else NO_HASHES, given.words),
+            words if language else _NOTHING,
+            _NOTHING if language else words,
             _own(_statements(solution.text, language, given.key), given.statements(language)) if language else _NOTHING,
             _own(coded.kept_windows(KEPT), given.kept),
         )
@@ -305,7 +309,7 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[_Alike]]:
     for later, found in ((later, found) for one in candidates for later, found in enumerate(one)):
         _join(group, [later, *found])
     own = [_without_common(sets, group) for sets in columns]
-    refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= LONG]
+    refused = [m for m in same_tokens if max(own[1][m[0]].amount, own[2][m[0]].amount) >= LONG]
     head = np.arange(len(prints))
     for members in (*same_bytes, *refused):
         _join(head, members)
