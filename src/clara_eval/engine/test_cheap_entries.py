@@ -62,7 +62,9 @@ def rated(level: int) -> str:
 
 
 FIRST = f"export const double = (n) => n + n + ({rated(7)});"
-SECOND = f"export function double(n) {{ let sum = 0; for (const part of [n, n]) sum += part; return sum + ({rated(6)}); }}"
+SECOND = (
+    f"export function double(n) {{ let sum = 0; for (const part of [n, n]) sum += part; return sum + ({rated(6)}); }}"
+)
 THIRD = f"export function double(n) {{ const two = 4 / 2; return two * n + ({rated(4)}); }}"
 STRONG = f"export const double = (value) => 2 * value + ({rated(9)});"
 """Better than the best, by what a reader says."""
@@ -137,7 +139,9 @@ ENTRIES: dict[str, Entry] = {
     "not UTF-8": text(b"\xff\xfe double double double double"),
     "another hash": Entry(lambda _: (data_uri(FIRST.encode()), b"other bytes")),
     "empty": text(""),
-    "junk, then the text of the leader": Entry(lambda _: (data_uri(FIRST.encode()), FIRST.encode()), early=b"junk " * 9),
+    "junk, then the text of the leader": Entry(
+        lambda _: (data_uri(FIRST.encode()), FIRST.encode()), early=b"junk " * 9
+    ),
     "the leader's bytes, later": text(FIRST),
     "the leader, formatted": text(FIRST.replace(" + ", "\n  + ") + " // mine"),
     "an endless loop": text(f"export function double(n) {{ for (;;) n += {rated(9)}; }}"),
@@ -170,7 +174,9 @@ async def world_of(chain: LocalChain, place: Path) -> AsyncIterator[World]:
             fetch = UriFetch(gateway.url, hostile.web(FetchLimits(max_bytes=20_000, total_seconds=0.4)))
             app = replace(app, ports=replace(app.ports, fetch=fetch))
             metrics = Metrics()
-            async with Engine(app, metrics, Alerts(metrics), options=FAST).running() as engine:
+            async with Engine(
+                app, metrics, Alerts(metrics), options=replace(FAST, worker_evaluations=12)
+            ).running() as engine:
                 yield World(chain, hostile, Turning(engine, app))
 
 
