@@ -329,7 +329,8 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
 // ---- 10. winners, prizes, the call ----
 function checkWinners(bodies, challenge) {
   const ranking = bodies.get("ranking"), placed = bodies.get("placed"), winners = bodies.get("winners"), agents = new Map(challenge.submissions.map((s) => [s.submitter, s.agentId]));
-  const wanted = [...(ranking?.standings ?? []).map((s) => [s.item, +s.score]), ...bodies.get("rejected").map((r) => [r.account, 0])];
+  const byClock = bodies.get("rulings").some((r) => r.kind === "default"), behind = new Set((bodies.get("flags") ?? []).filter((f) => f.code === "gave_way").map((f) => f.account)), last = (rows, is) => [...rows.filter((row) => !is(row)), ...rows.filter(is)];
+  const wanted = [...last((ranking?.standings ?? []).map((s) => [s.item, +s.score]), ([who]) => behind.has(who)), ...last(bodies.get("rejected"), (r) => byClock && !r.isOutage).map((r) => [r.account, 0])]; hold(byClock || !behind.size, "flags", "somebody gave way although the clock did not rule");
   hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
   const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount, prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);

@@ -1,8 +1,9 @@
 """What a reader of a round should know, and what a person must look at before money moves.
 
-In: a finished round. Out: its flags in a fixed order; those of severity `review` hold the post until somebody approves.
-The contract takes no post back, so doubt about a paid place, or about who is just below it, waits; doubt about the
-others is told and does not wait. A new flag is one function in `RULES`, which sees everything there is.
+In: a finished round. Out: its flags in a fixed order; those of severity `review` hold the post until somebody approves,
+or until the time for that is over (`review_defaults`). The contract takes no post back, so doubt about a paid place, or
+about who is just below it, waits; doubt about the others is told and does not wait. A new flag is one function in
+`RULES`, which sees everything there is.
 """
 
 from __future__ import annotations
@@ -74,8 +75,7 @@ def _outages(found: Round) -> Iterator[Flag]:
             yield Flag(
                 "outage_verdict",
                 "review",
-                f"{account} could not be read until the scoring window was nearly over, which may be no fault of its "
-                f"own: {refused.reason}",
+                f"{account} could not be read, which may be no fault of its own: {refused.reason}",
                 account,
                 {"rejection": refused.code},
             )

@@ -1,6 +1,7 @@
 """What a person ruled about a result that waited: part of the evidence of the walk that follows, and of its trace.
 
-A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage. In: the
+A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage; the clock's
+own ruling says that nobody decided in time, and the defaults of `review_defaults` apply. In: the
 rulings of a run, oldest first. Out: the same solutions, likeness and plan with the rulings applied; pure, so that a
 trace with its rulings is walked again to the same bytes. Of two rulings about the same thing the later one counts.
 """
@@ -18,12 +19,13 @@ from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Entries
 
 RulingKind = Literal["exclude", "original", "judge"]
+"""What a person can rule; `default` is the clock's."""
 RuledStage = Literal["reading", "comparing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    kind: RulingKind
+    kind: RulingKind | Literal["default"]
     of: str
     """The digest of the result that the person looked at."""
     at: int
@@ -38,13 +40,26 @@ class Ruling:
 
 
 RULINGS = Form(tuple[Ruling, ...])
-_KEY = "rulings"
+_KEY, _DEFAULT_KEY = "rulings", "default"
+CLOCK = "the clock"
+"""Who ruled, when the time for a decision was over."""
 
 
 async def read_rulings(entries: Entries, run: str) -> tuple[Ruling, ...]:
-    """Everything that was ruled about this run, oldest first."""
-    saved = await entries.entry(run, _KEY)
-    return RULINGS.read_text(saved) if saved else ()
+    """Everything that was ruled about this run: by people, oldest first, then by the clock."""
+    saved = [await entries.entry(run, key) for key in (_KEY, _DEFAULT_KEY)]
+    return tuple(ruling for text in saved if text for ruling in RULINGS.read_text(text))
+
+
+async def rule_by_clock(entries: Entries, run: str, digest: str, at: int) -> None:
+    """Keep that the default is posted, because nobody decided about this result until this moment."""
+    ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
+    await entries.add_entry(run, _DEFAULT_KEY, RULINGS.text((ruling,)))
+
+
+def is_by_default(rulings: Sequence[Ruling]) -> bool:
+    """Whether the time for a decision is over."""
+    return any(ruling.kind == "default" for ruling in rulings)
 
 
 def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
