@@ -97,14 +97,14 @@ DEFAULTS = (
         "whom the chain shows first with this content stays the original",
     ),
     ReviewDefault(
-        ("holds_earlier_work", "earlier_author"),
+        ("similar_work", "earlier_author"),
         "the entry",
         Then.GIVES_WAY,
         "it is the later of the two",
     ),
     ReviewDefault(
         ("family_paid_twice",),
-        "one hand with several entries, or one that takes half of another",
+        "one hand with several entries, or similar work",
         Then.LATER_GIVES_WAY,
         "one work has one paid place, and the earliest of the family keeps it",
     ),

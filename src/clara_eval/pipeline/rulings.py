@@ -14,7 +14,7 @@ from typing import Literal
 
 from clara_eval.challenge.model import Address, Submission
 from clara_eval.pipeline.plan import EvaluationPlan
-from clara_eval.solutions import Cluster, Copy, Likeness, Rejected
+from clara_eval.solutions import Cluster, Copy, Likeness, Rejected, Similar
 from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Entries
 
@@ -73,7 +73,7 @@ def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tu
 
 
 def with_originals(likeness: Likeness, rulings: Sequence[Ruling]) -> Likeness:
-    """The clusters with the originals that a person named; nobody is contested where somebody has decided."""
+    """Copies and similar work with the authors that a person named; what somebody decided is contested no more."""
     for ruling in rulings:
         if ruling.kind == "original" and ruling.account is not None:
             likeness = _with_original(likeness, ruling.account)
@@ -87,7 +87,19 @@ def _with_original(likeness: Likeness, account: Address) -> Likeness:
         for before, after in zip(likeness.clusters, clusters, strict=True)
     }
     families = {heads.get(member, member): heads.get(head, head) for member, head in likeness.families.items()}
-    return replace(likeness, clusters=clusters, families=families)
+    named = [
+        replace(pair, earlier=heads.get(pair.earlier, pair.earlier), later=heads.get(pair.later, pair.later))
+        for pair in likeness.similar
+    ]
+    similar = tuple(_settled(pair, account) for pair in named)
+    return replace(likeness, clusters=clusters, families=families, similar=similar)
+
+
+def _settled(pair: Similar, account: Address) -> Similar:
+    """The pair with this account as the earlier one, if it is one of them."""
+    if account == pair.later:
+        pair = replace(pair, earlier=pair.later, later=pair.earlier)
+    return replace(pair, contested=False) if account == pair.earlier else pair
 
 
 def _headed_by(cluster: Cluster, account: Address) -> Cluster:
@@ -99,8 +111,8 @@ def _headed_by(cluster: Cluster, account: Address) -> Cluster:
     if chosen is None:
         return cluster
     head = chosen.solution
-    others = tuple(replace(copy, like=head) for copy in settled if copy.solution is not head)
-    return Cluster(head, (Copy(cluster.original, chosen.kind, chosen.similarity, head), *others))
+    others = tuple(copy for copy in settled if copy.solution is not head)
+    return Cluster(head, (Copy(cluster.original, chosen.kind), *others))
 
 
 def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:

@@ -26,7 +26,7 @@ from clara_eval.pipeline.review_defaults import (
 from clara_eval.pipeline.review_rules import Round
 from clara_eval.ranking.rank import rank_table
 from clara_eval.solutions import Likeness, Rejected, Solution
-from clara_eval.solutions.copies import Doubt
+from clara_eval.solutions.copies import Similar, Taken
 from clara_eval.tournament.play import Comparison
 from clara_eval.tournament.tally import tally
 from clara_eval.winners.test_winners import account, challenge
@@ -44,6 +44,10 @@ def facts(*codes: str, second_view: str = "read") -> Features:
 def solution(number: int, *, pinned: bool = True) -> Solution:
     who = Submission(account(number), number, "https://x.example", "0x", number, 1)
     return Solution(who, b"", "", "", "0x", "0x", "content", pinned=pinned, language=None)
+
+
+def like(earlier: int, later: int, *, contested: bool = False) -> Similar:
+    return Similar(account(earlier), account(later), "renamed", 0.9, contested)
 
 
 def a_round(
@@ -91,8 +95,11 @@ def paid(found: Round) -> list[int]:
         (a_round(unpinned=(0, 1)), [2, 3]),
         (a_round(unpinned=(0, 1, 2, 3, 4, 5)), [0, 1]),
         (a_round({n: facts("speaks_to_judge") for n in (0, 2, 3, 4, 5)}), [1, 0]),
-        (a_round(likeness=Likeness((), {}, (Doubt(account(0), account(4), 0.9),))), [1, 2]),
-        (a_round(likeness=Likeness((), {}, (Doubt(account(4), account(0), 0.9),))), [0, 1]),
+        (a_round(likeness=Likeness((), similar=(like(4, 0),))), [1, 2]),
+        (a_round(likeness=Likeness((), similar=(like(0, 4),))), [0, 1]),
+        (a_round(likeness=Likeness((), similar=(like(0, 1), like(1, 2)))), [0, 3]),
+        (a_round(likeness=Likeness((), similar=(like(0, 1, contested=True),))), [0, 2]),
+        (a_round(likeness=Likeness((), taken=(Taken(account(0), account(4)),))), [1, 2]),
         (a_round(likeness=Likeness((), dict.fromkeys([account(0), account(1)], account(0)))), [0, 2]),
         (a_round(likeness=Likeness((), dict.fromkeys([account(0), account(1)], account(1)))), [1, 2]),
         (a_round({0: facts("a_flag_of_tomorrow")}), [0, 1]),

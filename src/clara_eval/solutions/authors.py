@@ -48,8 +48,8 @@ class Authors:
         """When its submitter first committed to it, or to any of these works, now or in a replaced version."""
         account = solution.submission.submitter
         hashes = [committed for work in (solution, *works) for committed in _fixing(work)]
-        moments = [self.first_with[account, committed] for committed in hashes if (account, committed) in self.first_with]
-        return min(moments, default=solution.submission.submitted_at)
+        moments = [self.first_with.get((account, committed)) for committed in hashes]
+        return min((one for one in moments if one is not None), default=solution.submission.submitted_at)
 
     def may_be_first(self, later: Solution, earlier: Solution, works: Sequence[Solution]) -> bool:
         """Whether the later one may be the author: sent within a minute, at an address that can change, or replaced."""

@@ -1,8 +1,8 @@
 """Find entries that repeat one another: copies, which are refused, and similar work, which is ranked and shown.
 
-Refused are equal bytes, and equal tokens of a length that cannot be chance. Similar is what shares most of its windows
-of tokens, with or without names, of its statements, or of what a minifier keeps. The problem statement, and what several
-unrelated entries of the round have, proves nothing. The author is whom the chain shows first with this content.
+Refused are equal bytes, and equal tokens of a length that cannot be chance. Similar is what shares most of its tokens,
+with or without names, of its statements, or of what a minifier keeps. The problem statement, and what several unrelated
+entries of the round have, proves nothing. The author is whom the chain shows first with this content.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ class Measure:
     """Features in common that are not the task's own: fewer may be chance at any share."""
 
 
-RENAMED = Measure("renamed", share=0.75, least=100)
-"""Windows of 8 tokens without chosen names. 100 are a dozen lines: honest ring buffers share 74 % of 250."""
 TOKENS = Measure("tokens", share=0.65, least=100)
-"""Windows of 5 tokens with their names. Honest entries with 100 in common share 51 %."""
+"""Windows of 5 tokens with their names. Honest entries with 100 in common share 52 %."""
 PROSE = Measure("tokens", share=0.75, least=40)
 """Windows of 5 words: a short paragraph. Independent texts of one task share 3 %."""
+RENAMED = Measure("renamed", share=0.8, least=100)
+"""Windows of 8 tokens without chosen names. 100 are a dozen lines: honest ring buffers share 74 % of 250."""
 STATEMENTS = Measure("statements", share=0.75, least=16)
 """Statements without names, in any order. Honest ones with 13 and less in common share up to 100 %."""
-MINIFIED = Measure("minified", share=0.5, least=20)
-"""Windows of 3 names of properties, strings and numbers. Honest ones with 20 in common share 35 %, minified ones 71 %."""
-MEASURES = (RENAMED, TOKENS, PROSE, STATEMENTS, MINIFIED)
+MINIFIED = Measure("minified", share=0.6, least=20)
+"""Windows of 3 names of properties. Honest entries have up to 16 in common, and share 33 %."""
+MEASURES = (TOKENS, PROSE, RENAMED, STATEMENTS, MINIFIED)
+"""The plainest first: it names the likeness."""
 WINDOW, WORDS, KEPT = 8, 5, 3
 
 
@@ -116,10 +117,11 @@ class Similar:
             "tokens": "text without formatting",
             "renamed": "code without names",
             "statements": "statements without names",
-            "minified": "properties, strings and numbers, in order",
+            "minified": "names of properties, in order",
         }[self.kind]
         doubt = " Who of them wrote it first cannot be told from the chain." if self.contested else ""
-        return f"{self.later}: {self.share:.0%} in common with the earlier submission of {self.earlier} ({what}).{doubt}"
+        other = f"the earlier submission of {self.earlier}"
+        return f"{self.later}: {self.share:.0%} in common with {other} ({what}).{doubt}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,10 @@ class Likeness:
     """What the entries of a round have to do with one another."""
 
     clusters: tuple[Cluster, ...]
-    similar: tuple[Similar, ...] = ()
-    """For each later entry the earliest one that it resembles."""
     families: dict[Address, Address] = field(default_factory=dict)
     """The earliest of those that are similar, by steps, or sent for one agent; for each of them."""
+    similar: tuple[Similar, ...] = ()
+    """For each later entry the earliest one that it resembles."""
     taken: tuple[Taken, ...] = ()
 
 
@@ -159,14 +161,13 @@ def find_likeness(
     clusters = tuple(_with_author(authors, [ordered[n] for n in group]) for group in copies)
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
     similar = [
-        _oriented(authors, _head(heads, ordered[one.earlier]), _head(heads, ordered[one.later]), one)
-        for one in alike
+        _oriented(authors, _head(heads, ordered[one.earlier]), _head(heads, ordered[one.later]), one) for one in alike
     ]
     ranked = [one for one in ordered if one.submission.submitter not in heads]
     return Likeness(
         clusters,
-        _once(similar),
         _families(ranked, similar),
+        _once(similar),
         tuple(Taken(account, author) for account, author in sorted(authors.taken(ranked))),
     )
 
@@ -267,9 +268,9 @@ class _Print:
         coded = Coded.of(stream, given.key)
         words = _own(coded.windows(WORDS), given.words)
         features = (
-            _own(coded.abstract_windows(WINDOW), given.windows),
             words if language else _NOTHING,
             _NOTHING if language else words,
+            _own(coded.abstract_windows(WINDOW), given.windows),
             _own(_statements(solution.text, language, given.key), given.statements(language)) if language else _NOTHING,
             _own(coded.kept_windows(KEPT), given.kept),
         )
@@ -285,7 +286,7 @@ def _own(hashes: Hashes, given: Hashes) -> FeatureSet:
     return FeatureSet.of(numbered(hashes[~np.isin(hashes, given)]))
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class _Alike:
     """The earliest entry that a later one resembles, both by number."""
 
@@ -309,7 +310,7 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[_Alike]]:
     for later, found in ((later, found) for one in candidates for later, found in enumerate(one)):
         _join(group, [later, *found])
     own = [_without_common(sets, group) for sets in columns]
-    refused = [m for m in same_tokens if max(own[1][m[0]].amount, own[2][m[0]].amount) >= LONG]
+    refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= LONG]
     head = np.arange(len(prints))
     for members in (*same_bytes, *refused):
         _join(head, members)
@@ -319,7 +320,8 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[_Alike]]:
             proved = [(n, share) for n, share in found[later].items() if shared.amount[n] >= measure.least]
             alike += [_Alike(later, n, measure.kind, share) for n, share in proved[:1]]
     copies = [np.flatnonzero(head == one).tolist() for one, size in Counter(head.tolist()).items() if size > 1]
-    return copies, sorted(one for one in alike if head[one.later] != head[one.earlier])
+    alike = [one for one in alike if head[one.later] != head[one.earlier]]
+    return copies, sorted(alike, key=lambda one: (one.later, one.earlier))
 
 
 def _candidates(shared: Shared, measure: Measure) -> dict[int, float]:

@@ -158,17 +158,14 @@ class Coded:
         return _windows([self.codes] * width, len(self.codes), width)
 
     def kept_windows(self, width: int) -> Hashes:
-        """The same over what a minifier cannot change: names behind a point or before a colon, strings, numbers."""
-        if self.language is None:
+        """The same over what a minifier keeps and no task dictates: names behind a point or before a colon."""
+        if self.language is None or not len(self.numbers):
             return NO_HASHES
-        is_word = np.array([token[0] == '"' or token[0].isalnum() for token in self.distinct], dtype=bool)
-        is_fixed = np.array([token[0] == '"' or token[0].isdigit() for token in self.distinct], dtype=bool)
+        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
         places = {token: number for number, token in enumerate(self.distinct)}
         behind = np.append(False, self.numbers[:-1] == places.get(".", -1))
         before = np.append(self.numbers[1:] == places.get(":", -1), False)
-        if not len(self.numbers):
-            return NO_HASHES
-        kept = self.codes[is_fixed[self.numbers] | (is_word[self.numbers] & (behind | before))]
+        kept = self.codes[is_name & (behind | before)]
         return _windows([kept] * width, len(kept), width)
 
     def _without_holes(self) -> Hashes:
