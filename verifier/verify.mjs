@@ -3,7 +3,7 @@
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
-const ZERO = "0x" + "0".repeat(64), RULES = 6;
+const ZERO = "0x" + "0".repeat(64), RULES = 7;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
 const problems = [], fail = (entry, reason) => problems.push({ entry, reason }), hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
@@ -329,7 +329,8 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
 // ---- 10. winners, prizes, the call ----
 function checkWinners(bodies, challenge) {
   const ranking = bodies.get("ranking"), placed = bodies.get("placed"), winners = bodies.get("winners"), agents = new Map(challenge.submissions.map((s) => [s.submitter, s.agentId]));
-  const wanted = [...(ranking?.standings ?? []).map((s) => [s.item, +s.score]), ...bodies.get("rejected").map((r) => [r.account, 0])];
+  const byClock = bodies.get("rulings").some((r) => r.kind === "default"), behind = new Set((bodies.get("flags") ?? []).filter((f) => f.code === "gave_way").map((f) => f.account)), last = (rows, is) => [...rows.filter((row) => !is(row)), ...rows.filter(is)];
+  const wanted = [...last((ranking?.standings ?? []).map((s) => [s.item, +s.score]), ([who]) => behind.has(who)), ...last(bodies.get("rejected"), (r) => byClock && !r.isOutage).map((r) => [r.account, 0])]; hold(byClock || !behind.size, "flags", "somebody gave way although the clock did not rule");
   hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
   const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount, prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
@@ -397,4 +398,4 @@ let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad 
 for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
 if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
 console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
-console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));

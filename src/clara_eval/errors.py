@@ -66,7 +66,7 @@ class BadSubmission(ClaraError):
 
 
 class GivenUp(BadSubmission):
-    """An outage lasted until the scoring window was nearly over. Nobody knows whose fault it was."""
+    """An outage lasted until nothing was tried any more. Nobody knows whose fault it was."""
 
 
 class CannotPublish(ClaraError):

@@ -75,6 +75,10 @@ class ReviewDetail(BaseModel):
     requestedAt: int  # noqa: N815
     decidedAt: int | None = None  # noqa: N815
     note: str = ""
+    postsAt: int | None = Field(  # noqa: N815
+        None, description="When the default is posted unless somebody decides; null: nothing is posted by itself."
+    )
+    default: str = Field("", description="What is posted then, in words.")
 
 
 class ChallengeDetail(ChallengeSummary):

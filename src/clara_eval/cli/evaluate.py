@@ -78,8 +78,8 @@ def _tell(done: Evaluation, scores: dict[str, object]) -> None:
     address = done.challenge.address
     print_result(Scores.model_validate(scores))
     if done.review is not None and done.receipt is None:
-        print_labelled("Waits for", "a person, who has to approve before anything is posted:")
-        for reason in done.review.reasons:
+        print_labelled("Waits for", "a person:")
+        for reason in (done.review.unless_decided, *done.review.reasons):
             for number, line in enumerate(wrapped(short_hex(reason), 13)):
                 console(stderr=False).print(Text(f"{'             ' if number else '           - '}{line}"))
         print_next([f"review show {address}"])

@@ -125,6 +125,8 @@ def _decided(decide: Callable[[Store, int], Awaitable[Review]], follows: str, *,
 def _print(review: Review) -> None:
     screen = console(stderr=False)
     screen.print(f"{review.state:<9} {review.address}  trace {review.digest}", soft_wrap=True)
+    if review.state == "waiting":
+        screen.print(f"          {safe(review.unless_decided, 1000)}", soft_wrap=True)
     for reason in review.reasons:
         screen.print(f"          {safe(reason)}", soft_wrap=True)
     if review.note:

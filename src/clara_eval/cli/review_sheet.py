@@ -19,12 +19,14 @@ def print_sheet(sheet: ReviewSheet) -> None:
     screen.print(f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}", soft_wrap=True)
     screen.print(f"digest    {sheet.traceDigest}", soft_wrap=True)
     screen.print(f"money     {_money(sheet)}; {_time(sheet)}", soft_wrap=True)
+    if sheet.unlessDecided:
+        screen.print(f"default   {safe(sheet.unlessDecided, 1000)}", soft_wrap=True)
     for reason in sheet.reasons:
         screen.print(f"waits     {safe(reason, 600)}", soft_wrap=True)
     for flag in sheet.doubts:
         screen.print(f"{flag.severity:<9} {safe(flag.code)}: {safe(flag.sentence, 600)}", soft_wrap=True)
     for ruling in sheet.rulings:
-        about = ruling["account"] or f"{ruling['judge']} for {ruling['stage']}"
+        about = ruling["account"] or (f"{ruling['judge']} for {ruling['stage']}" if ruling["judge"] else "the clock")
         screen.print(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}", soft_wrap=True)
     if sheet.note:
         screen.print(f"note      {safe(sheet.note)}", soft_wrap=True)
@@ -53,7 +55,7 @@ def _token(sheet: ReviewSheet) -> Token | None:
 def _time(sheet: ReviewSheet) -> str:
     if sheet.secondsLeft is None:
         return "the time left is not known here"
-    return f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min until the scoring deadline"
+    return f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min to decide"
 
 
 def _facts(sheet: ReviewSheet) -> Table:

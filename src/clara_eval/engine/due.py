@@ -41,6 +41,8 @@ class Memory:
     """A person approved the result that waits."""
     is_signed: bool = False
     """The challenge's own evaluator signed its post here; where that is not our address, it is our earlier one."""
+    posts_at: int | None = None
+    """When the default of the review that waits is posted, by the chain's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def due(
     if challenge.evaluator != evaluator:
         is_sent = can_sign and challenge.status is ChallengeStatus.SCORING
         return Due(Action.RESEND if is_sent else Action.NONE, "an earlier key signed its post", used)
-    reason = _held_back(memory, wall_now, can_sign=can_sign)
+    is_lapsed = memory.status == "review" and memory.posts_at is not None and chain_now >= memory.posts_at
+    reason = None if is_lapsed else _held_back(memory, wall_now, can_sign=can_sign)
     if reason is not None:
         return Due(Action.NONE, reason, used)
     return Due(Action.EVALUATE, "the deadline has passed and nothing is posted", used)

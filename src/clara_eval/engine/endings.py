@@ -119,8 +119,9 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
     if evaluation.draft is not None:
         return Ending("announced", retry_at=retry_at)
     if receipt is None:
-        reasons = "; ".join(evaluation.review.reasons) if evaluation.review else "A person has to look."
-        return Ending("review", retry_at=retry_at, alert=Alert("ReviewWaiting", "warning", reasons, address))
+        review = evaluation.review
+        told = f"{review.unless_decided} {'; '.join(review.reasons)}" if review else "A person has to look."
+        return Ending("review", retry_at=retry_at, alert=Alert("ReviewWaiting", "warning", told, address))
     match receipt.outcome:
         case Outcome.CONFIRMED:
             return Ending("complete")

@@ -378,7 +378,8 @@ class Ticker:
         # A stranger's challenge has no status here, and costs no further question.
         is_signed = status is not None and challenge.evaluator != app.evaluator
         is_signed = is_signed and await self._is_signed(address, challenge.evaluator)
-        memory = Memory(state, attempts.retry_at, review is not None and review.state == "approved", is_signed)
+        is_approved = review is not None and review.state == "approved"
+        memory = Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None)
         found = due(
             challenge,
             memory,

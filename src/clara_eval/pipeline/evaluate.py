@@ -33,7 +33,6 @@ from clara_eval.pipeline.objections import (
     Disputed,
     Draft,
     DraftPlace,
-    last_for,
     must_post,
     raised,
     read_disputed,
@@ -43,11 +42,19 @@ from clara_eval.pipeline.objections import (
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.public_documents import is_posted, plots_document, public_keys, scores_document
 from clara_eval.pipeline.record import CHALLENGE, PLAN, entries
-from clara_eval.pipeline.review import Review, approvals_of, read_review, request_review
-from clara_eval.pipeline.rulings import read_rulings, ruled_plan
-from clara_eval.pipeline.scoring_window import LAST_SHARE
-from clara_eval.pipeline.sources import Askers, LiveSources, close_unanswered, journal_metadata, left_unanswered
-from clara_eval.pipeline.status import MEANINGS, StatusWriter
+from clara_eval.pipeline.review import Review, approvals_of, lapse, read_review, request_review
+from clara_eval.pipeline.review_defaults import CALIBRATION, OBJECTION, PRIZE, decided_until, default_moment, place
+from clara_eval.pipeline.rulings import is_by_default, read_rulings, rule_by_clock, ruled_plan
+from clara_eval.pipeline.scoring_window import Window
+from clara_eval.pipeline.sources import (
+    Askers,
+    LiveSources,
+    any_missed,
+    close_unanswered,
+    journal_metadata,
+    left_unanswered,
+)
+from clara_eval.pipeline.status import StatusWriter, review_meaning
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import post_scores_calldata
 from clara_eval.publish.guard import check_call
@@ -174,7 +181,12 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
         "plan", PLAN, _affordable(options.plan, ports.models.most_comparisons(challenge, config, options.plan))
     )
     disputed = await _disputed(challenge, journal, ports)
-    rulings = (*await read_rulings(ports.store, journal.run), *rulings_of(disputed))
+    ruled = await read_rulings(ports.store, journal.run)
+    rulings = (*ruled, *rulings_of(disputed))
+    tries_again = not is_by_default(ruled) and await _may_change(challenge, journal, ports)
+    if tries_again and await any_missed(ports.store, journal.run):
+        # An entry that can be read now changes the result; the earlier one was never signed or approved.
+        await ports.store.forget_entry(journal.run, "digest")
     async with ports.models.open_run(challenge, config, ruled_plan(plan, rulings), options.seconds) as models:
         status.meter = models.meter
         status.expect(models.estimate_usd)
@@ -182,16 +194,22 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
         retries = options.retry_after_seconds
         sources = LiveSources(
             journal, ports.fetch, models, retries, unanswered, options.gives_up, rulings, reveal, ports.machine,
-            disputed,
+            disputed, tries_again,
         )  # fmt: skip
         walked = await walk(challenge, plan, sources, status)
     digest = await _file(challenge, plan, walked, ports, journal)
     await _save_scores(challenge, walked, digest, None, ports)
     review = await _review(challenge, walked, digest, ports, options)
     if review is not None and review.state != "approved" and not options.dry_run:
-        await status.say("review", 90, reason=MEANINGS["review"])
-        wait = await _seconds_until(last_for(challenge, LAST_SHARE), ports) if disputed else None
-        return Evaluation(challenge, walked, digest, None, review, retry_seconds=wait)
+        now = (await ports.chain.head()).timestamp
+        if review.posts_at is not None and now >= review.posts_at:
+            await _post_default(review, challenge.chain_id, journal, ports)
+            return await walk_and_publish(address, ports, options, status)
+        await status.say("review", 90, reason=review_meaning(review.posts_at), posts_at=review.posts_at)
+        is_missing = tries_again and any(one.is_outage for one in walked.rejected)
+        waits = [float(review.posts_at - now)] if review.posts_at is not None else []
+        waits += [Window.of(challenge).recheck_seconds] if is_missing else []
+        return Evaluation(challenge, walked, digest, None, review, retry_seconds=min(waits, default=None))
     if options.objection_window and disputed is None and not options.dry_run:
         draft, now = await _announced(challenge, walked, digest, ports, options)
         if now < draft.until:
@@ -284,29 +302,76 @@ async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None
         )
 
 
+async def _may_change(challenge: Challenge, journal: Journal, ports: Ports) -> bool:
+    """Whether entries that could not be read are tried again: not once somebody approved or signed a result."""
+    if (await ports.chain.head()).timestamp >= decided_until(challenge):
+        return False
+    review = await read_review(ports.store, challenge.chain_id, challenge.address)
+    is_approved = review is not None and review.state == "approved"
+    return not is_approved and not await ports.store.transactions(journal.run, Intention.POST_SCORES)
+
+
+async def _post_default(review: Review, chain_id: int, journal: Journal, ports: Ports) -> None:
+    """Nobody decided: the clock rules, and the round is walked again with that in its evidence."""
+    assert review.posts_at is not None
+    await ports.store.forget_entry(journal.run, "digest")
+    await rule_by_clock(ports.store, journal.run, review.digest, review.posts_at)
+    await lapse(ports.store, chain_id, review)
+
+
 async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Review | None:
     """Whether a person must look, and what they said about exactly this result."""
-    reasons = [flag.sentence for flag in walked.flags if flag.severity == "review"]
-    worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)
-    limit = options.review_above_usd
-    if limit is not None and (worth is None or worth >= limit * 1_000_000):
-        shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
-        reasons.insert(0, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it.")
-    if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
-        reasons.append(uncalibrated)
+    now = (await ports.chain.head()).timestamp
     disputed = walked.disputed
-    is_due = disputed is not None and must_post(challenge, (await ports.chain.head()).timestamp)
+    is_due = disputed is not None and must_post(challenge, now)
+    reasons = await _reasons(challenge, walked, ports, options)
     if disputed is not None and disputed.needs_person and not is_due:
-        reasons += [f"{one.submitter} objects ({one.about}): {one.reason}" for one in disputed.raised]
+        reasons += [(OBJECTION, f"{one.submitter} objects ({one.about}): {one.reason}") for one in disputed.raised]
     existing = await read_review(ports.store, challenge.chain_id, challenge.address)
     said = existing if existing is not None and existing.digest == digest else None
     if said is not None and said.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
     if not reasons or (is_due and disputed is not None and disputed.places == _places(walked)):
         return None  # a draft is announced only when whoever has to approve it did: an objection does not undo that
-    if said is not None:
+    if said is not None and said.state != "waiting":
         return said
-    return await request_review(ports.store, challenge.chain_id, challenge.address, digest, reasons, int(options.now()))
+    since = said.requested_at if said is not None else now
+    posts_at = default_moment(challenge, [code for code, _ in reasons], since) if walked.ranking else None
+    return await request_review(
+        ports.store,
+        challenge.chain_id,
+        challenge.address,
+        digest,
+        [sentence for _, sentence in reasons],
+        since,
+        posts_at=posts_at,
+        default="" if posts_at is None else _default_words(challenge, walked),
+    )
+
+
+async def _reasons(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> list[tuple[str, str]]:
+    """Why a person looks, each with its code in `review_defaults`; what the clock ruled about is no reason any more."""
+    reasons = [(flag.code, flag.sentence) for flag in walked.flags if flag.severity == "review"]
+    if is_by_default(walked.rulings):
+        reasons = []
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)
+    limit = options.review_above_usd
+    if limit is not None and (worth is None or worth >= limit * 1_000_000):
+        shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
+        reasons.insert(0, (PRIZE, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it."))
+    if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
+        reasons.append((CALIBRATION, uncalibrated))
+    return reasons
+
+
+def _default_words(challenge: Challenge, walked: Walk) -> str:
+    """What is posted if nobody decides, in words."""
+    behind = walked.behind_by_default
+    if not behind:
+        return "it is posted as it is ranked"
+    named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
+    paid = [one.account for one in place(walked.ranking, walked.rejected, behind, by_default=True)]
+    return f"{named} gives way, and {', '.join(paid[: challenge.winner_count])} are paid"
 
 
 async def _announced(
@@ -362,10 +427,6 @@ async def _disputed(challenge: Challenge, journal: Journal, ports: Ports) -> Dis
     stands = replace(found, judge=None)
     await _reopen(stands, journal, ports)
     return stands
-
-
-async def _seconds_until(moment: int, ports: Ports) -> float:
-    return max(1.0, float(moment - (await ports.chain.head()).timestamp))
 
 
 async def _uncalibrated(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> str | None:

@@ -98,11 +98,12 @@ def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) ->
     runs = walked.execution.summaries if walked.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
     ranked = list(walked.ranking.standings) if walked.ranking else []
+    places = {placed.account: number for number, placed in enumerate(walked.placed, start=1)}
     rows = [
         Ranked(
             address=s.item,
             agentId=agents[Address(s.item)],
-            rank=s.rank,
+            rank=places[Address(s.item)],
             score=s.score,
             elo=s.elo,
             low=s.low,
@@ -120,13 +121,13 @@ def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) ->
         )
         for s in ranked
     ]
-    for place, refused in enumerate(walked.rejected, start=len(rows) + 1):
+    for refused in walked.rejected:
         account = refused.submission.submitter
         rows.append(
             Ranked(
                 address=account,
                 agentId=agents[account],
-                rank=place,
+                rank=places[account],
                 score=0,
                 prizeAmount=prizes.get(account),
                 status="rejected",
@@ -135,4 +136,4 @@ def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) ->
                 executed=executed.get(account),
             )
         )
-    return [row.model_dump() for row in rows]
+    return [row.model_dump() for row in sorted(rows, key=lambda row: row.rank)]

@@ -25,7 +25,7 @@ from clara_eval.trace.form import Form
 Entry = tuple[str, object]
 CHALLENGE = Form(Challenge)
 PLAN = Form(EvaluationPlan)
-RULES = 6
+RULES = 7
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
@@ -51,6 +51,7 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
     for piece in walk.pieces:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
     yield "rejected", [_rejection(rejected) for rejected in walk.rejected]
+    yield "similar", to_camel_json(walk.likeness.similar)
     yield "families", dict(sorted(walk.likeness.families.items()))
     yield from _execution(walk)
     for account, features in sorted(walk.features.items()):

@@ -22,6 +22,7 @@ from clara_eval.execution import Machine
 from clara_eval.pipeline.evaluate import ChainOfRecord
 from clara_eval.pipeline.plan import EvaluationPlan, no_listener
 from clara_eval.pipeline.record import CHALLENGE, PLAN, RULES, entries
+from clara_eval.pipeline.rulings import is_by_default
 from clara_eval.pipeline.sources import TraceSources
 from clara_eval.pipeline.walk import Walk, walk
 from clara_eval.publish.calldata import read_calldata
@@ -126,7 +127,10 @@ class Checked:
             found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
         if silent := len(self.walk.unanswered):
             found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
-        if self.walk.rulings:
+        by_default = is_by_default(self.walk.rulings)
+        if by_default:
+            found.append("that nobody decided about the result that waited, until the clock ruled")
+        if any(ruling.kind != "default" for ruling in self.walk.rulings):
             found.append(
                 "that a person made the recorded rulings, where no objection asks for them: they are not signed"
             )
@@ -134,7 +138,7 @@ class Checked:
             found.append("that the draft had the recorded places: who objected signed its digest, not the places")
         if self.approvals:
             found.append("that the person who is named approved this result: approvals are not signed")
-        elif any(flag.severity == "review" for flag in self.walk.flags):
+        elif not by_default and any(flag.severity == "review" for flag in self.walk.flags):
             found.append("that a person approved this result, which its flags ask for: no approval is recorded")
         return found
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from clara_eval.errors import BadInput, NotFound
 from clara_eval.hashing import plain_json
 from clara_eval.judge.reading import shown
+from clara_eval.pipeline.rulings import CLOCK
 from clara_eval.trace.document import Approval
 from clara_eval.trace.store import PublicKeys
 from clara_eval.trace.store_keys import REVIEWS, review_key
@@ -21,7 +23,8 @@ from clara_eval.trace.store_keys import REVIEWS, review_key
 OPERATOR = "operator"
 NOTE_CHARS = 500
 NAME_CHARS = 80
-ReviewState = Literal["waiting", "approved", "rejected"]
+ReviewState = Literal["waiting", "approved", "rejected", "lapsed"]
+"""`lapsed`: nobody decided in time, and the default is posted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,17 @@ class Review:
     note: str = ""
     by: str = ""
     """Who decided, as they called themselves."""
+    posts_at: int | None = None
+    """When the default is posted, by the chain's clock; None where only a person can have it posted."""
+    default: str = ""
+    """What is posted then, in words."""
+
+    @property
+    def unless_decided(self) -> str:
+        """What happens if nobody decides, as one sentence."""
+        if self.posts_at is None:
+            return "Nothing is posted unless you approve it."
+        return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
 
     @property
     def approvals(self) -> tuple[Approval, ...]:
@@ -54,15 +68,35 @@ class Review:
             "decidedAt": self.decided_at,
             "note": self.note,
             "by": self.by,
+            "postsAt": self.posts_at,
+            "default": self.default,
         }
 
 
+def moment_words(at: int) -> str:
+    """A moment of the chain's clock for people."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
 async def request_review(
-    keys: PublicKeys, chain_id: int, address: str, digest: str, reasons: Sequence[str], now: int
+    keys: PublicKeys,
+    chain_id: int,
+    address: str,
+    digest: str,
+    reasons: Sequence[str],
+    now: int,
+    *,
+    posts_at: int | None = None,
+    default: str = "",
 ) -> Review:
-    review = Review(address, digest, "waiting", tuple(reasons), now)
+    review = Review(address, digest, "waiting", tuple(reasons), now, posts_at=posts_at, default=default)
     await _write(keys, chain_id, review)
     return review
+
+
+async def lapse(keys: PublicKeys, chain_id: int, review: Review) -> None:
+    """Keep that nobody decided in time."""
+    await _write(keys, chain_id, replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK))
 
 
 async def approvals_of(keys: PublicKeys, chain_id: int, address: str, digest: str) -> tuple[Approval, ...]:

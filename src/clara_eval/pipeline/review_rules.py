@@ -1,8 +1,9 @@
 """What a reader of a round should know, and what a person must look at before money moves.
 
-In: a finished round. Out: its flags in a fixed order; those of severity `review` hold the post until somebody approves.
-The contract takes no post back, so doubt about a paid place, or about who is just below it, waits; doubt about the
-others is told and does not wait. A new flag is one function in `RULES`, which sees everything there is.
+In: a finished round. Out: its flags in a fixed order; those of severity `review` hold the post until somebody approves,
+or until the time for that is over (`review_defaults`). The contract takes no post back, so doubt about a paid place, or
+about who is just below it, waits; doubt about the others is told and does not wait. A new flag is one function in
+`RULES`, which sees everything there is.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from clara_eval.challenge.model import Address, Challenge
 from clara_eval.features.extract import UNREAD
 from clara_eval.features.features import Features
 from clara_eval.features.field import UNTOLD
-from clara_eval.flags import Flag
+from clara_eval.flags import Flag, Severity
 from clara_eval.ranking.rank import Ranking
-from clara_eval.solutions import Likeness, Rejected, Solution
+from clara_eval.solutions import CONTESTED_SECONDS, Likeness, Rejected, Solution
 from clara_eval.tournament.play import Comparison
 from clara_eval.winners import Placed
 
@@ -74,36 +75,46 @@ def _outages(found: Round) -> Iterator[Flag]:
             yield Flag(
                 "outage_verdict",
                 "review",
-                f"{account} could not be read until the scoring window was nearly over, which may be no fault of its "
-                f"own: {refused.reason}",
+                f"{account} could not be read, which may be no fault of its own: {refused.reason}",
                 account,
                 {"rejection": refused.code},
             )
 
 
 def _contested_copies(found: Round) -> Iterator[Flag]:
-    for cluster in found.likeness.clusters:
-        account = cluster.original.submission.submitter
-        if cluster.contested and account in found.near_money:
+    """Works of which the chain does not say who wrote them: the earlier one counts, and may be the thief's."""
+    clusters = [one.original.submission.submitter for one in found.likeness.clusters if one.contested]
+    pairs = [pair.earlier for pair in found.likeness.similar if pair.contested]
+    for account in dict.fromkeys((*clusters, *pairs)):
+        if account in found.near_money:
             yield Flag(
                 "contested_copy",
                 "review",
-                f"{account} counts as the original of a copied work, but the copy came in the same second, was "
-                "resubmitted later, or stood earlier at an address whose content can change, and may be the older one.",
+                f"{account} counts as the author of a work that another one repeats, but the other one was sent within "
+                f"{CONTESTED_SECONDS} seconds, was resubmitted later, or was first at an address whose content can "
+                "change, and may be the older one.",
                 account,
             )
 
 
-def _borrowed(found: Round) -> Iterator[Flag]:
-    """Ranked entries that hold an earlier one, or whose bytes were somebody else's before."""
-    for doubt in found.likeness.doubts:
-        near = doubt.account in found.near_money
+def _similar_work(found: Round) -> Iterator[Flag]:
+    """Ranked entries that resemble an earlier one, told beside both; the later one on a paid place waits."""
+    for pair in found.likeness.similar:
+        evidence = {"share": pair.share, "kind": pair.kind, "contested": pair.contested}
+        severity: Severity = "review" if pair.later in found.paid else "warn"
+        yield Flag("similar_work", severity, pair.sentence, pair.later, {"other": pair.earlier, **evidence})
+        yield Flag("similar_work", "info", pair.sentence, pair.earlier, {"other": pair.later, **evidence})
+
+
+def _earlier_authors(found: Round) -> Iterator[Flag]:
+    """Ranked entries whose very bytes somebody else handed in before."""
+    for one in found.likeness.taken:
         yield Flag(
-            "holds_earlier_work" if doubt.share is not None else "earlier_author",
-            "review" if near else "warn",
-            f"{doubt.account}: {doubt.sentence}",
-            doubt.account,
-            {"other": doubt.other, "share": doubt.share},
+            "earlier_author",
+            "review" if one.account in found.near_money else "warn",
+            f"{one.account}: {one.author} handed in these very bytes first, and replaced them later.",
+            one.account,
+            {"other": one.author},
         )
 
 
@@ -118,8 +129,8 @@ def _paid_families(found: Round) -> Iterator[Flag]:
             yield Flag(
                 "family_paid_twice",
                 "review",
-                f"{', '.join(members)} stand on paid places and share half of their work or their agent: they may be "
-                "one hand.",
+                f"{', '.join(members)} are on paid places and are similar, or were sent for one agent: they may be one "
+                "work.",
                 members[0],
                 {"members": len(members)},
             )
@@ -190,7 +201,8 @@ RULES = (
     _paid_rejections,
     _outages,
     _contested_copies,
-    _borrowed,
+    _similar_work,
+    _earlier_authors,
     _paid_families,
     _unpinned,
     _submissions,

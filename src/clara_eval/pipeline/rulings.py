@@ -1,6 +1,7 @@
 """What a person ruled about a result that waited: part of the evidence of the walk that follows, and of its trace.
 
-A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage. In: the
+A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage; the clock's
+own ruling says that nobody decided in time, and the defaults of `review_defaults` apply. In: the
 rulings of a run, oldest first. Out: the same solutions, likeness and plan with the rulings applied; pure, so that a
 trace with its rulings is walked again to the same bytes. Of two rulings about the same thing the later one counts.
 """
@@ -13,17 +14,18 @@ from typing import Literal
 
 from clara_eval.challenge.model import Address, Submission
 from clara_eval.pipeline.plan import EvaluationPlan
-from clara_eval.solutions import Cluster, Copy, Likeness, Rejected
+from clara_eval.solutions import Cluster, Copy, Likeness, Rejected, Similar
 from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Entries
 
 RulingKind = Literal["exclude", "original", "judge"]
+"""What a person can rule; `default` is the clock's."""
 RuledStage = Literal["reading", "comparing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    kind: RulingKind
+    kind: RulingKind | Literal["default"]
     of: str
     """The digest of the result that the person looked at."""
     at: int
@@ -38,13 +40,26 @@ class Ruling:
 
 
 RULINGS = Form(tuple[Ruling, ...])
-_KEY = "rulings"
+_KEY, _DEFAULT_KEY = "rulings", "default"
+CLOCK = "the clock"
+"""Who ruled, when the time for a decision was over."""
 
 
 async def read_rulings(entries: Entries, run: str) -> tuple[Ruling, ...]:
-    """Everything that was ruled about this run, oldest first."""
-    saved = await entries.entry(run, _KEY)
-    return RULINGS.read_text(saved) if saved else ()
+    """Everything that was ruled about this run: by people, oldest first, then by the clock."""
+    saved = [await entries.entry(run, key) for key in (_KEY, _DEFAULT_KEY)]
+    return tuple(ruling for text in saved if text for ruling in RULINGS.read_text(text))
+
+
+async def rule_by_clock(entries: Entries, run: str, digest: str, at: int) -> None:
+    """Keep that the default is posted, because nobody decided about this result until this moment."""
+    ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
+    await entries.add_entry(run, _DEFAULT_KEY, RULINGS.text((ruling,)))
+
+
+def is_by_default(rulings: Sequence[Ruling]) -> bool:
+    """Whether the time for a decision is over."""
+    return any(ruling.kind == "default" for ruling in rulings)
 
 
 def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
@@ -58,7 +73,7 @@ def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tu
 
 
 def with_originals(likeness: Likeness, rulings: Sequence[Ruling]) -> Likeness:
-    """The clusters with the originals that a person named; nobody is contested where somebody has decided."""
+    """Copies and similar work with the authors that a person named; what somebody decided is contested no more."""
     for ruling in rulings:
         if ruling.kind == "original" and ruling.account is not None:
             likeness = _with_original(likeness, ruling.account)
@@ -72,7 +87,19 @@ def _with_original(likeness: Likeness, account: Address) -> Likeness:
         for before, after in zip(likeness.clusters, clusters, strict=True)
     }
     families = {heads.get(member, member): heads.get(head, head) for member, head in likeness.families.items()}
-    return replace(likeness, clusters=clusters, families=families)
+    named = [
+        replace(pair, earlier=heads.get(pair.earlier, pair.earlier), later=heads.get(pair.later, pair.later))
+        for pair in likeness.similar
+    ]
+    similar = tuple(_settled(pair, account) for pair in named)
+    return replace(likeness, clusters=clusters, families=families, similar=similar)
+
+
+def _settled(pair: Similar, account: Address) -> Similar:
+    """The pair with this account as the earlier one, if it is one of them."""
+    if account == pair.later:
+        pair = replace(pair, earlier=pair.later, later=pair.earlier)
+    return replace(pair, contested=False) if account == pair.earlier else pair
 
 
 def _headed_by(cluster: Cluster, account: Address) -> Cluster:
@@ -84,8 +111,8 @@ def _headed_by(cluster: Cluster, account: Address) -> Cluster:
     if chosen is None:
         return cluster
     head = chosen.solution
-    others = tuple(replace(copy, like=head) for copy in settled if copy.solution is not head)
-    return Cluster(head, (Copy(cluster.original, chosen.kind, chosen.similarity, head), *others))
+    others = tuple(copy for copy in settled if copy.solution is not head)
+    return Cluster(head, (Copy(cluster.original, chosen.kind), *others))
 
 
 def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:

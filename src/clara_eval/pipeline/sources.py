@@ -27,6 +27,7 @@ from clara_eval.solutions import Fetch, Fetched, Limits, Rejected, Solution, col
 from clara_eval.solutions.data_uri import is_data_uri, read_data_uri
 from clara_eval.trace.form import Form
 from clara_eval.trace.journal import Entries, Journal
+from clara_eval.trace.store import RunEntries
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Received:
     code: str = ""
     reason: str = ""
     is_outage: bool = False
-    """None came, and that may be us or the network: tried until the scoring window was nearly over."""
+    """None came, and that may be us or the network: it was tried again for a while."""
 
     @classmethod
     def of(cls, fetched: Fetched) -> Received:
@@ -169,6 +170,8 @@ class LiveSources:
     revealed: Reveal | None
     machine: Machine
     objected: Disputed | None = None
+    tries_again: bool = True
+    """Whether an entry that could not be read before is fetched once more."""
 
     async def disputed(self, _challenge: Challenge) -> Disputed | None:
         return self.objected
@@ -180,16 +183,32 @@ class LiveSources:
         return await journal_metadata(self.journal, self.fetch, challenge)
 
     async def received(self, submission: Submission, language: str | None) -> Received:
-        async def receive() -> Received:
-            remembering = _Remembering(self.fetch)
-            limits = Limits(retry_after_seconds=self.retry_after_seconds, give_up=self.gives_up)
-            verdict = await collect_solution(remembering, submission, limits, language=language)
-            if remembering.last is not None:
-                return Received.of(remembering.last)
-            assert isinstance(verdict, Rejected), "nothing came, so nothing can have been accepted"
-            return Received(None, code=verdict.code, reason=verdict.reason, is_outage=verdict.is_outage)
+        """What came; where nothing came yet, why. The first such reason stays, so that the result does not change."""
+        if (saved := await self.journal.saved(f"received/{submission.submitter}", RECEIVED)) is not None:
+            return saved
+        missed = await self.journal.saved(_missed_key(submission.submitter), RECEIVED)
+        if missed is not None and not self.tries_again:
+            return missed
+        found, is_outage = await self._receive(submission, language, again=missed is not None)
+        if missed is not None and is_outage:
+            return missed
 
-        return await self.journal.once(f"received/{submission.submitter}", RECEIVED, receive)
+        async def made() -> Received:
+            return found
+
+        key = _missed_key(submission.submitter) if is_outage else f"received/{submission.submitter}"
+        return await self.journal.once(key, RECEIVED, made)
+
+    async def _receive(self, submission: Submission, language: str | None, *, again: bool) -> tuple[Received, bool]:
+        """Fetch one submission, with pauses the first time only; whether what kept it away may pass."""
+        remembering = _Remembering(self.fetch)
+        limits = Limits(retry_after_seconds=() if again else self.retry_after_seconds)
+        verdict = await collect_solution(remembering, submission, limits, language=language)
+        is_outage = isinstance(verdict, Rejected) and verdict.is_outage
+        if remembering.last is not None:
+            return Received.of(remembering.last), is_outage
+        assert isinstance(verdict, Rejected), "nothing came, so nothing can have been accepted"
+        return Received(None, code=verdict.code, reason=verdict.reason, is_outage=is_outage), is_outage
 
     async def reveal(self) -> Reveal | None:
         return self.revealed
@@ -208,6 +227,15 @@ class LiveSources:
 
     def reader(self, names: Sequence[str]) -> Asker:
         return self.models.reader(names)
+
+
+def _missed_key(submitter: str = "") -> str:
+    return f"outage/{submitter}"
+
+
+async def any_missed(entries: RunEntries, run: str) -> bool:
+    """Whether an entry of this run could not be read when it was first tried."""
+    return bool(await entries.entries(run, _missed_key()))
 
 
 async def left_unanswered(entries: Entries, run: str) -> dict[str, str]:

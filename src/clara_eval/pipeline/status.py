@@ -32,6 +32,7 @@ from clara_eval.errors import (
 from clara_eval.hashing import plain_json
 from clara_eval.pipeline.leases import Busy
 from clara_eval.pipeline.plan import Stage
+from clara_eval.pipeline.review import moment_words
 from clara_eval.records.challenge_index import read_document
 from clara_eval.records.documents import EvalStatus, StageProgress, State, read
 from clara_eval.trace.store import KeyedDocuments
@@ -74,6 +75,13 @@ _SPAN: dict[Stage, tuple[int, int]] = {
 }
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage of the walk runs any more."""
+
+
+def review_meaning(posts_at: int | None) -> str:
+    """The sentence beside `review`: who decides, and until when."""
+    if posts_at is None:
+        return MEANINGS["review"]
+    return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
 
 
 def state_of(error: BaseException) -> State | None:
@@ -218,6 +226,7 @@ class StatusWriter:
         retry_at: int | None = None,
         posted_by: str | None = None,
         objections_until: int | None = None,
+        posts_at: int | None = None,
     ) -> None:
         """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
         await self._written_out()
@@ -228,6 +237,7 @@ class StatusWriter:
             retryAt=retry_at,
             postedBy=posted_by,
             objectionsUntil=objections_until,
+            postsAt=posts_at,
             stage=None if state in _BETWEEN_STAGES else self.status.stage,
         )
         self._tell()

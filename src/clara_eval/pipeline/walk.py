@@ -2,14 +2,15 @@
 
 In: a challenge, a plan, and sources that answer what cannot be computed. Out: a `Walk` that holds everything anybody
 needs to check it. Must hold: the same sources give the same walk, whatever the order in which answers arrive. No
-submission can stop it; an outage (`Temporary`) stops it without a verdict about anybody, and it can be walked again.
+submission can stop it, and one that cannot be read stops it only while no other can be judged; an outage (`Temporary`)
+stops it without a verdict about anybody, and it can be walked again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from clara_eval.attestation import KeyReport
@@ -30,8 +31,9 @@ from clara_eval.pipeline.execution import Execution, run_all
 from clara_eval.pipeline.harness import choose_harness
 from clara_eval.pipeline.objections import Disputed
 from clara_eval.pipeline.plan import EvaluationPlan, ProgressListener
+from clara_eval.pipeline.review_defaults import gave_way_flags, giving_way, place
 from clara_eval.pipeline.review_rules import Round, round_flags
-from clara_eval.pipeline.rulings import Ruling, excluded, ruled_plan, with_originals
+from clara_eval.pipeline.rulings import Ruling, excluded, is_by_default, ruled_plan, with_originals
 from clara_eval.pipeline.sources import Received, Sources, judge_received
 from clara_eval.publish.calldata import post_scores
 from clara_eval.ranking.rank import Ranking, rank_table
@@ -84,6 +86,8 @@ class Walk:
     ranking: Ranking | None
     """None when every submission was rejected."""
     placed: tuple[Placed, ...]
+    behind_by_default: Mapping[Address, str]
+    """Who gives way if nobody decides, each with the code of the flag."""
     flags: tuple[Flag, ...]
     winners: Winners
     calldata: bytes
@@ -116,7 +120,10 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     rejected = _in_order([*refused, *unevaluable(ranked, features)])
     jury = _Jury(plan, metadata, schema, sources, keeping)
     choice, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
-    placed = _place(ranking, rejected)
+    by_default = is_by_default(rulings)
+    found = Round(challenge, ranking, (), rejected, ranked, likeness, features, comparisons)
+    behind = giving_way(found)
+    placed = place(ranking, rejected, behind, by_default=True) if by_default else place(ranking, rejected)
     winners = choose_winners(challenge, placed)
     return Walk(
         metadata_bytes=metadata_bytes,
@@ -139,7 +146,8 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
-        flags=round_flags(Round(challenge, ranking, placed, rejected, ranked, likeness, features, comparisons)),
+        flags=(*round_flags(replace(found, placed=placed)), *(gave_way_flags(behind) if by_default else ())),
+        behind_by_default=behind,
         winners=winners,
         calldata=post_scores(winners, challenge.contract_version),
     )
@@ -235,29 +243,27 @@ async def _collect(
     gate = asyncio.Semaphore(READ_AT_ONCE)
     done = 0
 
-    async def one(submission: Submission) -> Piece | tuple[Submission, Temporary]:
+    async def one(submission: Submission) -> Piece:
         nonlocal done
-        try:
-            async with gate:
-                received = await sources.received(submission, language)
-        except Temporary as outage:
-            return submission, outage
+        async with gate:
+            received = await sources.received(submission, language)
         done += 1
         listener("collecting", done, total)
         return Piece(submission, received, await judge_received(received, submission, language))
 
-    found = await gather_or_raise(one(submission) for submission in challenge.submissions)
-    if missing := [item for item in found if not isinstance(item, Piece)]:
+    pieces = tuple(await gather_or_raise(one(submission) for submission in challenge.submissions))
+    missing = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected) and piece.verdict.is_outage]
+    if missing and not sources.gives_up and not any(isinstance(piece.verdict, Solution) for piece in pieces):
         raise _unread(missing, total)
-    return tuple(item for item in found if isinstance(item, Piece))
+    return pieces
 
 
-def _unread(missing: Sequence[tuple[Submission, Temporary]], total: int) -> Temporary:
-    """Everybody who can be read has been: says who is waited for. How long a stranger asks to wait is not passed on."""
-    named = "; ".join(f"{submission.submitter}: {outage.message}" for submission, outage in missing[:SHOWN])
+def _unread(missing: Sequence[Rejected], total: int) -> Temporary:
+    """There is nobody to judge: says who is waited for. How long a stranger asks to wait is not passed on."""
+    named = "; ".join(f"{one.submission.submitter}: {one.reason}" for one in missing[:SHOWN])
     more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
     return Temporary(
-        f"{len(missing)} of {total} submissions cannot be read yet ({named}{more}).",
+        f"{len(missing)} of {total} submissions cannot be read yet, and no other can be judged ({named}{more}).",
         remedy="They are tried again until a quarter of the scoring window is left.",
     )
 
@@ -374,9 +380,3 @@ def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
     if isinstance(comparisons, RuledComparisons):
         return comparisons.table
     return tally(items, [comparison.result for comparison in comparisons if comparison.winner is not None])
-
-
-def _place(ranking: Ranking | None, rejected: Sequence[Rejected]) -> tuple[Placed, ...]:
-    """Ranked first; rejected follow in order of submission with score 0, so that a full round can be posted."""
-    ranked = [Placed(Address(s.item), s.score) for s in ranking.standings] if ranking else []
-    return (*ranked, *(Placed(r.submission.submitter, 0) for r in rejected))

@@ -102,6 +102,10 @@ class EvalStatus(Document):
     objectionsUntil: int | None = Field(
         default=None, description="The result is announced; its submitters may object until then, by the chain's clock."
     )
+    postsAt: int | None = Field(
+        default=None,
+        description="A person may decide about the result until then, by the chain's clock; then it is posted by itself.",
+    )
     estimateUsd: float | None = Field(
         default=None,
         description="What asking models was expected to cost; null before it starts and where no price is known.",

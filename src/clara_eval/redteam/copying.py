@@ -1,7 +1,7 @@
-"""Copies in disguise, strangers that are none, clones for seats, and ordinary files.
+"""Measure who is called a copy: disguised copies, clones, ordinary files and honest entries.
 
-Real files come in, figures go out. Every way of `mutations.WAYS` is tried on every file, half of them with the poster's
-language and half without; pairs of files of different packages in one language are unrelated.
+Input: real files, and the honest entries of `bench/honest`. Output: figures. Every way of `mutations.WAYS` is tried on
+every file, half of them with the poster's language; files of different packages in one language are unrelated.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from clara_eval.eval_config import MEASURED, FeatureSchema
 from clara_eval.features.features import Features, choose_values
@@ -33,9 +34,9 @@ CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE))
 
 def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
     """Each disguise of each file against its original."""
-    found: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    similar: Counter[str] = Counter()
     tried: Counter[str] = Counter()
-    held: Counter[str] = Counter()
     for n, file in enumerate(files):
         others = [other for other in files if other.language == file.language and other is not file]
         program = Program(file.text, file.language, others[n % len(others)].text if others else "")
@@ -46,11 +47,11 @@ def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
             hint = file.language if n % 2 and way != "translated" else None
             likeness = find_likeness([solution_of(file.text, 1, hint), solution_of(text, 2, hint)])
             tried[way] += 1
-            found[way] += bool(likeness.clusters)
-            held[way] += bool(likeness.clusters or likeness.doubts)
+            refused[way] += bool(likeness.clusters)
+            similar[way] += bool(likeness.similar)
     return [
-        share("copies", f"copy_{way}", f"disguised copies that are found: {way.replace('_', ' ')}",
-              found[way], tried[way], at_least=AT_LEAST[way], foundOrHeldForReview=held[way])
+        share("copies", f"copy_{way}", f"disguised copies that are refused or wait: {way.replace('_', ' ')}",
+              refused[way] + similar[way], tried[way], at_least=AT_LEAST[way], refused=refused[way])
         for way in WAYS
     ]  # fmt: skip
 
@@ -84,8 +85,38 @@ def _clone(file: RealFile, kind: str, rng: random.Random) -> str:
 
 
 def _ranked(solutions: Sequence[Solution]) -> list[Solution]:
-    copied = {c.solution.submission.submitter for cluster in find_likeness(solutions).clusters for c in cluster.copies}
-    return [one for one in solutions if one.submission.submitter not in copied]
+    """Those that could be paid if nobody decides: neither refused nor the later of two similar ones."""
+    found = find_likeness(solutions)
+    out = {c.solution.submission.submitter for cluster in found.clusters for c in cluster.copies}
+    out |= {pair.later for pair in found.similar}
+    return [one for one in solutions if one.submission.submitter not in out]
+
+
+def measure_honest(folder: Path) -> list[Figure]:
+    """Independent solutions of small tasks, each task as one round; nothing where the folder is not there."""
+    refused = waiting = entries = 0
+    rounds = [honest_round(path) for path in sorted(folder.glob("*.txt"))]
+    for statement, solutions in rounds:
+        found = find_likeness(solutions, template=statement)
+        entries += len(solutions)
+        refused += sum(len(cluster.copies) for cluster in found.clusters)
+        waiting += len({pair.later for pair in found.similar})
+    if not rounds:
+        return []
+    return [
+        share("ordinary", "honest_refused", "honest solutions of small tasks that are refused as copies", refused,
+              entries, at_most=0.0, tasks=len(rounds)),
+        share("ordinary", "honest_similar", "honest solutions of small tasks that wait on a paid place", waiting,
+              entries, at_most=0.05, tasks=len(rounds)),
+    ]  # fmt: skip
+
+
+def honest_round(path: Path) -> tuple[str, list[Solution]]:
+    """The statement and the entries of one file named TASK.LANGUAGE.txt, divided by lines of equals signs."""
+    language = path.name.split(".")[1]
+    statement, *texts = path.read_text(encoding="utf-8").split("=====\n")
+    hint = None if language == "text" else language
+    return statement, [solution_of(text, n, hint, at=n * 3600) for n, text in enumerate(texts, start=1)]
 
 
 def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
@@ -99,13 +130,15 @@ def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
             flagged += bool(facts_of_one.flags)
             waiting += any(flag.severity == "review" for flag in facts_of_one.flags)
             codes.update({flag.code for flag in facts_of_one.flags})
-    wrong, pairs = _strangers(files)
+    wrong, similar, pairs = _strangers(files)
     return [
         share("ordinary", "flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
         share("ordinary", "to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries,
               at_most=0.02),
-        share("ordinary", "called_copies", "unrelated ordinary files that are called a copy", wrong, entries,
-              at_most=0.005, pairs=pairs),
+        share("ordinary", "called_copies", "unrelated ordinary files that are refused as a copy", wrong, entries,
+              at_most=0.0, pairs=pairs),
+        share("ordinary", "called_similar", "unrelated ordinary files that are called similar", similar, entries,
+              at_most=0.01, pairs=pairs),
     ]  # fmt: skip
 
 
@@ -126,17 +159,19 @@ def _facts(solution: Solution) -> Features:
     return Features(vector, {}, dict(kept), {}, (*speaks_to_judge(prompt_view(solution.text).text), *flags))
 
 
-def _strangers(files: Sequence[RealFile]) -> tuple[int, int]:
-    """Files that are called a copy of one from another package, among all of their language at once."""
-    wrong = pairs = 0
+def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
+    """Files that are refused, or called similar, for one from another package, among all of their language at once."""
+    refused = similar = pairs = 0
     for language in sorted({file.language for file in files}):
         held = _one_of_each_origin([file for file in files if file.language == language])
         pairs += len(held) * (len(held) - 1) // 2
         origins = {solution_of(file.text, n).submission.submitter: file.origin for n, file in enumerate(held, start=1)}
-        for cluster in find_likeness([solution_of(f.text, n, language) for n, f in enumerate(held, 1)]).clusters:
+        found = find_likeness([solution_of(f.text, n, language) for n, f in enumerate(held, 1)])
+        for cluster in found.clusters:
             first = origins[cluster.original.submission.submitter]
-            wrong += sum(origins[copy.solution.submission.submitter] != first for copy in cluster.copies)
-    return wrong, pairs
+            refused += sum(origins[copy.solution.submission.submitter] != first for copy in cluster.copies)
+        similar += sum(origins[pair.earlier] != origins[pair.later] for pair in found.similar)
+    return refused, similar, pairs
 
 
 def _one_of_each_origin(files: Sequence[RealFile]) -> list[RealFile]:

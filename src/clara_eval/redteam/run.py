@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clara_eval.errors import BadInput
-from clara_eval.redteam.copying import measure_clones, measure_copies, measure_ordinary
+from clara_eval.redteam.copying import measure_clones, measure_copies, measure_honest, measure_ordinary
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection
 from clara_eval.redteam.lies import measure_executed, measure_lies, measure_measured_only
@@ -20,6 +20,8 @@ from clara_eval.redteam.solidity_harness import measure_solidity
 
 SECTIONS = ("injection", "denial", "lies", "harness", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
+HONEST = Path("bench", "honest")
+"""Independent solutions of small tasks, in a checkout of the repository; the installed package has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
             files = _files(attack, attack.count(60))
             return [*measure_copies(files, seed=seed), *measure_clones(files)]
         case _:
-            return measure_ordinary(_files(attack, attack.count(1_000)))
+            return [*measure_ordinary(_files(attack, attack.count(1_000))), *measure_honest(HONEST)]
 
 
 async def _lies(attack: Attack) -> list[Figure]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,8 @@ def test_disguised_copies_of_real_files_are_found() -> None:
 
 def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds that nothing reaches, the figures say missed."""
-    asleep = copies.Bounds(least=10**9, near=2.0, held=2.0)
-    for name in ("PLAIN", "ABSTRACT", "SHAPES", "FEW_SHAPES", "OUTLINE"):
-        monkeypatch.setattr(copies, name, asleep)
+    asleep = [replace(measure, least=10**9) for measure in copies.MEASURES]
+    monkeypatch.setattr(copies, "MEASURES", tuple(asleep))
     files = real_files(default_folders(), count=3, seed=11, languages=("python",))
     figures = by_name(copying.measure_copies(files))
     assert figures["copy_rename"].met is False

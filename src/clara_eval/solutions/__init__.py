@@ -6,22 +6,24 @@ stop or delay a round: whatever it holds, it gets a verdict. What is judged is e
 
 from __future__ import annotations
 
+from clara_eval.solutions.authors import CONTESTED_SECONDS
 from clara_eval.solutions.collecting import Limits, collect_solution, estimate_tokens
-from clara_eval.solutions.copies import Cluster, Copy, Doubt, Likeness, find_likeness
+from clara_eval.solutions.copies import Cluster, Copy, Likeness, Similar, find_likeness
 from clara_eval.solutions.language import guess_language, language_name
 from clara_eval.solutions.model import REJECTIONS, Fetch, Fetched, Outage, Rejected, Solution
 
 __all__ = [
+    "CONTESTED_SECONDS",
     "REJECTIONS",
     "Cluster",
     "Copy",
-    "Doubt",
     "Fetch",
     "Fetched",
     "Likeness",
     "Limits",
     "Outage",
     "Rejected",
+    "Similar",
     "Solution",
     "collect_solution",
     "estimate_tokens",

@@ -16,8 +16,8 @@ from clara_eval.errors import Temporary
 REJECTIONS = {
     "unreadable": "the server refuses it, its certificate is wrong, or the answer is malformed",
     "not_found": "nothing is at this address",
-    "unreachable": "the address did not answer until the scoring window was nearly over",
-    "timeout": "the content did not arrive in time until the scoring window was nearly over",
+    "unreachable": "the address did not answer, however often it was tried",
+    "timeout": "the content did not arrive in time, however often it was tried",
     "too_many_redirects": "the address leads on and on",
     "forbidden_address": "the address is private, local or otherwise not public",
     "unsupported_scheme": "only data:, https: and ipfs: are read",
@@ -52,7 +52,7 @@ class Fetch(Protocol):
 
 
 class Outage(Temporary):
-    """A fetch failed in a way that may pass; `code` becomes the verdict if the scoring window ends first."""
+    """A fetch failed in a way that may pass; `code` becomes the verdict if it does not pass before the post."""
 
     def __init__(self, message: str, *, code: str = "unreachable", retry_after_seconds: float | None = None) -> None:
         super().__init__(message, retry_after_seconds=retry_after_seconds)

@@ -1,11 +1,12 @@
-"""One work, one place: copies are found in every disguise named here, and honest work is left alone."""
+"""Copies are refused, disguised ones are shown as similar, and honest work is left alone."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 
 from clara_eval.challenge.model import Address, Submission, Version
 from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.solutions import Cluster, Solution, copies, find_likeness
-from clara_eval.solutions.copies import CopyKind, FeatureSet, overlaps
-from clara_eval.solutions.tokens import abstract_shingles, token_stream
+from clara_eval.redteam.copying import honest_round
+from clara_eval.solutions import CONTESTED_SECONDS, Cluster, Solution, find_likeness, overlap
+from clara_eval.solutions.copies import LONG, CopyKind, SimilarKind
+from clara_eval.solutions.overlap import FeatureSet, common_features, numbered, shared_by
+from clara_eval.solutions.tokens import Coded, token_stream
 
 PYTHON = '''
 """A fee that grows with volatility."""
@@ -113,6 +116,7 @@ contract FeeCurve {
     }
 }
 """
+HONEST = Path(__file__).parents[3] / "bench" / "honest"
 ESSAY = (
     "Fees should follow risk. When prices move quickly the pool loses to those who trade against stale quotes, and the "
     "only defence that costs honest traders little is a fee that rises with volatility and falls again when markets are "
@@ -152,6 +156,13 @@ def only(clusters: tuple[Cluster, ...]) -> tuple[int, list[tuple[int, CopyKind]]
     return cluster.original.submission.submitted_at, copies
 
 
+def similar(solutions: Sequence[Solution], *, template: str = "") -> list[tuple[int, int, SimilarKind]]:
+    """Who resembles whom, by number of their accounts; nobody may be refused."""
+    found = find_likeness(solutions, template=template)
+    assert found.clusters == ()
+    return [(int(one.earlier, 16), int(one.later, 16), one.kind) for one in found.similar]
+
+
 def test_exact_copies_lose_to_the_earliest() -> None:
     """Of equal bytes the earliest submission is ranked, whatever the order they come in; the others name it."""
     clusters = find_copies([solution(PYTHON, 30), solution(OTHER, 5), solution(PYTHON, 10), solution(PYTHON, 20)])
@@ -173,42 +184,55 @@ def test_reformatting_and_comments_are_seen_through() -> None:
     python = re.sub(r'^ *"""[^"]*"""\n', "", python, flags=re.MULTILINE)
     assert only(find_copies([solution(PYTHON, 1), solution(python, 2)])) == (1, [(2, "normalised")])
     solidity = re.sub(r"\s*//.*|/\*.*\*/", "", SOLIDITY).replace("{\n", "\n{\n").replace("    ", "\t")
-    assert only(find_copies([solution(SOLIDITY, 1), solution(solidity, 2)])) == (1, [(2, "normalised")])
+    assert similar([solution(SOLIDITY, 1), solution(solidity, 2)]) == [(1, 2, "tokens")], "short: it may be chance"
 
 
-def test_short_reformatted_copies_are_found_too() -> None:
-    """Equal tokens are equal work at any length."""
-    assert only(find_copies([solution("def f(x): return x+1", 1), solution("def f(x):\n  return x + 1 # mine", 2)]))
+def test_short_equal_tokens_may_be_chance() -> None:
+    """Equal tokens of a few lines are similar, never refused; equal bytes are refused at any length."""
+    short = [solution("def f(x): return x+1", 1), solution("def f(x):\n  return x + 1 # mine", 2)]
+    assert similar(short) == [(1, 2, "tokens")]
+    assert only(find_copies([short[0], solution(short[0].text, 2)])) == (1, [(2, "exact")])
+
+
+def test_equal_tokens_are_refused_from_a_stated_length_on() -> None:
+    """The length is counted without what the poster gave and without what unrelated entries of the round have, too."""
+    entries = [solution(PYTHON, 1), solution(PYTHON.replace("    ", "\t"), 2)]
+    assert only(find_copies(entries)) == (1, [(2, "normalised")])
+    assert similar(entries, template=PYTHON) == [(1, 2, "tokens")]
+    words = [f"w{n}" for n in range(LONG + 3)]
+    assert similar([solution(" ".join(words), 1), solution(" ".join(words) + ".", 2)]) == [(1, 2, "tokens")]
+    words += ["one", "more"]
+    assert only(find_copies([solution(" ".join(words), 1), solution(" ".join(words) + ".", 2)]))
 
 
 def test_lightly_renamed_copies_are_found() -> None:
     """Other names for variables and functions, a changed constant and an added line do not make a new work."""
     renamed = rename(PYTHON, fee="charge", volume="size", volatility="sigma", quote="price_for", amount="qty", out="o")
     renamed = renamed.replace("1000", "900") + "\n\nVERSION = 2\n"
-    assert only(find_copies([solution(PYTHON, 1), solution(renamed, 2)])) == (1, [(2, "near")])
+    assert similar([solution(PYTHON, 1), solution(renamed, 2)]) == [(1, 2, "renamed")]
     renamed = rename(SOLIDITY, FeeCurve="MyCurve", moved="delta", scaled="ratio", result="res", due="owed")
-    assert only(find_copies([solution(SOLIDITY, 1), solution(renamed, 2)])) == (1, [(2, "near")])
+    assert similar([solution(SOLIDITY, 1), solution(renamed, 2)]) == [(1, 2, "tokens")]
 
 
-def test_a_lightly_edited_essay_is_a_copy() -> None:
-    """A few changed words in prose are a near copy; case and punctuation are no change at all."""
+def test_a_lightly_edited_essay_is_similar() -> None:
+    """A few changed words, other case and other punctuation leave prose similar."""
     edited = ESSAY.replace("three parts", "three pieces").replace("calm weather", "quiet weather")
-    assert only(find_copies([solution(ESSAY, 1), solution(edited, 2)])) == (1, [(2, "near")])
-    assert only(find_copies([solution(ESSAY, 1), solution(ESSAY.upper() + "!", 2)])) == (1, [(2, "normalised")])
+    for text in (edited, ESSAY.upper() + "!"):
+        assert similar([solution(ESSAY, 1), solution(text, 2)]) == [(1, 2, "tokens")]
 
 
 def test_different_works_are_left_alone() -> None:
     """Other solutions of the same task, other languages and other prose are no copies of each other."""
     other_essay = " ".join(sorted(ESSAY.split()))
     works = [PYTHON, OTHER, SOLIDITY, ESSAY, other_essay]
-    assert find_copies([solution(text, at) for at, text in enumerate(works, start=1)]) == ()
+    assert similar([solution(text, at) for at, text in enumerate(works, start=1)]) == []
 
 
 def test_tiny_programs_are_not_accused() -> None:
     """Short programs that look alike but differ in what they compute stay apart, also after Python's //."""
     tiny = [f"def solve(n):\n    return n // {k}\n" for k in range(2, 8)]
     tiny += [f"function solve(n) {{ return n + {k}; }}\nconsole.log(solve(1));" for k in range(5)]
-    assert find_copies([solution(text, at) for at, text in enumerate(tiny, start=1)]) == ()
+    assert similar([solution(text, at) for at, text in enumerate(tiny, start=1)]) == []
 
 
 def _repeating(names: Sequence[str]) -> str:
@@ -222,11 +246,11 @@ def _repeating(names: Sequence[str]) -> str:
 
 def test_a_renamed_copy_of_a_few_statements_that_repeat_is_found() -> None:
     """Where hardly any statement differs from the next, their number counts; another number is another work."""
-    original = _repeating(["circle", "square", "line", "arc", "text"])
+    original = _repeating(["circle", "square", "line", "arc", "text", "curve", "point", "spline"])
     renamed = re.sub(r"\b(?!def|class|return|self|from|import)([a-zA-Z]{3,})\b", r"q_\1x", original)
-    longer = _repeating(["name", "place", "owner", "date", "size", "colour", "weight", "height", "depth"])
+    longer = _repeating([f"part{n}" for n in range(80)])
     works = [solution(text, at) for at, text in enumerate((original, renamed, longer), start=1)]
-    assert only(find_copies(works)) == (1, [(2, "near")])
+    assert similar(works) == [(1, 2, "statements")]
 
 
 def test_each_language_has_its_own_fixed_words() -> None:
@@ -235,7 +259,7 @@ def test_each_language_has_its_own_fixed_words() -> None:
         ("python", "map = from_pool(string, match)\nstring = map + match\n", "a = b(c, d)\nc = a + d\n"),
         ("javascript", "let len = print(str, int); str = len + int;", "let a = b(c, d); c = a + d;"),
     ):
-        first, second = (abstract_shingles(token_stream(one, language), 6) for one in (text, renamed))
+        first, second = (Coded.of(token_stream(one, language), b"").abstract_windows(6) for one in (text, renamed))
         assert len(first) > 0
         assert first.tolist() == second.tolist()
 
@@ -246,26 +270,35 @@ def test_what_the_poster_gave_is_not_copied() -> None:
     entries = [
         solution(PYTHON + "\n\ndef answer(volume, volatility, base):\n" + body, i) for i, body in enumerate(bodies, 1)
     ]
-    assert len(find_copies(entries)) == 1
-    assert find_copies(entries, template=PYTHON) == ()
+    assert len(similar(entries)) == 1
+    assert similar(entries, template=PYTHON) == []
     statement = f"Complete this program so that the fee follows volatility.\n```python\n{PYTHON}\n```\nGood luck!"
-    assert find_copies(entries, template=statement) == ()
+    assert similar(entries, template=statement) == []
 
 
 def test_a_resubmitted_copy_is_contested() -> None:
-    """Resubmission moves the time, and a second is no order: whoever counts as the copy may be first, so a person looks."""
-    assert not find_copies([solution(PYTHON, 1), solution(PYTHON, 2)])[0].contested
-    assert find_copies([solution(PYTHON, 1, who=7), solution(PYTHON, 1, who=8)])[0].contested
-    assert find_copies([solution(PYTHON, 1), solution(PYTHON, 2, version=2)])[0].contested
+    """Resubmission moves the time, and a minute is no order: the copy may be the older one, so a person looks."""
+    renamed = rename(PYTHON, fee="charge", volume="size", volatility="sigma", quote="price_for", amount="qty", out="o")
+    for at, version, contested in (
+        (1, 1, True),
+        (1 + CONTESTED_SECONDS, 1, True),
+        (2 + CONTESTED_SECONDS, 1, False),
+        (2 + CONTESTED_SECONDS, 2, True),
+    ):
+        entries = [solution(PYTHON, 1, who=7), solution(PYTHON, at, who=8, version=version)]
+        assert find_copies(entries)[0].contested == contested
+        disguised = [entries[0], solution(renamed, at, who=8, version=version)]
+        assert [one.contested for one in find_likeness(disguised).similar] == [contested]
 
 
-def test_likeness_by_steps_is_one_cluster() -> None:
-    """A copy of a copy belongs to the first work, and its reason names the step."""
-    words = [f"w{n}" for n in range(400)]
-    texts = [" ".join(words[shift : shift + 300]) for shift in (0, 30, 60)]
-    (cluster,) = find_copies([solution(text, at) for at, text in enumerate(texts, start=1)])
-    assert [copy.like.submission.submitted_at for copy in cluster.copies] == [1, 2]
-    assert "through" in cluster.rejected()[1].reason
+def test_likeness_by_steps_is_one_family() -> None:
+    """What resembles a disguised copy is of the family of the first work, each beside the earliest that it resembles."""
+    words = [f"w{n}" for n in range(500)]
+    texts = [" ".join(words[shift : shift + 300]) for shift in (0, 60, 120)]
+    found = find_likeness([solution(text, at) for at, text in enumerate(texts, start=1)])
+    assert [(int(one.earlier, 16), int(one.later, 16)) for one in found.similar] == [(1, 2), (2, 3)]
+    assert set(found.families.values()) == {Address(f"0x{1:040x}")}
+    assert len(found.families) == 3
 
 
 def test_texts_without_tokens_are_compared_by_bytes() -> None:
@@ -275,27 +308,88 @@ def test_texts_without_tokens_are_compared_by_bytes() -> None:
 
 
 def test_many_entries_with_clones_are_clustered() -> None:
-    """Four hundred entries, half of them edited clones, are clustered completely, one original."""
+    """Of four hundred entries half are edited clones of the first: a flood does not make a work everybody's."""
     rng = random.Random(7)
     vocabulary = [f"word{n}" for n in range(3_000)]
     honest = [" ".join(rng.choices(vocabulary, k=300)) for _ in range(200)]
-    clones = [honest[0] + f" extra{n} tail{n}" for n in range(200)]
-    (cluster,) = find_copies([solution(text, at) for at, text in enumerate([*honest, *clones], start=1)])
-    assert len(cluster.copies) == 200
-    assert cluster.original.submission.submitted_at == 1
+    clones = [honest[0] + " " + " ".join(f"own{n}x{m}" for m in range(60)) for n in range(200)]
+    found = similar([solution(text, at) for at, text in enumerate([*honest, *clones], start=1)])
+    assert found == [(1, later, "tokens") for later in range(201, 401)]
 
 
-def test_works_that_share_half_are_one_family_and_all_stay_ranked() -> None:
-    """Three variations on one text and two entries of one agent are families; nobody is called a copy, others are alone."""
+def test_works_that_share_half_are_left_alone() -> None:
+    """Half in common proves nothing; two entries that were sent for one agent are a family all the same."""
     words = [f"w{n}" for n in range(400)]
-    variations = [" ".join([*words[:300], *(f"own{at}x{n}" for n in range(100))]) for at in range(3)]
+    variations = [" ".join([*words[:200], *(f"own{at}x{n}" for n in range(120))]) for at in range(3)]
     texts = [*variations, PYTHON, SOLIDITY, ESSAY]
-    found = find_likeness(
-        [solution(text, at, agent=5 if at in (4, 5) else None) for at, text in enumerate(texts, start=1)]
-    )
-    assert found.clusters == ()
+    entries = [solution(text, at, agent=5 if at in (4, 5) else None) for at, text in enumerate(texts, start=1)]
+    assert similar(entries) == []
     account = {at: Address(f"0x{at:040x}") for at in range(1, 7)}
-    assert found.families == {account[n]: account[1] for n in (1, 2, 3)} | {account[n]: account[4] for n in (4, 5)}
+    assert find_likeness(entries).families == {account[n]: account[4] for n in (4, 5)}
+
+
+def test_what_several_unrelated_entries_have_proves_nothing() -> None:
+    """Two entries with the task's own shape are similar alone, and not beside two others that have it."""
+    common = [f"w{n}" for n in range(150)]
+    texts = [" ".join([*common, *(f"own{at}x{n}" for n in range(own))]) for at, own in ((1, 10), (2, 20))]
+    others = [" ".join([*(f"own{at}x{n}" for n in range(860)), *common]) for at in (3, 4)]
+    entries = [solution(text, at) for at, text in enumerate([*texts, *others], start=1)]
+    assert similar(entries[:2]) == [(1, 2, "tokens")]
+    assert similar(entries) == []
+
+
+MINIFIED_RING = (
+    "class e{constructor(e){this.capacity=e,this.buffer=Array(e),this.head=0,this.tail=0,this.size=0}get length(){return "
+    "this.size}push(e){this.buffer[this.tail]=e,this.tail=(this.tail+1)%this.capacity,this.size<this.capacity?this.size++:"
+    "this.head=(this.head+1)%this.capacity}shift(){if(this.size===0)return;let e=this.buffer[this.head];return this.buffer["
+    "this.head]=void 0,this.head=(this.head+1)%this.capacity,this.size--,e}toArray(){let e=[];for(let t=0;t<this.size;t++)"
+    "e.push(this.buffer[(this.head+t)%this.capacity]);return e}}module.exports={RingBuffer:e};"
+)
+"""The first entry of `bench/honest/ring_buffer.javascript.txt`, by the minifier of rolldown."""
+
+
+def test_a_minified_twin_is_similar() -> None:
+    """What a minifier keeps tells the twin, in a round with the honest entries of the task, which stay apart."""
+    statement, honest = honest_round(HONEST / "ring_buffer.javascript.txt")
+    twin = replace(solution(MINIFIED_RING, 10**6, who=99), language="javascript")
+    found = find_likeness([*honest, twin], template=statement)
+    first = honest[0].submission.submitter
+    assert [(one.earlier, one.later, one.kind, one.contested) for one in found.similar] == [
+        (first, twin.submission.submitter, "minified", False)
+    ]
+    assert found.families == dict.fromkeys((first, twin.submission.submitter), first)
+
+
+@pytest.mark.parametrize("path", sorted(HONEST.glob("*.txt")), ids=lambda path: path.name)
+def test_honest_entries_of_small_tasks_are_neither_refused_nor_wait(path: Path) -> None:
+    """Independent solutions of one small task are left alone; a renamed copy of the longest is not, if it is no one-liner."""
+    statement, honest = honest_round(path)
+    assert similar(honest, template=statement) == []
+    longest = max(honest, key=lambda one: len(one.text))
+    last = replace(solution(_renamed(longest.text), 10**6, who=99), language=longest.language)
+    found = find_likeness([*honest, last], template=statement)
+    told = {one.later for one in found.similar} | {
+        c.solution.submission.submitter for k in found.clusters for c in k.copies
+    }
+    assert told == (set() if path.name.startswith("fizzbuzz") else {last.submission.submitter})
+
+
+def _renamed(text: str) -> str:
+    """Other names for everything that is declared, in words that mean nothing."""
+    declared = re.findall(
+        r"(?:def|class|let|const|for|uint256|self\.|this\.)\s*(?:public |private )?([A-Za-z_]\w+)", text
+    )
+    return rename(text, **{name: f"v{n}" for n, name in enumerate(dict.fromkeys(declared)) if name != "constructor"})
+
+
+def test_a_trap_takes_nobody_out() -> None:
+    """A short early entry, and an early heap of everything, make no later work similar to them."""
+    words = [f"w{n}" for n in range(1_500)]
+    trap, honest = words[:150], words[:1_200]
+    assert similar([solution(" ".join(trap), 1), solution(" ".join(honest), 2)]) == []
+    assert (
+        similar([solution(" ".join([*words, *(f"x{n}" for n in range(1500))]), 1), solution(" ".join(honest), 2)]) == []
+    )
 
 
 def test_copies_are_in_no_family() -> None:
@@ -317,53 +411,38 @@ def test_the_order_of_arrival_in_memory_does_not_matter(texts: list[str], rng: r
     assert find_likeness(shuffled) == find_likeness(entries)
     members = [one.original for one in clusters] + [copy.solution for one in clusters for copy in one.copies]
     assert len({one.submission.submitter for one in members}) == len(members)
-    assert len(entries) - sum(len(one.copies) for one in clusters) == len({token_stream(text).tokens for text in texts})
 
 
 @pytest.mark.parametrize("at_once", [3, 10**6])
-@given(st.lists(st.frozensets(st.integers(0, 12)), max_size=8), st.sets(st.integers(0, 7)))
-def test_likeness_is_the_jaccard_index_of_every_pair(at_once: int, sets: list[frozenset[int]], known: set[int]) -> None:
+@given(st.lists(st.frozensets(st.integers(0, 12)), max_size=8))
+def test_what_sets_share_is_what_counting_pair_by_pair_gives(at_once: int, sets: list[frozenset[int]]) -> None:
     """However it is cut into pieces, counting through the index equals comparing every pair of sets."""
-    hashed = [copies.FeatureSet.of(np.array(sorted(one), dtype=np.uint64)) for one in sets]
+    hashed = [FeatureSet.of(np.array(sorted(one), dtype=np.uint64)) for one in sets]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copies, "_AT_ONCE", at_once)
-        overlaps = list(copies.overlaps(hashed, 2, known))
-    counted = [one if len(one) >= 2 and n not in known else frozenset[int]() for n, one in enumerate(sets)]
-    whole = [one.of(np.arange(later)) for later, one in enumerate(overlaps)]
-    assert all(
-        not (rest & ~one.likely).any() for one, rest in zip(overlaps, (w.most >= 0.5 for w in whole), strict=True)
-    )
-    assert {later: whole[later].jaccard.tolist() for later, mine in enumerate(counted) if mine} == {
-        later: [len(mine & other) / len(mine | other) for other in counted[:later]]
-        for later, mine in enumerate(counted)
-        if mine
-    }
+        patch.setattr(overlap, "_AT_ONCE", at_once)
+        shared = list(shared_by(hashed))
+    for later, mine in enumerate(sets):
+        common = [len(mine & other) for other in sets[:later]]
+        assert shared[later].amount.tolist() == common
+        assert shared[later].of_later.tolist() == [count / max(1, len(mine)) for count in common]
 
 
-@given(st.randoms(use_true_random=False))
-@settings(max_examples=6, deadline=None)
-def test_families_are_those_of_a_comparison_of_the_ranked_alone(rng: random.Random) -> None:
-    """What was counted among all is, for some of them, what counting among those alone gives."""
-    works = [
-        PYTHON,
-        OTHER,
-        PYTHON + OTHER,
-        PYTHON[: len(PYTHON) * 2 // 3],
-        OTHER.replace("market", "venue"),
-        OTHER + "\n",
-    ]
-    texts = [rng.choice(works) for _ in range(7)]
-    prints = [copies._Print.of(solution(text, n + 1), copies._Given("", b"key")) for n, text in enumerate(texts)]
-    ranked = sorted(rng.sample(range(7), 4))
+@given(st.lists(st.tuples(st.frozensets(st.integers(0, 6)), st.integers(0, 3)), max_size=8))
+def test_common_features_are_those_of_several_other_groups(sets: list[tuple[frozenset[int], int]]) -> None:
+    """A feature is common for a set if two groups other than its own hold it, however many sets they have."""
+    hashed = [FeatureSet.of(np.array(sorted(one), dtype=np.uint64)) for one, _ in sets]
+    found = common_features(hashed, np.array([group for _, group in sets], dtype=np.int64), 2)
+    for (mine, group), common in zip(sets, found, strict=True):
+        holders = [{other for held, other in sets if feature in held} - {group} for feature in sorted(mine)]
+        assert common.tolist() == [len(one) >= 2 for one in holders]
 
-    def told(pairs: Iterable[tuple[int, copies._Alike]]) -> set[tuple[int, int, bool, float]]:
-        return {
-            (later, int(earlier), bool(family), round(float(held), 9))
-            for later, alike in pairs
-            for earlier, family, held in zip(alike.earlier, alike.family, alike.held, strict=True)
-        }
 
-    assert told(copies._Compared(prints).among(ranked)) == told(copies._alike([prints[n] for n in ranked]))
+@given(st.lists(st.integers(0, 5)))
+def test_repeated_features_are_counted_as_often_as_they_occur(numbers: list[int]) -> None:
+    """What two texts share of a repeated feature is how often both have it."""
+    first, second = (numbered(np.array(part, dtype=np.uint64)) for part in (numbers, numbers[: len(numbers) // 2]))
+    assert len(first) == len(numbers)
+    assert len(np.intersect1d(first, second)) == len(numbers) // 2
 
 
 @given(st.text(max_size=300))
@@ -408,28 +487,15 @@ def test_a_program_hidden_behind_a_long_comment_is_found() -> None:
         entries = [
             replace(solution(text, at), language=language) for at, text in ((1, SOLIDITY), (2, front + SOLIDITY))
         ]
-        assert only(find_copies(entries)) == (1, [(2, "normalised")])
+        assert similar(entries) == [(1, 2, "tokens")]
 
 
 def test_padding_and_leaving_out_make_no_new_work() -> None:
-    """A work that holds an earlier one is its copy, also when more than half of it is padding; so is a part of one."""
+    """A work that holds an earlier one is similar, also when more than half of it is padding; so is a part of one."""
     part = PYTHON.partition("    def swap")[0]
-    assert only(find_copies([solution(PYTHON, 1), solution(OTHER + PYTHON, 2)])) == (1, [(2, "contained")])
     renamed = rename(PYTHON, fee="charge", volume="size", volatility="sigma", quote="price_for", amount="qty", out="o")
-    assert only(find_copies([solution(PYTHON, 1), solution(OTHER + renamed, 2)])) == (1, [(2, "contained")])
-    assert only(find_copies([solution(PYTHON, 1), solution(part, 2)])) == (1, [(2, "contained")])
-
-
-def test_an_earlier_work_deep_in_a_later_one_is_a_doubt() -> None:
-    """What is mostly something else is nobody's plain copy: it is ranked, in one family, with the share that it holds."""
-    words = [f"w{n}" for n in range(200)]
-    own = [f"own{n}" for n in range(2_000)]
-    found = find_likeness([solution(" ".join(words), 1), solution(" ".join([*own, *words]), 2)])
-    assert found.clusters == ()
-    first, second = (Address(f"0x{at:040x}") for at in (1, 2))
-    assert found.families == {first: first, second: first}
-    assert [(one.account, one.other) for one in found.doubts] == [(second, first)]
-    assert found.doubts[0].share == 1.0
+    for text in (OTHER + PYTHON, OTHER + renamed, part):
+        assert [pair[:2] for pair in similar([solution(PYTHON, 1), solution(text, 2)])] == [(1, 2)]
 
 
 def test_mutable_content_is_never_the_original() -> None:
@@ -444,29 +510,41 @@ def test_mutable_content_is_never_the_original() -> None:
 def test_the_author_of_the_earliest_version_keeps_the_work() -> None:
     """Who committed to some bytes first is their author, after resubmitting them, a variation of them, or another work."""
     author, thief = Address(f"0x{7:040x}"), Address(f"0x{8:040x}")
-    first = [Version(author, keccak_hex(PYTHON.encode()), 10), Version(thief, keccak_hex(PYTHON.encode()), 20)]
-    stolen = solution(PYTHON, 20, who=8)
-    for again in (PYTHON, PYTHON.replace("1000", "900") + "\n\nVERSION = 2\n"):
-        entries = [stolen, solution(again, 30, who=7, version=2)]
-        (cluster,) = find_likeness(entries, versions=first).clusters
-        assert cluster.original.submission.submitter == author
-        assert not cluster.contested
-        (cluster,) = find_likeness(entries).clusters
-        assert cluster.original.submission.submitter == thief
-        assert cluster.contested
-    found = find_likeness([stolen, solution(ESSAY, 30, who=7, version=2)], versions=first)
-    assert found.clusters == ()
-    assert [(one.account, one.other, one.share) for one in found.doubts] == [(thief, author, None)]
+    first = [Version(author, keccak_hex(PYTHON.encode()), 10), Version(thief, keccak_hex(PYTHON.encode()), 200)]
+    stolen = solution(PYTHON, 200, who=8)
+    again = [stolen, solution(PYTHON, 300, who=7, version=2)]
+    (cluster,) = find_likeness(again, versions=first).clusters
+    assert (cluster.original.submission.submitter, cluster.contested) == (author, False)
+    (cluster,) = find_likeness(again).clusters
+    assert (cluster.original.submission.submitter, cluster.contested) == (thief, True)
+    varied = [stolen, solution(PYTHON.replace("1000", "900") + "\n\nVERSION = 2\n", 300, who=7, version=2)]
+    (pair,) = find_likeness(varied, versions=first).similar
+    assert (pair.earlier, pair.later, pair.contested) == (author, thief, False)
+    (pair,) = find_likeness(varied).similar
+    assert (pair.earlier, pair.later, pair.contested) == (thief, author, True)
+    found = find_likeness([stolen, solution(ESSAY, 300, who=7, version=2)], versions=first)
+    assert (found.clusters, found.similar) == ((), ())
+    assert [(one.account, one.author) for one in found.taken] == [(thief, author)]
+
+
+def test_a_hash_that_was_committed_first_shows_the_author() -> None:
+    """Who sent only the hash first, and the content an hour later, is the author of what was copied in between."""
+    author, thief = Address(f"0x{7:040x}"), Address(f"0x{8:040x}")
+    committed = [Version(author, keccak_hex(PYTHON.encode()), 10)]
+    renamed = rename(PYTHON, fee="charge", volume="size", volatility="sigma", quote="price_for", amount="qty", out="o")
+    entries = [solution(PYTHON, 4_000, who=7, version=2), solution(renamed, 3_990, who=8)]
+    (pair,) = find_likeness(entries, versions=committed).similar
+    assert (pair.earlier, pair.later, pair.contested) == (author, thief, False)
 
 
 def test_unrelated_first_versions_change_nothing() -> None:
     """An early version with other content does not make its submitter the author, but leaves a doubt for a person."""
     early = [Version(Address(f"0x{8:040x}"), keccak_hex(b"something else"), 5)]
-    entries = [solution(PYTHON, 10, who=7), solution(PYTHON, 20, who=8, version=2)]
+    entries = [solution(PYTHON, 10, who=7), solution(PYTHON, 200, who=8, version=2)]
     (cluster,) = find_likeness(entries, versions=early).clusters
     assert cluster.original.submission.submitter == Address(f"0x{7:040x}")
     assert cluster.contested
-    late = [Version(Address(f"0x{8:040x}"), keccak_hex(b"something else"), 15)]
+    late = [Version(Address(f"0x{8:040x}"), keccak_hex(b"something else"), 150)]
     assert not find_likeness(entries, versions=late).clusters[0].contested
 
 
@@ -483,28 +561,10 @@ def test_large_entries_are_compared_by_a_sample_that_nobody_can_foresee() -> Non
     ]
     for key in (b"", b"one", b"another"):
         found = find_likeness([solution(text, at) for at, text in enumerate(texts, start=1)], key=key)
-        assert only(found.clusters)[0] == 1
-        assert [copy.solution.submission.submitted_at for copy in found.clusters[0].copies] == [2, 3]
+        assert [(int(one.earlier, 16), int(one.later, 16)) for one in found.similar] == [(1, 2), (1, 3)]
 
 
 def test_letters_that_look_alike_are_no_new_text() -> None:
     """Cyrillic letters, gaps of no width and hidden remarks leave an essay what it was."""
     disguised = "<!-- mine -->" + ESSAY.replace("o", "о").replace("volatility", "vola\u200btility")
-    assert only(find_copies([solution(ESSAY, 1), solution(disguised, 2)])) == (1, [(2, "normalised")])
-
-
-def test_what_sets_share_is_what_counting_pair_by_pair_gives() -> None:
-    """Random sets with weights, small and known ones among them: every earlier one's share, to the last bit."""
-    rng = np.random.default_rng(5)
-    sets = []
-    for _ in range(40):
-        hashes = np.unique(rng.integers(0, 300, rng.integers(0, 90)).astype(np.uint64))
-        sets.append(FeatureSet.of(hashes, (1.0 + hashes % 7).astype(np.float64) if rng.random() < 0.5 else None))
-    for later, found in enumerate(overlaps(sets, 20, {3, 11})):
-        mine = sets[later]
-        counts = [len(one.hashes) >= 20 and place not in {3, 11} for place, one in enumerate(sets)]
-        expected = [
-            mine.weights[np.isin(mine.hashes, sets[earlier].hashes)].sum() if counts[later] and counts[earlier] else 0.0
-            for earlier in range(later)
-        ]
-        assert found.shared.tolist() == expected
+    assert similar([solution(ESSAY, 1), solution(disguised, 2)]) == [(1, 2, "tokens")]

@@ -3,8 +3,8 @@
 Text and its language come in, tokens go out; every pattern here is linear in the length of the text. Comments are
 dropped only where the language is known, because `//` divides in Python and `#` is a heading in prose; remarks in
 Markdown are dropped from prose. Letters that only look like others, and characters that nobody sees, are no difference.
-Shingles are windows over the tokens as 64-bit numbers under a key; `abstract_shingles` also forget the names that a
-programmer chose.
+Windows over the tokens are 64-bit numbers under a key: of the tokens as they are, without the names that a programmer
+chose, or of what a minifier keeps.
 """
 
 from __future__ import annotations
@@ -135,19 +135,9 @@ def _one_quote(text: str, language: str) -> str:
     return '"' + text.strip("'\"`") + '"'
 
 
-def shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
-    """Every window of `width` tokens, as sorted numbers without repetition."""
-    return Coded.of(stream, key).shingles(width)
-
-
-def abstract_shingles(stream: TokenStream, width: int, key: bytes = b"") -> Hashes:
-    """Shingles in which a chosen name only says how far back in the window it stood: renaming changes none of them."""
-    return Coded.of(stream, key).abstract_shingles(width)
-
-
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A stream as numbers, made once for every kind of shingle."""
+    """A stream as numbers, made once for every kind of window."""
 
     distinct: list[str]
     numbers: Numbers
@@ -163,8 +153,20 @@ class Coded:
         codes = np.array([_keyed_token(token, key) for token in known], dtype=np.uint64)
         return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.language, key)
 
-    def shingles(self, width: int) -> Hashes:
+    def windows(self, width: int) -> Hashes:
+        """Every window of `width` tokens, in order."""
         return _windows([self.codes] * width, len(self.codes), width)
+
+    def kept_windows(self, width: int) -> Hashes:
+        """The same over what a minifier keeps and no task dictates: names behind a point or before a colon."""
+        if self.language is None or not len(self.numbers):
+            return NO_HASHES
+        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
+        places = {token: number for number, token in enumerate(self.distinct)}
+        behind = np.append(False, self.numbers[:-1] == places.get(".", -1))
+        before = np.append(self.numbers[1:] == places.get(":", -1), False)
+        kept = self.codes[is_name & (behind | before)]
+        return _windows([kept] * width, len(kept), width)
 
     def _without_holes(self) -> Hashes:
         """The tokens, with sentences as they are whatever the names that they quote."""
@@ -176,7 +178,8 @@ class Coded:
             codes[self.numbers == n] = keyed(token, self.key)
         return codes
 
-    def abstract_shingles(self, width: int) -> Hashes:
+    def abstract_windows(self, width: int) -> Hashes:
+        """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
         if self.language is None or len(self.codes) < width:
             return NO_HASHES  # without its words, prose has nothing left to compare
         is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
@@ -216,16 +219,7 @@ def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
         mixed ^= codes[offset : offset + count]
         mixed *= _ODD
         mixed ^= mixed >> _MIXED_BY
-    return sorted_once(mixed)
-
-
-def sorted_once(hashes: Hashes) -> Hashes:
-    """Sorted, without repetition; the array that is given is used up. For few numbers faster than numpy's own."""
-    hashes.sort()
-    is_new = np.empty(len(hashes), dtype=bool)
-    is_new[:1] = True
-    np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
-    return hashes[is_new]
+    return mixed
 
 
 def _are_names(tokens: Sequence[str], language: str) -> list[bool]:

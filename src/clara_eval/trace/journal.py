@@ -34,13 +34,21 @@ class Journal:
         self._entries = entries
         self.run = run
 
+    async def saved(self, key: str, form: Form[T]) -> T | None:
+        """The saved result, or None."""
+        text = await self._entries.entry(self.run, key)
+        return None if text is None else self._read(key, form, text)
+
     async def once(self, key: str, form: Form[T], make: Callable[[], Awaitable[T]]) -> T:
         """The saved result, or the one made now and saved."""
         saved = await self._entries.entry(self.run, key)
         if saved is None:
             saved = await self._entries.add_entry(self.run, key, form.text(await make()))
+        return self._read(key, form, saved)
+
+    def _read(self, key: str, form: Form[T], text: str) -> T:
         try:
-            return form.read_text(saved)
+            return form.read_text(text)
         except ValueError as bad:
             raise Disagrees(
                 f"The step {key!r} of run {self.run} was recorded in another form than this version reads.",

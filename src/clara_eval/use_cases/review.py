@@ -118,7 +118,7 @@ async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
     """The ruling beside the earlier ones; what a finished walk of this run closed is open again."""
     about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
     ruling = Ruling(decree.kind, digest, int(time.time()), *about)
-    rulings = (*await read_rulings(store, run), ruling)
+    rulings = (*(one for one in await read_rulings(store, run) if one.kind != "default"), ruling)
     for key in ("rulings", "digest", "unanswered"):
         await store.forget_entry(run, key)
     await store.add_entry(run, "rulings", RULINGS.text(rulings))

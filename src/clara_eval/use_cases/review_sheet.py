@@ -43,6 +43,9 @@ class ReviewSheet(BaseModel):
     """What an approval or a ruling has to name."""
     state: str
     reasons: list[str]
+    unlessDecided: str  # noqa: N815
+    """What happens if nobody decides, and when; empty once somebody did."""
+    postsAt: int | None  # noqa: N815
     note: str
     status: str | None
     title: str | None
@@ -76,6 +79,8 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
         traceDigest=review.digest,
         state=review.state,
         reasons=list(review.reasons),
+        unlessDecided=review.unless_decided if review.state == "waiting" else "",
+        postsAt=review.posts_at,
         note=review.note,
         status=status.status if status else None,
         title=summary.title if summary else None,
@@ -83,7 +88,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
         token=scores.token if scores else None,
         winnerCount=sum(row.prizeAmount is not None for row in rows),
         scoringDeadline=summary.scoringDeadline if summary else None,
-        secondsLeft=max(0, summary.scoringDeadline - int(time.time())) if summary else None,
+        secondsLeft=max(0, (review.posts_at or summary.scoringDeadline) - int(time.time())) if summary else None,
         ranking=rows,
         doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
         facts=await _facts(store, chain_id, address, near),

@@ -16,12 +16,15 @@ from clara_eval.engine.options import EngineOptions
 from clara_eval.errors import Temporary
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.replay import check_trace
+from clara_eval.pipeline.review import known_review
 from clara_eval.pipeline.scoring_window import Window
 from clara_eval.pipeline.status import read_status
 from clara_eval.publish.send import Outcome, Pace
 from clara_eval.settings import Settings
 from clara_eval.testing.ipfs_gateway import LocalGateway
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
+from clara_eval.use_cases.review import approve
+from clara_eval.use_cases.test_objections import by_node
 
 BEST, WEAKER = "deque_window", ("nested_flags", "unfinished", "ring_buffer")
 
@@ -50,20 +53,50 @@ async def run(app: App, address: Address) -> tuple[Outcome | None, list[Address]
 
 
 async def test_a_gateway_that_is_down_costs_nobody_a_place(local_chain: LocalChain, tmp_path: Path) -> None:
-    """While the gateway is away nothing is judged and the status says who is waited for; then the best entry wins."""
+    """The others are judged at once, and a person is told until when the missing one is tried; then the best wins."""
     async with LocalGateway() as gateway:
         address, best = await round_with_best_on_ipfs(local_chain, gateway)
         async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
-            with pytest.raises(Temporary, match="1 of 4 submissions cannot be read yet") as caught:
+            first, again = await evaluate(app, address), await evaluate(app, address)
+            assert first.review is not None
+            assert (first.receipt, again.digest) == (None, first.digest), "the same reason, the same result"
+            assert any(best in reason for reason in first.review.reasons)
+            window = first.challenge.scoring_deadline - first.challenge.deadline
+            assert first.review.posts_at == first.challenge.deadline + min(window // 4, 12 * HOUR)
+            assert first.retry_seconds is not None
+            assert first.retry_seconds <= 900
+            status = await read_status(app.store, app.chain_id, address) or {}
+            assert (status["status"], status["postsAt"]) == ("review", first.review.posts_at)
+            assert best not in status["reason"], "who is near the money is not public"
+            await gateway.start()
+            outcome, winners, flags = await run(app, address)
+    assert outcome is Outcome.CONFIRMED
+    assert winners[0] == best
+    assert "outage_verdict" not in flags
+
+
+async def test_nothing_is_judged_while_nobody_can_be_read(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Where all that can be judged is out of reach the outage is ours: it is waited for, and junk gains nothing."""
+    async with LocalGateway() as gateway:
+        address = await post_round(local_chain)
+        texts = [entry(name).encode() for name in (BEST, *WEAKER[:2])]
+        handed = [
+            Handed(agent, gateway.add(text), keccak_hex(text))
+            for agent, text in zip(local_chain.agents[1:], texts, strict=False)
+        ]
+        junk = Handed(local_chain.agents[0], data_uri(b"\x00\x01"), keccak_hex(b"\x00\x01"))
+        await local_chain.submit_all(address, [junk, *handed])
+        await local_chain.move_time(HOUR + 1)
+        async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
+            with pytest.raises(Temporary, match="3 of 4 submissions cannot be read yet") as caught:
                 await evaluate(app, address)
+            assert caught.value.longest_pause_seconds is not None
             status = await read_status(app.store, app.chain_id, address) or {}
             assert status["status"] == "pending"
-            assert best in status["reason"]
-            assert caught.value.longest_pause_seconds is not None
             await gateway.start()
             outcome, winners, _ = await run(app, address)
     assert outcome is Outcome.CONFIRMED
-    assert winners[0] == best
+    assert winners[0] == local_chain.agents[1].address
 
 
 async def test_the_next_gateway_is_asked(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -80,23 +113,40 @@ async def test_the_next_gateway_is_asked(local_chain: LocalChain, tmp_path: Path
     assert empty.asked > 0
 
 
-async def test_an_outage_to_the_end_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
-    """With a quarter of the window left the rest is judged; the missing entry holds the post, and the trace holds."""
+async def test_an_outage_does_not_hold_the_post(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A quarter of the window later the round is posted without the entry, and the trace says that the clock ruled."""
     async with LocalGateway() as gateway:
         address, best = await round_with_best_on_ipfs(local_chain, gateway)
         async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
-            with pytest.raises(Temporary):
-                await evaluate(app, address)
-            challenge = await app.chain.challenge_at(address, await app.chain.head())
-            left = challenge.scoring_deadline - challenge.block.timestamp
-            await local_chain.move_time(int(0.8 * left))
+            waiting = await evaluate(app, address)
+            assert waiting.review is not None
+            assert waiting.review.posts_at is not None
+            await local_chain.move_time(waiting.review.posts_at - waiting.challenge.deadline)
             outcome, winners, flags = await run(app, address)
-            assert outcome is None
+            assert outcome is Outcome.CONFIRMED
             assert best not in winners[:1]
             assert "outage_verdict" in flags
-            with (await write_trace(app, address)).open() as lines:
-                checked = await check_trace(lines)
+            assert (await known_review(app.store, app.chain_id, address)).state == "lapsed"
+            lines = (await write_trace(app, address)).read_text().splitlines(keepends=True)
+            checked = await check_trace(lines, app.chain)
+            assert await by_node(tmp_path, lines) == 0
     assert [(r.code, r.is_outage) for r in checked.walk.rejected] == [("unreachable", True)]
+    assert [(r.kind, r.by, r.at) for r in checked.walk.rulings] == [("default", "the clock", waiting.review.posts_at)]
+    assert any("nobody decided" in point for point in checked.not_proven)
+
+
+async def test_a_person_may_post_without_the_missing_entry(local_chain: LocalChain, tmp_path: Path) -> None:
+    """An approval is for the result that was looked at: the entry is not asked for again, whatever it does now."""
+    async with LocalGateway() as gateway:
+        address, best = await round_with_best_on_ipfs(local_chain, gateway)
+        async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
+            waiting = await evaluate(app, address)
+            await approve(app.store, app.chain_id, address, note="It never answered.", digest=waiting.digest)
+            await gateway.start()
+            posted = await evaluate(app, address)
+    assert posted.receipt is not None
+    assert (posted.receipt.outcome, posted.digest) == (Outcome.CONFIRMED, waiting.digest)
+    assert best not in [winner.account for winner in posted.walk.winners.entries][:1]
 
 
 def test_no_pause_outlasts_the_window() -> None:
