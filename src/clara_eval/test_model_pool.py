@@ -60,7 +60,7 @@ async def open_pool(place: Path, **values: str) -> ModelPool:
 async def test_a_full_budget_allows_both_orders(tmp_path: Path) -> None:
     """With money enough the plan has room for every ordered pair."""
     pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="25")
-    assert pool.most_comparisons(challenge(25, (6000, 4000)), CONFIG, PLAN) == 25 * 24
+    assert pool.affordable(challenge(25, (6000, 4000)), CONFIG, PLAN).max_games == 25 * 24
 
 
 async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) ->
     games: list[int] = []
     for cap in ("2", "1", "0.5", "0.001"):
         pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD=cap)
-        games.append(pool.most_comparisons(challenge(25, (6000, 4000)), CONFIG, PLAN) or 0)
+        games.append(pool.affordable(challenge(25, (6000, 4000)), CONFIG, PLAN).max_games or 0)
     assert games == sorted(games, reverse=True)
     assert games[0] < 600
     assert games[-1] == 1
@@ -77,7 +77,7 @@ async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) ->
 async def test_free_judges_have_no_limit(tmp_path: Path) -> None:
     """Rules and local models are limited by time alone."""
     pool = await open_pool(tmp_path)
-    assert pool.most_comparisons(challenge(25, (6000, 4000)), CONFIG, EvaluationPlan(("rules",))) is None
+    assert pool.affordable(challenge(25, (6000, 4000)), CONFIG, EvaluationPlan(("rules",))).max_games is None
 
 
 async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path: Path) -> None:

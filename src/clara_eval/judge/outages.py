@@ -34,6 +34,26 @@ class Garbled(Unanswered):
     """An answer came, and is charged, that is nothing of what was asked for, and so is what it says to others."""
 
 
+class TooSlow(Unanswered):
+    """No answer within the time of a call."""
+
+
+class AnswerCut(Temporary):
+    """Every answer was cut at its token limit, up to the largest: our limit or the model's, never the entry's fault.
+
+    Asking later gives the recorded answers again, so nothing waits for it.
+    """
+
+    def __init__(self, judge: str, limit: int, requests: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{judge} did not end its answer within {limit:,} tokens, thinking included; nothing larger is asked for.",
+            remedy="Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less; then evaluate anew "
+            "(`evaluate --restart`).",
+        )
+        self.requests = requests
+        """The hashes of all that was asked."""
+
+
 class OutOfTime(Temporary):
     """The round's wall-clock budget ends before this judge can answer."""
 

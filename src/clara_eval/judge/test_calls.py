@@ -15,7 +15,7 @@ from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge import calls
 from clara_eval.judge.asking import ask_until
-from clara_eval.judge.calls import READ_AT_ONCE, JudgeLine, Patience, Succession
+from clara_eval.judge.calls import CONTROL, READ_AT_ONCE, JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, JudgeWaits, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
@@ -290,14 +290,15 @@ async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:
 
 
 async def test_a_slow_answer_ends_with_the_call_limit() -> None:
-    """A call that drips or hangs is cut off in full time, and counts as possibly charged."""
+    """A call that drips or hangs is cut off in full time, and so is the control; all count as possibly charged."""
     model = Model()
     model.wait = lambda: asyncio.sleep(30)
     budget = RunBudget(None)
     line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.01, tries=2))
     with pytest.raises(Temporary, match="in time"):
         await line.ask(_prompt())
-    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt())
+    control = CARD.worst(replace(_prompt(), user=CONTROL))
+    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt()) + control
 
 
 async def test_retry_after_holds_everybody() -> None:

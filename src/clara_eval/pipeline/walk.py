@@ -22,6 +22,7 @@ from clara_eval.features.field import compare_field
 from clara_eval.flags import Flag
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files, type_names
+from clara_eval.judge.limits import within
 from clara_eval.judge.ordering import OrderingJudge
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
@@ -97,7 +98,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
     keeping = AnswerRecorder(sources.unanswered)
     plan = ruled_plan(plan, await sources.rulings())
-    reader = keeping.over(sources.reader(plan.readers)) if plan.readers else None
+    reader = within(plan.tokens, keeping.over(sources.reader(plan.readers))) if plan.readers else None
     schema, typed_by_model = await _schema(metadata, reader)
     rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
@@ -313,7 +314,8 @@ class _Jury:
         return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
 
     def _model(self, name: str) -> tuple[Asker, str, FeatureSchema]:
-        return self.keeping.over(self.sources.asker(name)), self.metadata.config.criteria, self.schema
+        asker = within(self.plan.tokens, self.keeping.over(self.sources.asker(name)))
+        return asker, self.metadata.config.criteria, self.schema
 
 
 def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster], barred: set[Address]) -> tuple[Rejected, ...]:

@@ -1,0 +1,113 @@
+"""How long an answer may be: room for thinking at first, a larger limit after a cut, and a bound that is never passed.
+
+Input: a prompt with the tokens that its answer needs. Output: an answer that ended by itself, or `AnswerCut`.
+Invariant: which limit is asked for next follows from the plan and the recorded answers alone, so a replay asks alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from clara_eval.judge.outages import AnswerCut
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+
+THINKING_ROOM = 4_096
+"""Tokens that the first request of a thinking model leaves for thinking: at low effort most answers need fewer."""
+_THOUGHT_ENDS = re.compile(
+    r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE
+)
+_THOUGHT_BEGINS = re.compile(r"\s*(?:<(?:think|thinking|thought|reasoning)>|\[THINK\]|<\|channel\|>)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """The limits of all answers of one round, thinking included; part of its plan."""
+
+    thinking: int
+    """Tokens that a first request leaves for thinking, beside those that the answer needs."""
+    most: int
+    """No request asks for more than this many tokens, unless the bare answer needs more."""
+    growth: int = 4
+    """A cut answer is asked for again with so many times the limit."""
+
+    def first(self, answer_tokens: int) -> int:
+        """The limit of the first request, for an answer that needs so many tokens by itself."""
+        return max(answer_tokens, min(answer_tokens + self.thinking, self.most))
+
+    def larger(self, limit: int) -> int | None:
+        """The limit after an answer was cut at this one; None at the bound."""
+        grown = min(limit * self.growth, self.most)
+        return grown if grown > limit else None
+
+    def all(self, answer_tokens: int) -> tuple[int, ...]:
+        """Every limit that one question can be asked with, smallest first."""
+        limits = [self.first(answer_tokens)]
+        while (grown := self.larger(limits[-1])) is not None:
+            limits.append(grown)
+        return tuple(limits)
+
+
+def without_thinking(text: str) -> str:
+    """The answer in a text that may hold the model's thinking before it; empty where only thinking is there.
+
+    Only what stands before the answer is taken off: an answer that begins with its object is left as it is.
+    """
+    if text.lstrip().startswith(("{", "```")):
+        return text
+    ends = [found.end() for found in _THOUGHT_ENDS.finditer(text)]
+    if ends:
+        return text[ends[-1] :]
+    return "" if _THOUGHT_BEGINS.match(text) else text
+
+
+def is_cut(answer: Answer) -> bool:
+    """Whether the limit ended this answer, or thinking left nothing of it."""
+    return answer.stop == "max_tokens" or (answer.stop == "end" and not without_thinking(answer.text).strip())
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingAsker:
+    """An `Asker` that asks again with a larger limit when an answer was cut."""
+
+    asker: Asker
+    limits: TokenLimits
+
+    @property
+    def name(self) -> str:
+        return self.asker.name
+
+    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+        await self.asker.foresee([replace(p, max_tokens=self.limits.first(p.max_tokens)) for p in prompts])
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        """The first whole answer, without its thinking.
+
+        A provider may refuse a request only because the room for thinking does not fit its context: then the bare
+        answer is asked for. One that refuses more room after a cut has no larger limit.
+
+        Raises:
+            AnswerCut: the answer was cut at the largest limit there is.
+
+        """
+        limit, earlier, was_cut = self.limits.first(prompt.max_tokens), list[str](), False
+        while True:
+            paid = await self.asker.ask(replace(prompt, max_tokens=limit), attempt)
+            if not is_cut(paid.answer):
+                is_refused = paid.answer.stop == "refusal" and paid.answer.output_tokens == 0
+                if not is_refused or not (was_cut or limit > prompt.max_tokens):
+                    text = without_thinking(paid.answer.text) if paid.answer.stop == "end" else paid.answer.text
+                    return replace(paid, answer=replace(paid.answer, text=text), earlier=tuple(earlier))
+                larger = None if was_cut else prompt.max_tokens
+            else:
+                was_cut, larger = True, self.limits.larger(limit)
+            earlier.append(paid.request)
+            if larger is None:
+                raise AnswerCut(self.name, limit, tuple(earlier))
+            limit = larger
+
+
+def within(limits: TokenLimits | None, asker: Asker) -> Asker:
+    """The asker with these limits; as it is where a plan has none."""
+    return asker if limits is None else GrowingAsker(asker, limits)
