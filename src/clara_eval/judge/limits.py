@@ -15,10 +15,13 @@ from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 
 THINKING_ROOM = 4_096
 """Tokens that the first request of a thinking model leaves for thinking: at low effort most answers need fewer."""
+_SPACE = " \t\r\n"
 _THOUGHT_ENDS = re.compile(
-    r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE
+    r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE | re.ASCII
 )
-_THOUGHT_BEGINS = re.compile(r"\s*(?:<(?:think|thinking|thought|reasoning)>|\[THINK\]|<\|channel\|>)", re.IGNORECASE)
+_THOUGHT_BEGINS = re.compile(
+    r"[ \t\r\n]*(?:<(?:think|thinking|thought|reasoning)>|\[THINK\]|<\|channel\|>)", re.IGNORECASE | re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def without_thinking(text: str) -> str:
 
     Only what stands before the answer is taken off: an answer that begins with its object is left as it is.
     """
-    if text.lstrip().startswith(("{", "```")):
+    if text.lstrip(_SPACE).startswith(("{", "```")):
         return text
     ends = [found.end() for found in _THOUGHT_ENDS.finditer(text)]
     if ends:
@@ -64,7 +67,7 @@ def without_thinking(text: str) -> str:
 
 def is_cut(answer: Answer) -> bool:
     """Whether the limit ended this answer, or thinking left nothing of it."""
-    return answer.stop == "max_tokens" or (answer.stop == "end" and not without_thinking(answer.text).strip())
+    return answer.stop == "max_tokens" or (answer.stop == "end" and not without_thinking(answer.text).strip(_SPACE))
 
 
 @dataclass(frozen=True, slots=True)
