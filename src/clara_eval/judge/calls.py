@@ -55,6 +55,9 @@ FEW = 2
 SLOWEST_TOKENS_PER_SECOND = 40
 """A long answer has as much time as a slow model needs for all of its tokens; a short one has `call_seconds`."""
 
+MOST_BEYOND = 32_768
+"""Tokens reserved beyond a limit at most: one entry must not make the next calls too dear to be asked."""
+
 LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
 """Has prompts answered before they are asked for: in batches, or by other workers."""
 
@@ -281,7 +284,8 @@ class JudgeLine:
             raise Garbled(f"{self._name} answers with something that is not what was asked for.")
         cost = None if self._card is None else self._card.cost(answer)
         self._budget.charge(reserved, prompt.purpose, answer, cost)
-        self._beyond = max(self._beyond, 2 * (answer.output_tokens - prompt.max_tokens))
+        seen_beyond = min(2 * (answer.output_tokens - prompt.max_tokens), MOST_BEYOND)
+        self._beyond = max(self._beyond, seen_beyond)
         self.answered += 1
         self._answered[prompt.purpose] += is_good and answer.stop != "refusal"
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)

@@ -70,12 +70,18 @@ def is_cut(answer: Answer) -> bool:
     return answer.stop == "max_tokens" or (answer.stop == "end" and not without_thinking(answer.text).strip(_SPACE))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GrowingAsker:
     """An `Asker` that asks again with a larger limit when an answer was cut."""
 
     asker: Asker
     limits: TokenLimits
+    others: tuple[Asker, ...] = ()
+    """Asked in turn where the answers of those before were cut at the largest limit."""
+    about_one: bool = False
+    """Asked about one entry only: all of its answers together may use what two questions can."""
+    used: int = 0
+    """Tokens of the answers so far."""
 
     @property
     def name(self) -> str:
@@ -87,30 +93,51 @@ class GrowingAsker:
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         """The first whole answer, without its thinking.
 
-        A provider may refuse a request only because the room for thinking does not fit its context: then the bare
-        answer is asked for. One that refuses more room after a cut has no larger limit.
-
         Raises:
             AnswerCut: the answer was cut at the largest limit there is.
 
         """
-        limit, earlier, was_cut = self.limits.first(prompt.max_tokens), list[str](), False
+        requests: list[str] = []
+        for asker in (self.asker, *self.others):
+            if self.about_one and self.used > 2 * sum(self.limits.all(prompt.max_tokens)):
+                raise AnswerCut(f"{self.name} used {self.used:,} tokens for one entry, thinking included", requests)
+            paid, larger = await self._grown(asker, prompt, attempt, requests)
+            if paid is not None:
+                return paid
+        raise AnswerCut(f"{self.name} did not end its answer within {larger:,} tokens, thinking included", requests)
+
+    async def _grown(
+        self, asker: Asker, prompt: Prompt, attempt: int, requests: list[str]
+    ) -> tuple[PaidAnswer | None, int]:
+        """The whole answer of one asker, or None with the largest limit that was too small; `requests` is added to.
+
+        A provider may refuse a request only because the room for thinking does not fit its context: then the bare
+        answer is asked for. One that refuses more room after a cut has no larger limit.
+        """
+        limit, was_cut = self.limits.first(prompt.max_tokens), False
         while True:
-            paid = await self.asker.ask(replace(prompt, max_tokens=limit), attempt)
-            if not is_cut(paid.answer):
-                is_refused = paid.answer.stop == "refusal" and paid.answer.output_tokens == 0
-                if not is_refused or not (was_cut or limit > prompt.max_tokens):
-                    text = without_thinking(paid.answer.text) if paid.answer.stop == "end" else paid.answer.text
-                    return replace(paid, answer=replace(paid.answer, text=text), earlier=tuple(earlier))
-                larger = None if was_cut else prompt.max_tokens
+            paid = await asker.ask(replace(prompt, max_tokens=limit), attempt)
+            answer = paid.answer
+            self.used += answer.output_tokens
+            next_limit: int | None
+            if is_cut(answer):
+                was_cut, next_limit = True, self.limits.larger(limit)
+            elif answer.stop == "refusal" and not answer.output_tokens and (was_cut or limit > prompt.max_tokens):
+                next_limit = None if was_cut else prompt.max_tokens
             else:
-                was_cut, larger = True, self.limits.larger(limit)
-            earlier.append(paid.request)
-            if larger is None:
-                raise AnswerCut(self.name, limit, tuple(earlier))
-            limit = larger
+                text = without_thinking(answer.text) if answer.stop == "end" else answer.text
+                return replace(paid, answer=replace(answer, text=text), earlier=tuple(requests)), limit
+            requests.append(paid.request)
+            if next_limit is None:
+                return None, limit
+            limit = next_limit
 
 
-def within(limits: TokenLimits | None, asker: Asker) -> Asker:
+def within(limits: TokenLimits | None, asker: Asker, others: Sequence[Asker] = ()) -> Asker:
     """The asker with these limits; as it is where a plan has none."""
-    return asker if limits is None else GrowingAsker(asker, limits)
+    return asker if limits is None else GrowingAsker(asker, limits, tuple(others))
+
+
+def about_one_entry(asker: Asker | None) -> Asker | None:
+    """The asker for the questions about one entry, whose answers are bounded together."""
+    return replace(asker, about_one=True, used=0) if isinstance(asker, GrowingAsker) else asker

@@ -7,6 +7,8 @@ budget counts it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clara_eval.errors import ConfigError, Temporary
 
 
@@ -44,13 +46,13 @@ class AnswerCut(Temporary):
     Asking later gives the recorded answers again, so nothing waits for it.
     """
 
-    def __init__(self, judge: str, limit: int, requests: tuple[str, ...]) -> None:
+    def __init__(self, what: str, requests: Sequence[str]) -> None:
         super().__init__(
-            f"{judge} did not end its answer within {limit:,} tokens, thinking included; nothing larger is asked for.",
+            f"{what}: no more is asked for.",
             remedy="Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less; then evaluate anew "
             "(`evaluate --restart`).",
         )
-        self.requests = requests
+        self.requests = tuple(requests)
         """The hashes of all that was asked."""
 
 

@@ -542,3 +542,43 @@ def test_a_request_hash_covers_the_whole_request(attempt: int) -> None:
         "attempt": attempt,
     }
     assert request_hash("openai:m", prompt, attempt) == sha256_hex(plain_json(body).encode())
+
+
+async def test_a_prompt_that_alone_takes_too_long_is_cut_and_no_outage() -> None:
+    """Where others are answered meanwhile, a question that never ends is recorded as cut, after two tries."""
+    model = Model()
+
+    async def answer(prompt: Prompt) -> Answer:
+        if prompt.user == "bomb":
+            await asyncio.sleep(30)
+        return Answer("{}", "m", "end", 1, 1)
+
+    model.complete = answer  # type: ignore[method-assign]
+    budget = RunBudget(None)
+    line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.02))
+    bomb = replace(_prompt(), user="bomb", max_tokens=0)
+    paid = await line.ask(bomb)
+    assert (paid.answer.stop, paid.cost_micro_usd) == ("max_tokens", 0)
+    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(bomb)
+
+
+async def test_thinking_beyond_the_limit_is_reserved_once_it_was_seen() -> None:
+    """An endpoint whose limit leaves thinking out: the next call reserves twice the largest excess, up to a bound."""
+    model = Model()
+    used = iter([150, 10**6, 50, 50])
+
+    async def answer(_prompt: Prompt) -> Answer:
+        return Answer("{}", "m", "end", 1, next(used))
+
+    model.complete = answer  # type: ignore[method-assign]
+    reserved: list[int] = []
+
+    class Watched(RunBudget):
+        async def reserve(self, judge: str, card: PriceCard | None, prompt: Any) -> int:
+            reserved.append(prompt.max_tokens)
+            return await super().reserve(judge, card, prompt)
+
+    line, _, _ = _line(model, budget=Watched(None), card=CARD)
+    for number in range(3):
+        await line.ask(replace(_prompt(), user=f"{number}", max_tokens=50))
+    assert reserved == [50, 250, 50 + calls.MOST_BEYOND]
