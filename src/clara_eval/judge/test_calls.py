@@ -567,8 +567,8 @@ async def test_thinking_beyond_the_limit_is_reserved_once_it_was_seen() -> None:
     model = Model()
     used = iter([150, 10**6, 50, 50])
 
-    async def answer(_prompt: Prompt) -> Answer:
-        return Answer("{}", "m", "end", 1, next(used))
+    async def answer(prompt: Prompt) -> Answer:
+        return Answer("{}", prompt.user, "end", 1, next(used))
 
     model.complete = answer  # type: ignore[method-assign]
     reserved: list[int] = []

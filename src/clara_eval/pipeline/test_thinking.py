@@ -16,19 +16,23 @@ from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import write_trace
 from clara_eval.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.errors import Temporary
+from clara_eval.errors import BadTrace, Temporary
 from clara_eval.eval_config import parse_eval_config
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.calls import CONTROL
-from clara_eval.judge.port import Prompt, Purpose
+from clara_eval.judge.limits import TokenLimits
+from clara_eval.judge.port import Answer, Prompt, Purpose
 from clara_eval.llm.anthropic import AnthropicLlm
 from clara_eval.money.prices import PriceCard
 from clara_eval.pipeline.evaluate import Evaluation
+from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.pipeline.replay import Checked, check_trace
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_models import CONFIG, NAMES, model_round, script
+from clara_eval.pipeline.test_models import judged as judged_by_old_plan
 from clara_eval.testing.fake_endpoint import Seen
-from clara_eval.testing.scripted_llm import shown_vectors, verdict_text
+from clara_eval.testing.forged_trace import forged
+from clara_eval.testing.scripted_llm import ScriptedLlm, answer_of, shown_vectors, verdict_text
 from clara_eval.testing.thinking_endpoint import ThinkingEndpoint
 from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
 
@@ -75,8 +79,9 @@ class Judged:
     settled: int
     quoted: int | None
     most: int
-    plan: Any
+    plan: EvaluationPlan
     endpoint: ThinkingEndpoint
+    lines: list[str]
 
     @property
     def places(self) -> list[Address]:
@@ -101,17 +106,25 @@ async def judged(
                 app.models._llms[judge] = AnthropicLlm(model.partition(":")[2], api_key="k", base_url=endpoint.root)
             done = await evaluate(app, address, EvaluationRequest(dry_run=True))
             path = await write_trace(app, address)
-            checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            checked = await check_trace(lines)
             (line, *more) = await app.store.spends()
             config = parse_eval_config(done.walk.metadata.config_bytes)
             quoted = app.models._run_quote(done.challenge, config, checked.plan)
     assert checked.digest == done.digest
-    node = await asyncio.create_subprocess_exec("node", VERIFIER, path, stdout=PIPE)
-    said, _ = await node.communicate()
-    assert node.returncode == 0, said.decode()
+    assert "holds" in await by_node(path)
     assert line.settled_micro_usd is not None
     settled = line.settled_micro_usd + sum(other.settled_micro_usd or 0 for other in more)
-    return Judged(done, checked, settled, quoted.models_micro_usd, quoted.most_micro_usd or 0, checked.plan, endpoint)
+    return Judged(
+        done, checked, settled, quoted.models_micro_usd, quoted.most_micro_usd or 0, checked.plan, endpoint, lines
+    )
+
+
+async def by_node(path: Path) -> str:
+    """What the independent verifier says."""
+    node = await asyncio.create_subprocess_exec("node", VERIFIER, path, stdout=PIPE)
+    said, _ = await node.communicate()
+    return said.decode()
 
 
 def billed(endpoint: ThinkingEndpoint) -> int:
@@ -140,7 +153,7 @@ async def test_models_that_think_find_the_same_winners(local_chain: LocalChain, 
     address = await model_round(local_chain, CLAIMED)
     model, refuses = SHAPES[shape]
     plain = await judged(local_chain, tmp_path / "plain", address, ThinkingEndpoint(always(0), words=words), "m")
-    assert plain.plan.tokens.thinking == 0
+    assert plain.plan.tokens == TokenLimits(0, 16_384)
     for number, (think, inside) in enumerate(MANNERS.values()):
         endpoint = ThinkingEndpoint(think, words=words, inside=inside, refuses=refuses, where="field")
         found = await judged(local_chain, tmp_path / str(number), address, endpoint, model)
@@ -149,7 +162,7 @@ async def test_models_that_think_find_the_same_winners(local_chain: LocalChain, 
         assert not {"unread", "unevaluable"} & {flag.code for flag in found.done.walk.flags}
         assert found.settled == billed(endpoint) <= found.most
         assert found.settled <= CAP
-        assert max(found.limits) <= found.plan.tokens.most
+        assert max(found.limits) <= 16_384
         if shape != "unknown" and number == 0:
             assert found.settled <= (found.quoted or 0)
             assert len({*found.limits}) <= 3, "room for thinking from the first request on: nothing was cut"
@@ -195,7 +208,7 @@ async def test_a_small_cap_bounds_what_thinking_may_cost(local_chain: LocalChain
     address = await model_round(local_chain, CLAIMED)
     endpoint = ThinkingEndpoint(about("forget_idle", 10**6), words=words)
     found = await judged(local_chain, tmp_path / "r", address, endpoint, "gpt-6-luna", budget_per_challenge_usd=1.0)
-    assert found.plan.tokens.most == 8_192
+    assert found.plan.tokens == TokenLimits(4_096, 8_192)
     assert found.settled == billed(endpoint) <= 1_000_000
 
 
@@ -207,3 +220,58 @@ async def test_a_small_context_is_asked_for_the_bare_answer(local_chain: LocalCh
     assert found.done.walk.rejected == ()
     assert {400, 4_496} <= found.limits
     assert found.settled == billed(endpoint)
+
+
+def _without_limits(bodies: dict[str, Any]) -> None:
+    del bodies["plan"]["tokens"]
+
+
+def _other_bound(bodies: dict[str, Any]) -> None:
+    bodies["plan"]["tokens"]["most"] = 5_000
+
+
+def _other_growth(bodies: dict[str, Any]) -> None:
+    bodies["plan"]["tokens"]["growth"] = 2
+
+
+def _only_the_last_request(bodies: dict[str, Any]) -> None:
+    bodies["comparison/0000000"]["requests"] = bodies["comparison/0000000"]["requests"][-1:]
+
+
+def _whole_where_it_was_cut(bodies: dict[str, Any]) -> None:
+    one, other = (bodies[f"answer/{request}"]["answer"] for request in bodies["comparison/0000000"]["requests"])
+    one.update({"text": other["text"], "stop": "end"})
+
+
+async def test_a_trace_with_cut_answers_cannot_be_bent(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The limits, their growth and the cut answers are part of the evidence: both verifiers refuse another story."""
+    address = await model_round(local_chain, CLAIMED)
+    endpoint = ThinkingEndpoint(always(5_500), words=words)
+    found = await judged(local_chain, tmp_path / "r", address, endpoint, "gpt-6-luna")
+    changes = (_without_limits, _other_bound, _other_growth, _only_the_last_request, _whole_where_it_was_cut)
+    for number, change in enumerate(changes):
+        lines = forged(found.lines, change)
+        with pytest.raises(BadTrace):
+            await check_trace(lines)
+        path = tmp_path / f"{number}.json"
+        path.write_text("".join(lines), encoding="utf-8")
+        assert "does not hold" in await by_node(path), change.__name__
+
+
+async def test_a_round_planned_before_limits_grew_is_checked_as_it_was(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Its plan has no limits and writes none; a cut answer was asked for again with the same limit, and that holds."""
+    address = await model_round(local_chain, CLAIMED)
+
+    def cut_once(prompt: Prompt) -> Answer:
+        is_first = prompt.purpose == "comparison" and "Asked again" not in prompt.user
+        return answer_of("{", "max_tokens") if is_first else answer_of(script(prompt))
+
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged_by_old_plan(app, address, {"scripted:model": ScriptedLlm(cut_once)})
+        path = await write_trace(app, address)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    checked = await check_trace(lines)
+    assert (checked.digest, checked.plan.tokens) == (done.digest, None)
+    assert '"tokens"' not in next(line for line in lines if '"plan"' in line)
+    assert {len(one.requests) for one in done.walk.comparisons} == {2}
+    assert "holds" in await by_node(path)
