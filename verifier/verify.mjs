@@ -193,11 +193,12 @@ function featureLine(feature) {
 const ANSWER = plain(parse('{"type":"object","properties":{"winner":{"type":"string","enum":["A","B","tie"]},"confidence":{"type":"number","description":"From 0.0 to 1.0."},"reason":{"type":"string","description":"One brief sentence."}},"required":["winner","confidence","reason"],"additionalProperties":false}'));
 const ORDER = plain(parse('{"type":"object","properties":{"order":{"type":"array","items":{"type":"string","enum":["A","B","C","D"]},"description":"Every letter once, best first."},"reason":{"type":"string","description":"One brief sentence."}},"required":["order","reason"],"additionalProperties":false}'));
 const filled = (text, places) => text.replace(/\{\{(\w+)\}\}/g, (whole, name) => places[name] ?? whole);
-function comparisonRequest(bodies, config, schema, { first, second, group, judge }, attempt) { // about two, or about the four of a group
+const BARE = 400; // tokens of a verdict without thinking
+function comparisonRequest(bodies, config, schema, { first, second, group, judge }, attempt, limit) { // about two, or about the four of a group
   const prompts = bodies.get("prompts"), name = group.length ? "order" : "compare", vectors = (group.length ? group : [first, second]).map((who) => plain(bodies.get(`features/${who}`).features));
   const system = filled(prompts[`${name}.system`].text, { criteria: shown(config.criteria), features: schema.map(featureLine).join("\n") }), again = attempt ? `\nAsked again (${attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n` : "";
   const user = filled(prompts[`${name}.user`].text, Object.fromEntries(["first", "second", "third", "fourth"].map((place, i) => [place, vectors[i]]))) + again;
-  return sha256(utf8(plain({ llm: judge, purpose: "comparison", system, user, schema: group.length ? ORDER : ANSWER, maxTokens: new Num("400"), attempt: new Num(String(attempt)) })));
+  return sha256(utf8(plain({ llm: judge, purpose: "comparison", system, user, schema: group.length ? ORDER : ANSWER, maxTokens: new Num(String(limit)), attempt: new Num(String(attempt)) })));
 }
 function readVerdict(answer, isOrder) { // null where it cannot be used
   if (answer.stop !== "end") return null; const bare = /^\s*```json\s*\n([\s\S]*?)\n?```\s*$/.exec(answer.text)?.[1] ?? answer.text;
@@ -206,18 +207,29 @@ function readVerdict(answer, isOrder) { // null where it cannot be used
     return isRight ? told : null;
   } catch { return null; }
 }
+function withoutThinking(text) { // what follows the thinking that stands before an answer
+  if (/^[ \t\r\n]*(?:\{|```)/.test(text)) return text; const ends = [...text.matchAll(/<\/(?:think|thinking|thought|reasoning)>|\[\/THINK\]|<\|channel\|>final<\|message\|>/gi)];
+  return ends.length ? text.slice(ends.at(-1).index + ends.at(-1)[0].length) : /^[ \t\r\n]*(?:<(?:think|thinking|thought|reasoning)>|\[THINK\]|<\|channel\|>)/i.test(text) ? "" : text;
+}
+function nextLimit(tokens, limit, wasCut, { stop, text, outputTokens }) { // what follows an answer that its limit ended: a limit, null at the bound, undefined where it ended by itself
+  if (stop === "max_tokens" || (stop === "end" && /^[ \t\r\n]*$/.test(withoutThinking(text)))) { const larger = Math.min(limit * tokens.growth, +tokens.most); return larger > limit ? larger : null; }
+  return stop === "refusal" && +outputTokens === 0 && (wasCut || limit > BARE) ? (wasCut ? null : BARE) : undefined;
+}
 function checkModelVerdict(key, bodies, config, schema, comparison) {
   const { group } = comparison, [a, b, ...four] = [comparison.first, comparison.second, ...group].map((who) => plain(bodies.get(`features/${who}`).features)), isOrder = four.length > 0;
   if (isOrder ? four.every((vector) => vector === a) : a === b) return hold(comparison.winner === "tie" && (isOrder ? comparison.confidence === null : +comparison.confidence === 1) && comparison.requests.length === 0, key, "equal facts are a tie that nobody is asked about");
   const verdict = (told) => !isOrder ? { A: "first", B: "second", tie: "tie" }[told.winner] : a === b ? "tie" : told.order.indexOf("ABCD"[group.indexOf(comparison.first)]) < told.order.indexOf("ABCD"[group.indexOf(comparison.second)]) ? "first" : "second";
-  comparison.requests.forEach((request, attempt) => {
-    const answer = bodies.get(`answer/${request}`); hold(request === comparisonRequest(bodies, config, schema, comparison, attempt), key, `request ${attempt} is not the hash of this question`);
-    if (!hold(answer && answer.llm === comparison.judge && answer.purpose === "comparison", key, `the answer to request ${attempt} is missing`)) return;
-    const told = readVerdict(answer.answer, isOrder), isLast = attempt === comparison.requests.length - 1;
-    if (!isLast || comparison.winner === null) return hold(told === null, key, `the answer to request ${attempt} can be used`);
+  const { tokens } = bodies.get("plan"), first = tokens ? Math.max(BARE, Math.min(BARE + +tokens.thinking, +tokens.most)) : BARE; let attempt = 0, limit = first, wasCut = false;
+  comparison.requests.forEach((request, number) => {
+    const answer = bodies.get(`answer/${request}`); if (!hold(limit !== null && request === comparisonRequest(bodies, config, schema, comparison, attempt, limit), key, `request ${number} is not the hash of this question`)) return;
+    if (!hold(answer && answer.llm === comparison.judge && answer.purpose === "comparison", key, `the answer to request ${number} is missing`)) return;
+    const isLast = number === comparison.requests.length - 1, next = tokens && nextLimit(tokens, limit, wasCut, answer.answer);
+    if (next !== undefined) { hold(!isLast || comparison.winner === null, key, "there is a verdict, although the answer was cut"); limit = next; wasCut ||= answer.answer.stop !== "refusal"; return; }
+    const told = readVerdict(tokens ? { ...answer.answer, text: withoutThinking(answer.answer.text) } : answer.answer, isOrder); attempt++; limit = first; wasCut = false;
+    if (!isLast || comparison.winner === null) return hold(told === null, key, `the answer to request ${number} can be used`);
     hold(told && verdict(told) === comparison.winner && (isOrder ? comparison.confidence === null : +told.confidence === +comparison.confidence), key, "the verdict is not what the answer says");
   });
-  if (comparison.winner === null && comparison.requests.length < 3) hold(Object.keys(bodies.get("unanswered")).length > 0, key, "no verdict, although nothing stayed unanswered");
+  if (comparison.winner === null && attempt < 3 && limit !== null) hold(Object.keys(bodies.get("unanswered")).length > 0, key, "no verdict, although nothing stayed unanswered");
 }
 // ---- 7. rules ----
 function goodness(feature, value) {
@@ -355,7 +367,8 @@ function checkSigned(key, { llm, purpose, signed, answer }, keys, run) {
   else hold(["request.received", "response.returned"].map(ofEvent).join() === hashes && receiptHolds(proof, attested), key, "its receipt is not of these bytes");
   const [system, user] = asked.messages.map((message) => message.content), [bare, told] = system.split("\n\nAnswer with one JSON object that fits this JSON Schema:\n"), schema = told ?? plain(asked.response_format.json_schema.schema), maxTokens = asked.max_tokens ?? asked.max_completion_tokens;
   hold([0, 1, 2].some((n) => key === `answer/${sha256(utf8(plain({ llm, purpose, system: bare, user, schema, maxTokens, attempt: new Num(String(n)) })))}`), key, "another question was signed");
-  hold((said.choices[0].message.content ?? "") === answer.text, key, "the signed response says something else");
+  const words = (content) => (Array.isArray(content) ? content.filter((part) => ["text", "output_text"].includes(part.type)).map((part) => words(part.text)).join("") : typeof content === "string" ? content : ""), { message } = said.choices[0];
+  hold((message.refusal || words(message.content)) === answer.text, key, "the signed response says something else");
 }
 async function checkChain(url, bodies, challenge, digest) {
   let id = 0; const ask = async (method, ...params) => {

@@ -22,8 +22,9 @@ from clara_eval.execution.machine import open_machine
 from clara_eval.fetch import FetchLimits, UriFetch, Web
 from clara_eval.fetch.contents import IpfsContents
 from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.limits import within
 from clara_eval.judge.port import Asker, PaidAnswer
-from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards
+from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards, token_limits
 from clara_eval.model_pool import ModelPool
 from clara_eval.money.dollars import is_dollar, micro_usd
 from clara_eval.money.prices import FREE
@@ -164,7 +165,8 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
     card = price_cards(settings, models)[models[0].text]
     budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
     try:
-        yield JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
+        line = JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
+        yield within(token_limits(settings, models), line)
     finally:
         await llm.close()
 
@@ -177,11 +179,13 @@ async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple
         pool = ModelPool(settings.model_copy(update={"judges": ",".join(judge.text for judge in jury)}), store)
         free = all(card == FREE for card in price_cards(settings, jury).values())
         budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
-        models = {judge.text for judge in models_of(jury)}
+        models, limits = {judge.text for judge in models_of(jury)}, token_limits(settings, jury)
         try:
             yield (
                 {
-                    j.text: pool.line(j.text, CALIBRATION_RUN, budget, 3600.0) if j.text in models else None
+                    j.text: within(limits, pool.line(j.text, CALIBRATION_RUN, budget, 3600.0))
+                    if j.text in models
+                    else None
                     for j in jury
                 },
                 store,

@@ -1,8 +1,9 @@
 """The models of one run: each on its line, all with one budget, within one reservation of the ledger.
 
 In: settings and the store. Out: `RunModels` for a run. Must hold: before the first call what this run may spend (twice
-its quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; at the
-end the reservation becomes what was really spent. Judges that cost nothing reserve nothing.
+its quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; where
+answers are longer than quoted, more is reserved in the same way, at most the challenge's cap; at the end the
+reservation becomes what was really spent. Judges that cost nothing reserve nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +19,25 @@ from clara_eval.challenge.model import Challenge
 from clara_eval.eval_config import EvalConfig
 from clara_eval.judge.calls import CallListener, JudgeLine, LookAhead, Patience, Succession
 from clara_eval.judge.concurrency import Gate
-from clara_eval.judge.expected_calls import expected_calls
+from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun, BatchStore
 from clara_eval.llm.attested import Attested, SigningLlm
-from clara_eval.llm.registry import build_llm, parse_judge, price_card, provider_of
+from clara_eval.llm.registry import build_llm, parse_judge, price_card, provider_of, thinking_models, token_limits
 from clara_eval.money.caps import caps_of
 from clara_eval.money.dollars import MICRO
 from clara_eval.money.ledger import Ledger
 from clara_eval.money.prices import FREE, PriceCard, parse_prices
-from clara_eval.money.quote import Quote, Size, quote
-from clara_eval.money.run_budget import RunBudget
+from clara_eval.money.quote import LEAST_RESERVE, READING_SHARE, Quote, Size, quote
+from clara_eval.money.run_budget import Extend, RunBudget
 from clara_eval.pipeline.plan import EvaluationPlan
 from clara_eval.settings import Settings
 from clara_eval.trace.store import RunAnswers
+
+UNKNOWN_THINKING = 8_192
+"""Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
+LEAST_BOUND = 8_192
+"""The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class ModelPool:
         costly = any(card != FREE for card in cards.values())
         quoted = self._run_quote(challenge, config, plan)
         most = quoted.most_to_spend(caps_of(self.settings), spent) if costly else None
-        budget = RunBudget(most, spent_before=spent)
+        budget = RunBudget(most, spent_before=spent, extend=self._extension(challenge, unsure))
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
             for name in cards
@@ -132,6 +138,19 @@ class ModelPool:
                 self._attested.pop((name, challenge.run), None)
             if ledger is not None:
                 await self._close_reservation(ledger, challenge.run, budget, unsure)
+
+    def _extension(self, challenge: Challenge, unsure: int) -> Extend:
+        cap, most = caps_of(self.settings).per_challenge, 0
+
+        async def extend(needed: int) -> int:
+            nonlocal most
+            wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
+            if wanted >= needed:
+                most = max(most, wanted)
+                await self._reserve(challenge, max(0, most - unsure))
+            return most
+
+        return extend
 
     async def _close_reservation(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
         """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
@@ -150,8 +169,13 @@ class ModelPool:
         llm, card = self._judge(name, run), self._card(name)
         return JudgeLine(
             llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead,
-            gate=self._gates[name],
+            gate=self._gates[name], thinks_beyond=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
         )  # fmt: skip
+
+    def _is_foreign_thinker(self, name: str) -> bool:
+        """Whether its endpoint may leave thinking out of the limit: the providers' own count it."""
+        judge = parse_judge(name)
+        return judge.base_url is not None and provider_of(judge).thinks(judge)
 
     def _judge(self, name: str, run: str) -> Llm:
         """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
@@ -187,16 +211,27 @@ class ModelPool:
 
         return look
 
-    def most_comparisons(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
-        """What the cap of one challenge buys beside the reading, by the quote with a margin."""
+    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
+        cap = caps_of(self.settings).per_challenge
         looks = challenge.submission_count * (challenge.submission_count - 1)
+        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
         quoted = self._quote(challenge, config, plan, looks)
-        affordable = quoted.affordable_looks(caps_of(self.settings).per_challenge)
-        return None if affordable is None else affordable * sum(line.purpose == "comparison" for line in quoted.lines)
+        while (
+            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
+        ):
+            plan, quoted = less, self._quote(challenge, config, less, looks)
+        affordable = quoted.affordable_looks(cap)
+        if affordable is None:
+            return plan
+        games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
+        return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
 
     def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
-        return quote(size, expected_calls(config, size, plan.models), {name: self._card(name) for name in plan.models})
+        thinking = thinking_models(parse_judge(name) for name in plan.models)
+        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
+        return quote(size, expected, {name: self._card(name) for name in plan.models})
 
     def _run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
         """What this run will probably cost, with as many games as it may have."""
@@ -219,3 +254,11 @@ class ModelPool:
     async def close(self) -> None:
         for llm in self._llms.values():
             await llm.close()
+
+
+def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:
+    """The plan with half the bound of an answer; None where less would leave no room to think."""
+    tokens = plan.tokens
+    if tokens is None or tokens.most // 2 < LEAST_BOUND:
+        return None
+    return replace(plan, tokens=replace(tokens, most=tokens.most // 2))

@@ -12,6 +12,7 @@ import pytest
 
 from clara_eval.errors import ConfigError, Deferred
 from clara_eval.eval_config import parse_eval_config
+from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt
 from clara_eval.judge.test_calls import Model
 from clara_eval.llm.anthropic import AnthropicLlm
@@ -60,7 +61,7 @@ async def open_pool(place: Path, **values: str) -> ModelPool:
 async def test_a_full_budget_allows_both_orders(tmp_path: Path) -> None:
     """With money enough the plan has room for every ordered pair."""
     pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="25")
-    assert pool.most_comparisons(challenge(25, (6000, 4000)), CONFIG, PLAN) == 25 * 24
+    assert pool.affordable(challenge(25, (6000, 4000)), CONFIG, PLAN).max_games == 25 * 24
 
 
 async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) ->
     games: list[int] = []
     for cap in ("2", "1", "0.5", "0.001"):
         pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD=cap)
-        games.append(pool.most_comparisons(challenge(25, (6000, 4000)), CONFIG, PLAN) or 0)
+        games.append(pool.affordable(challenge(25, (6000, 4000)), CONFIG, PLAN).max_games or 0)
     assert games == sorted(games, reverse=True)
     assert games[0] < 600
     assert games[-1] == 1
@@ -77,7 +78,7 @@ async def test_a_small_budget_buys_fewer_games_but_never_none(tmp_path: Path) ->
 async def test_free_judges_have_no_limit(tmp_path: Path) -> None:
     """Rules and local models are limited by time alone."""
     pool = await open_pool(tmp_path)
-    assert pool.most_comparisons(challenge(25, (6000, 4000)), CONFIG, EvaluationPlan(("rules",))) is None
+    assert pool.affordable(challenge(25, (6000, 4000)), CONFIG, EvaluationPlan(("rules",))).max_games is None
 
 
 async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path: Path) -> None:
@@ -93,6 +94,37 @@ async def test_what_is_reserved_is_all_that_can_be_spent_and_is_settled(tmp_path
         assert 500_000 < line.reserved_micro_usd < 25_000_000
     (line,) = await pool.store.spends()
     assert line.settled_micro_usd == 1234
+
+
+async def test_answers_longer_than_quoted_reserve_more_under_every_cap(tmp_path: Path) -> None:
+    """A run whose answers think more than was expected goes on up to the challenge's cap, and the ledger knows before."""
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="2")
+    round_ = challenge(5, (6000, 4000))
+    card = PriceCard(3_000_000, 15_000_000, 3_000_000, 3_000_000)
+    prompt = Prompt("comparison", "judge", "pair", SCHEMA, 16_384, "0x00")
+    async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
+        before = opened.budget.cap_micro_usd or 0
+        with pytest.raises(Deferred, match=r"\$2.00"):  # noqa: PT012 - until it does not fit
+            while True:
+                amount = await opened.budget.reserve(PLAN.judges[0], card, prompt)
+                (line,) = await pool.store.spends()
+                assert opened.budget.spent + opened.budget.reserved <= line.reserved_micro_usd <= 2_000_000
+                opened.budget.charge(amount, "comparison", Answer("{}", "m", "max_tokens", 10, 16_384), amount)
+        assert before < opened.budget.spent
+    (line,) = await pool.store.spends()
+    assert 1_600_000 < (line.settled_micro_usd or 0) <= 2_000_000
+
+
+async def test_a_plan_says_how_long_answers_may_be(tmp_path: Path) -> None:
+    """Room for thinking where a judge thinks, the setting as the bound, less under a small cap or a small context."""
+    entries = challenge(25, (6000, 4000))
+    pool = await open_pool(tmp_path)
+    assert pool.affordable(entries, CONFIG, PLAN).tokens == TokenLimits(0, 16_384)
+    thinker = "openai:gpt-6-luna@http://127.0.0.1:1/v1"
+    pool.settings = settings(CLARA_PRICES=f"{thinker}=3/15", CLARA_ANSWER_TOKENS="65536")
+    found = pool.affordable(entries, CONFIG, EvaluationPlan((thinker,)))
+    assert found.tokens == TokenLimits(4_096, 16_384)
+    assert pool.affordable(entries, CONFIG, EvaluationPlan(("local:smollm2",))).tokens == TokenLimits(0, 2_048)
 
 
 async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> None:

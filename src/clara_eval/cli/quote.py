@@ -75,6 +75,12 @@ def _print_quote(found: Quote, schedule: str) -> None:
     table.add_row("posting", "Base", "1", "", "", _dollars(GAS_MICRO_USD))
     table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
     out.print(table)
+    if found.lines:
+        out.print(
+            f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
+            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that.",
+            soft_wrap=True,
+        )
     spec = specification_table(size.submissions)
     out.print(
         f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "

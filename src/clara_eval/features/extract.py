@@ -33,6 +33,7 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
+from clara_eval.judge.outages import AnswerCut
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import PromptView, prompt_view
 from clara_eval.judge.vector import Value
@@ -204,9 +205,11 @@ async def _ask(
 
     asked = await ask_until(asker, question.prompt, read)
     if asked.outage is not None:
-        if not gives_up:
+        is_cut = isinstance(asked.outage, AnswerCut)
+        if not (gives_up or is_cut):
             raise asked.outage
-        sentence = f"It could not be read until the scoring window was nearly over. {asked.reason}"
+        until = "" if is_cut else " until the scoring window was nearly over"
+        sentence = f"It could not be read{until}. {asked.reason}"
         return None, Flag(UNREAD, "review", sentence), asked.requests
     if asked.value is not None:
         return asked.value, None, asked.requests

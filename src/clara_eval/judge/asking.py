@@ -1,8 +1,10 @@
 """Asking until the answer can be used, a fixed number of times.
 
 A prompt and a reader come in; a value, or the reason why there is none, goes out, with the hash of every request made.
-A refusal, a cut answer and an unreadable one are asked again, then reported; they are never turned into a value. An
-outage is not an answer and not asked again here: it is reported as itself, and the caller says what it means.
+A refusal and an unreadable answer are asked again, then reported; they are never turned into a value. An outage is not
+an answer and not asked again here: it is reported as itself, and the caller says what it means. A cut answer is one:
+`judge/limits.py` has asked for it with every larger limit before. (Rounds planned before limits grew ask for a cut
+answer again like for an unreadable one.)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from clara_eval.errors import BadAnswer, Temporary
+from clara_eval.judge.outages import AnswerCut
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 
 T = TypeVar("T")
@@ -45,9 +48,11 @@ async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], trie
     for attempt in range(tries):
         try:
             paid = await asker.ask(asked_again(prompt, attempt), attempt)
+        except AnswerCut as cut:
+            return Asked(None, str(cut), (*requests, *cut.requests), cut)
         except Temporary as outage:
             return Asked(None, f"No answer: {outage.message}", tuple(requests), outage)
-        requests.append(paid.request)
+        requests += [*paid.earlier, paid.request]
         try:
             return Asked(read(_usable(paid)), "", tuple(requests))
         except BadAnswer as bad:

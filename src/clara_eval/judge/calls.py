@@ -4,9 +4,11 @@ A `Prompt` comes in; the recorded answer of exactly this request goes out, or a 
 before anybody sees it. Equal requests at the same time share one call. Outages are waited out with jitter, for at most
 `tries` calls and never beyond the round's one deadline; then a `Temporary` says who failed and how.
 A prompt that the provider refuses, or fails on every time, while it answers others like it, is recorded as a refusal:
-that concerns one question and not the round. An answer that makes no sense is recorded where others do make sense; a
-provider that talks nothing but nonsense is down like any other, and nothing of it is recorded. `Succession` lets the
-next judge take over, and looks for what any of them has already answered before it asks.
+that concerns one question and not the round. One that takes too long twice, while others are answered, is recorded as
+cut: it is asked for again with a larger limit and more time, or not at all. An answer that makes no sense is recorded
+where others do make sense; a provider that talks nothing but nonsense is down like any other, and nothing of it is
+recorded. `Succession` lets the next judge take over, and looks for what any of them has already answered before it
+asks.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from itertools import islice
 
 from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
+from clara_eval.judge.limits import is_cut, without_thinking
 from clara_eval.judge.outages import (
     Garbled,
     JudgeDown,
@@ -28,6 +31,7 @@ from clara_eval.judge.outages import (
     RateLimited,
     RequestRefused,
     ServerFailed,
+    TooSlow,
     Unanswered,
 )
 from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
@@ -47,6 +51,12 @@ READ_AT_ONCE = 500
 
 FEW = 2
 """So many answers in a row that make no sense are taken as they are: fewer than one question may be asked."""
+
+SLOWEST_TOKENS_PER_SECOND = 40
+"""A long answer has as much time as a slow model needs for all of its tokens; a short one has `call_seconds`."""
+
+MOST_BEYOND = 32_768
+"""Tokens reserved beyond a limit at most: one entry must not make the next calls too dear to be asked."""
 
 LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
 """Has prompts answered before they are asked for: in batches, or by other workers."""
@@ -88,6 +98,7 @@ class JudgeLine:
         watch: CallListener | None = None,
         ahead: LookAhead | None = None,
         gate: Gate | None = None,
+        thinks_beyond: int = 0,
     ) -> None:
         self._llm, self._book, self._run, self._budget, self._card = llm, book, run, budget, card
         self._name = llm.name
@@ -111,6 +122,8 @@ class JudgeLine:
         self._answered: Counter[str] = Counter()
         self._nonsense = 0
         """Answers in a row that made no sense."""
+        self._beyond = thinks_beyond
+        """Tokens that an answer may have beyond its limit, at an endpoint whose limit leaves thinking out."""
         self._controls = asyncio.Lock()
 
     @property
@@ -188,11 +201,12 @@ class JudgeLine:
         before = self._answered[prompt.purpose]
         try:
             paid = await self._insist(request, prompt, until, yields=yields)
-        except (RequestRefused, ServerFailed) as bad:
-            since = before if isinstance(bad, ServerFailed) else 0
-            if yields or not await self._takes_others(prompt, since, until):
+        except (RequestRefused, ServerFailed, TooSlow) as bad:
+            since = 0 if isinstance(bad, RequestRefused) else before
+            is_down = isinstance(bad, TooSlow) and self.breaker.is_open
+            if yields or is_down or not await self._takes_others(prompt, since, until):
                 raise
-            paid = self._refusal(request, prompt, bad)
+            paid = self._without_answer(request, prompt, bad)
         return await self._save(paid)
 
     async def _insist(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
@@ -208,10 +222,11 @@ class JudgeLine:
             except (OutOfTime, JudgeDown, JudgeWaits):
                 raise
             except Temporary as bad:
+                is_slow_again = isinstance(last, TooSlow) and isinstance(bad, TooSlow)
                 last = bad
-                if yields and self.breaker.is_open:
+                if is_slow_again or (yields and self.breaker.is_open):
                     break
-        kind = ServerFailed if isinstance(last, ServerFailed) else Temporary
+        kind = type(last) if isinstance(last, (ServerFailed, TooSlow)) else Temporary
         raise kind(
             f"{self._name} gave no answer; the last of {number + 1} tries: {last}",
             retry_after_seconds=last.retry_after_seconds if last else None,
@@ -241,8 +256,9 @@ class JudgeLine:
         request = request_hash(self._name, control, 0)
         await self._save(await self._try_once(request, control, until, yields=False))
 
-    def _refusal(self, request: str, prompt: Prompt, why: ClaraError) -> PaidAnswer:
-        answer = Answer(why.message, self._name, "refusal", 0, 0)
+    def _without_answer(self, request: str, prompt: Prompt, why: ClaraError) -> PaidAnswer:
+        """What concerns this prompt alone, as an answer: cut by our time limit, or refused."""
+        answer = Answer(why.message, self._name, "max_tokens" if isinstance(why, TooSlow) else "refusal", 0, 0)
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, 0)
 
     async def _try_once(self, request: str, prompt: Prompt, until: float, *, yields: bool) -> PaidAnswer:
@@ -252,13 +268,15 @@ class JudgeLine:
         try:
             probe = self.breaker.begin()
             try:
-                reserved = await self._budget.reserve(self._name, self._card, prompt)
+                longest = replace(prompt, max_tokens=prompt.max_tokens + self._beyond)
+                reserved = await self._budget.reserve(self._name, self._card, longest)
                 answer = await self._call(prompt, reserved, entered_at, until, probe=probe)
             finally:
                 self.breaker.abandoned(probe=probe)
         finally:
             self.gate.leave()
-        is_good = answer.stop != "end" or makes_sense(answer.text, prompt.schema_json)
+        said = without_thinking(answer.text)
+        is_good = answer.stop != "end" or is_cut(answer) or makes_sense(said, prompt.schema_json)
         self._nonsense = 0 if is_good else self._nonsense + 1
         if self._nonsense > FEW and not await self._is_alone_garbled(prompt, before, until):
             self.breaker.failed(self._clock(), probe=probe)
@@ -266,6 +284,8 @@ class JudgeLine:
             raise Garbled(f"{self._name} answers with something that is not what was asked for.")
         cost = None if self._card is None else self._card.cost(answer)
         self._budget.charge(reserved, prompt.purpose, answer, cost)
+        seen_beyond = min(2 * (answer.output_tokens - prompt.max_tokens), MOST_BEYOND)
+        self._beyond = max(self._beyond, seen_beyond)
         self.answered += 1
         self._answered[prompt.purpose] += is_good and answer.stop != "refusal"
         return PaidAnswer(request, self._run, self._name, prompt.purpose, answer, cost)
@@ -322,13 +342,15 @@ class JudgeLine:
         A provider that does not take this very prompt (too long, filtered) has answered: it refused. That is kept like
         any answer, so that it concerns one question and not the round, and a walk of the trace meets it again.
         """
+        seconds = max(self._patience.call_seconds, prompt.max_tokens / SLOWEST_TOKENS_PER_SECOND)
         try:
-            async with asyncio.timeout(min(self._patience.call_seconds, until - self._clock())):
+            async with asyncio.timeout(min(seconds, until - self._clock())):
                 return await self._llm.complete(prompt)
         except BadAnswer as bad:
             return Answer(bad.message, self._name, "refusal", 0, 0)
         except TimeoutError:
-            raise Unanswered(f"{self._name} did not finish its answer in time.") from None
+            kind = TooSlow if until > self._clock() else Unanswered
+            raise kind(f"{self._name} did not finish its answer in time.") from None
 
     async def _until_callable(self, until: float, *, yields: bool) -> None:
         """Wait out a Retry-After that holds everybody, and a judge that is down."""

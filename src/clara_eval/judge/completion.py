@@ -11,7 +11,11 @@ from typing import Any
 
 from clara_eval.judge.port import Answer, Prompt, Stop
 
-_STOPS: dict[str | None, Stop] = {"length": "max_tokens", "content_filter": "refusal"}
+_STOPS: dict[str, Stop] = {
+    **dict.fromkeys(("length", "model_length", "max_tokens", "max_output_tokens", "incomplete"), "max_tokens"),
+    **dict.fromkeys(("content_filter", "refusal", "safety"), "refusal"),
+}
+"""How compatible endpoints say that an answer did not end by itself."""
 TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -26,10 +30,15 @@ def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
         body = json.loads(content)
         choice = body["choices"][0]
         message = choice["message"]
-        refusal, text = message.get("refusal"), message.get("content")
-        stop = "refusal" if refusal else _STOPS.get(choice.get("finish_reason"), "end")
-        said = refusal or text or ""
-        return Answer(str(said), str(body.get("model") or model), stop, *_tokens(body.get("usage"), prompt, said))
+        refusal, reason = message.get("refusal"), str(choice.get("finish_reason")).lower()
+        if reason == "error":
+            raise ValueError("The model failed in the middle of its answer.")
+        stop = "refusal" if refusal else _STOPS.get(reason, "end")
+        said = str(refusal or _words(message.get("content")))
+        thought = "".join(_words(message.get(name)) for name in ("reasoning_content", "reasoning"))
+        # Nobody counted: what was cut used up its limit.
+        least = prompt.max_tokens if stop == "max_tokens" else len(said + thought) // 3 + 1
+        return Answer(said, str(body.get("model") or model), stop, *_tokens(body.get("usage"), prompt, least))
     except (KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as bad:
         raise ValueError("It is not a chat completion.") from bad
 
@@ -48,13 +57,26 @@ def asks(content: bytes, prompt: Prompt, model: str) -> bool:
     return limits == [prompt.max_tokens] and body.get("messages") in asked
 
 
-def _tokens(usage: dict[str, Any] | None, prompt: Prompt, text: str) -> tuple[int, int, int]:
-    """Input, output and cached tokens; an endpoint that counts nothing is counted by size, never as free."""
+def _words(content: object) -> str:
+    """The text of a message, which may come in parts; parts of another kind (thinking) are not the answer."""
+    if isinstance(content, list):
+        return "".join(_words(part.get("text")) for part in content if part.get("type") in ("text", "output_text"))
+    return content if isinstance(content, str) else ""
+
+
+def _tokens(usage: dict[str, Any] | None, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
+    """Input, output and cached tokens; an endpoint that counts nothing is counted by size, never as free.
+
+    Thinking is output. Some endpoints leave it out of `completion_tokens` and have it in `total_tokens` only.
+    """
     counted = usage or {}
-    sent, came = counted.get("prompt_tokens"), counted.get("completion_tokens")
+    sent, came, total = (counted.get(f"{kind}_tokens") for kind in ("prompt", "completion", "total"))
     details = counted.get("prompt_tokens_details") or {}
-    return (
-        (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent),
-        len(text) // 3 + 1 if came is None else int(came),
-        int(details.get("cached_tokens") or 0),
-    )
+    asked = (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent)
+    answered = uncounted if came is None else int(came)
+    thought = int((counted.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0)
+    if total is not None and sent is not None:
+        answered = max(answered, int(total) - asked)
+    if thought > answered:
+        answered += thought  # left out of both
+    return asked, answered, int(details.get("cached_tokens") or 0)

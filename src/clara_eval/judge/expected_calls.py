@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
 from clara_eval.judge.comparison import comparison_prompt
 from clara_eval.judge.extraction import Asked, Subject, asked_features, extraction_questions
-from clara_eval.judge.port import Prompt
+from clara_eval.judge.limits import TokenLimits
+from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.typing import typing_prompt
 from clara_eval.judge.vector import Value, make_vector
 from clara_eval.money.prices import estimated_tokens
@@ -22,29 +24,49 @@ VERDICT_TOKENS = 90
 TOKENS_PER_VALUE = 14
 TOKENS_PER_TEXT = 120
 TOKENS_PER_TYPE = 60
+THINKING_TOKENS = 1_024
+"""Of one answer of a model that thinks, at low effort."""
 STATEMENT_CHARS = 1_500
 """A problem statement of ordinary length; every reading shows it."""
 
 
-def expected_calls(
-    config: EvalConfig, size: Size, models: Sequence[str], batching: Collection[str] = ()
-) -> list[ExpectedCalls]:
-    """One for each stage and each model that is asked in it; `batching` are the models that answer in batches."""
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """The models that are asked, the first of which also reads; and what is known about them."""
+
+    models: Sequence[str]
+    batching: Collection[str] = ()
+    """Those that answer in batches."""
+    thinking: Collection[str] = ()
+    """Those that think before they answer."""
+    limits: TokenLimits | None = None
+
+    def asked(
+        self, purpose: Purpose, judge: str, items: int, prompts: Sequence[Prompt], answer: int, *, batch: bool = False
+    ) -> ExpectedCalls:
+        needed = prompts[0].max_tokens if prompts else 0
+        limits = self.limits.all(needed) if self.limits else (needed,)
+        thinking = THINKING_TOKENS if judge in self.thinking else 0
+        is_batch = batch and judge in self.batching
+        return ExpectedCalls(purpose, judge, items, _tokens(prompts), answer + thinking, is_batch, limits)
+
+
+def expected_calls(config: EvalConfig, size: Size, jury: Jury) -> list[ExpectedCalls]:
+    """One for each stage and each model that is asked in it."""
     schema, untyped = compile_schema(config)
     expected: list[ExpectedCalls] = []
-    for reader in models[:1]:
-        in_batches = size.batch and reader in batching
+    for reader in jury.models[:1]:
         if untyped:
-            tokens = _tokens((typing_prompt(config, untyped),))
-            expected.append(ExpectedCalls("schema", reader, 1, tokens, TOKENS_PER_TYPE * len(untyped)))
+            typing = (typing_prompt(config, untyped),)
+            expected.append(jury.asked("schema", reader, 1, typing, TOKENS_PER_TYPE * len(untyped)))
         if asked := asked_features(schema):
-            tokens = _tokens(_reading_prompts(config, schema, size.submission_bytes))
+            reading = _reading_prompts(config, schema, size.submission_bytes)
             answer = 40 + sum(TOKENS_PER_TEXT if f.type == "text" else TOKENS_PER_VALUE for f in asked)
-            expected.append(ExpectedCalls("features", reader, size.submissions, tokens, answer, in_batches))
-    comparing = _tokens((_comparison_prompt(config, schema),))
+            expected.append(jury.asked("features", reader, size.submissions, reading, answer, batch=size.batch))
+    comparing = (_comparison_prompt(config, schema),)
     expected.extend(
-        ExpectedCalls("comparison", model, size.looks, comparing, VERDICT_TOKENS, size.batch and model in batching)
-        for model in (() if config.judge == "rules" else models)
+        jury.asked("comparison", model, size.looks, comparing, VERDICT_TOKENS, batch=size.batch)
+        for model in (() if config.judge == "rules" else jury.models)
     )
     return expected
 

@@ -7,6 +7,8 @@ budget counts it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clara_eval.errors import ConfigError, Temporary
 
 
@@ -32,6 +34,26 @@ class Unsigned(Unanswered):
 
 class Garbled(Unanswered):
     """An answer came, and is charged, that is nothing of what was asked for, and so is what it says to others."""
+
+
+class TooSlow(Unanswered):
+    """No answer within the time of a call."""
+
+
+class AnswerCut(Temporary):
+    """Every answer was cut at its token limit, up to the largest: our limit or the model's, never the entry's fault.
+
+    Asking later gives the recorded answers again, so nothing waits for it.
+    """
+
+    def __init__(self, what: str, requests: Sequence[str]) -> None:
+        super().__init__(
+            f"{what}: no more is asked for.",
+            remedy="Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less; then evaluate anew "
+            "(`evaluate --restart`).",
+        )
+        self.requests = tuple(requests)
+        """The hashes of all that was asked."""
 
 
 class OutOfTime(Temporary):

@@ -65,6 +65,8 @@ class PaidAnswer:
     purpose: str
     answer: Answer
     cost_micro_usd: int | None
+    earlier: tuple[str, ...] = ()
+    """The requests of the same question whose answers were cut or refused for their limit, before this one."""
 
 
 class Llm(Protocol):

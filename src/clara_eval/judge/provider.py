@@ -17,6 +17,11 @@ from clara_eval.money.prices import PriceCard
 from clara_eval.money.run_budget import RunBudget
 from clara_eval.settings import Settings
 
+EFFORT = "low"
+"""How much a model that thinks is told to think: judges read short texts and compare a few typed facts."""
+LONGEST_CALL_SECONDS = 900.0
+"""Of one call on the wire; how long a call may really take is decided where it is asked, by its limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
@@ -74,6 +79,10 @@ class Provider:
     """All models there are; empty: any name is passed on."""
     most_at_once: int | None = None
     """Calls it bears at the same time, where that is less than CLARA_MAX_CONCURRENCY."""
+    thinks: Callable[[JudgeName], bool] = lambda _judge: False
+    """Whether a judge thinks before it answers, as far as that is known."""
+    most_tokens: int | None = None
+    """The longest answer it can give, where that is less than CLARA_ANSWER_TOKENS."""
     fill_by_batches: FillByBatches | None = None
     signs: tuple[str, ...] = ()
     """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""

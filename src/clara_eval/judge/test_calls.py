@@ -15,7 +15,7 @@ from clara_eval.errors import BadAnswer, ConfigError, Deferred, Temporary
 from clara_eval.hashing import plain_json, sha256_hex
 from clara_eval.judge import calls
 from clara_eval.judge.asking import ask_until
-from clara_eval.judge.calls import READ_AT_ONCE, JudgeLine, Patience, Succession
+from clara_eval.judge.calls import CONTROL, READ_AT_ONCE, JudgeLine, Patience, Succession
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.outages import JudgeDown, JudgeWaits, OutOfTime, RateLimited, Unanswered
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
@@ -290,14 +290,15 @@ async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:
 
 
 async def test_a_slow_answer_ends_with_the_call_limit() -> None:
-    """A call that drips or hangs is cut off in full time, and counts as possibly charged."""
+    """A call that drips or hangs is cut off in full time, and so is the control; all count as possibly charged."""
     model = Model()
     model.wait = lambda: asyncio.sleep(30)
     budget = RunBudget(None)
     line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.01, tries=2))
     with pytest.raises(Temporary, match="in time"):
         await line.ask(_prompt())
-    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt())
+    control = CARD.worst(replace(_prompt(), user=CONTROL))
+    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(_prompt()) + control
 
 
 async def test_retry_after_holds_everybody() -> None:
@@ -541,3 +542,43 @@ def test_a_request_hash_covers_the_whole_request(attempt: int) -> None:
         "attempt": attempt,
     }
     assert request_hash("openai:m", prompt, attempt) == sha256_hex(plain_json(body).encode())
+
+
+async def test_a_prompt_that_alone_takes_too_long_is_cut_and_no_outage() -> None:
+    """Where others are answered meanwhile, a question that never ends is recorded as cut, after two tries."""
+    model = Model()
+
+    async def answer(prompt: Prompt) -> Answer:
+        if prompt.user == "bomb":
+            await asyncio.sleep(30)
+        return Answer("{}", "m", "end", 1, 1)
+
+    model.complete = answer  # type: ignore[method-assign]
+    budget = RunBudget(None)
+    line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.02))
+    bomb = replace(_prompt(), user="bomb", max_tokens=0)
+    paid = await line.ask(bomb)
+    assert (paid.answer.stop, paid.cost_micro_usd) == ("max_tokens", 0)
+    assert budget.stages["comparison"].unsure_micro_usd == 2 * CARD.worst(bomb)
+
+
+async def test_thinking_beyond_the_limit_is_reserved_once_it_was_seen() -> None:
+    """An endpoint whose limit leaves thinking out: the next call reserves twice the largest excess, up to a bound."""
+    model = Model()
+    used = iter([150, 10**6, 50, 50])
+
+    async def answer(prompt: Prompt) -> Answer:
+        return Answer("{}", prompt.user, "end", 1, next(used))
+
+    model.complete = answer  # type: ignore[method-assign]
+    reserved: list[int] = []
+
+    class Watched(RunBudget):
+        async def reserve(self, judge: str, card: PriceCard | None, prompt: Any) -> int:
+            reserved.append(prompt.max_tokens)
+            return await super().reserve(judge, card, prompt)
+
+    line, _, _ = _line(model, budget=Watched(None), card=CARD)
+    for number in range(3):
+        await line.ask(replace(_prompt(), user=f"{number}", max_tokens=50))
+    assert reserved == [50, 250, 50 + calls.MOST_BEYOND]

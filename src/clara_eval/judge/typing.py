@@ -16,6 +16,7 @@ from clara_eval.eval_config import EvalConfig, Feature, JsonLimits, level_featur
 from clara_eval.eval_config.model import LARGEST_NUMBER
 from clara_eval.hashing import plain_json
 from clara_eval.judge.asking import ask_until
+from clara_eval.judge.outages import AnswerCut
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.reading import read_object, shown
@@ -63,7 +64,7 @@ def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:
 async def type_names(asker: Asker, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
     """One typed feature for each name, in the given order."""
     asked = await ask_until(asker, typing_prompt(config, names), lambda text: read_types(text, names))
-    if asked.outage is not None:
+    if asked.outage is not None and not isinstance(asked.outage, AnswerCut):
         raise asked.outage  # later there may be an answer, and the schema must not depend on an outage
     typed = asked.value or {}
     return tuple(typed.get(name) or level_feature(name) for name in names)

@@ -1,7 +1,9 @@
 """Claude, through the official SDK on its aiohttp transport.
 
 A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
-of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. Ranges in the
+of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. A model that
+thinks by default is asked to think little (`effort`); one that refuses that is asked without it from then on. Thinking
+counts as output, and blocks of thinking are no part of the answer. Ranges in the
 schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
 the batch mode, so both send the same request. The SDK's `post` takes the body as it is. The SDK is
 imported when a model is built: naming and pricing a judge must not wait for it.
@@ -10,6 +12,7 @@ imported when a model is built: naming and pricing a judge must not wait for it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,8 +20,8 @@ from typing import Any
 from clara_eval.extras import require
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Stop
-from clara_eval.judge.provider import BatchRun, JudgeName, Provider
-from clara_eval.llm.failures import Endpoint, explain
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider
+from clara_eval.llm.failures import Endpoint, explain, said
 from clara_eval.llm.registry import required_key
 from clara_eval.money.prices import public_price
 from clara_eval.settings import Settings
@@ -28,6 +31,7 @@ _STOPS: dict[str | None, Stop] = {
     "model_context_window_exceeded": "max_tokens",
     "refusal": "refusal",
 }
+_ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
 MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 """What reading something that is not a message can raise."""
 
@@ -35,10 +39,13 @@ MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, Ov
 class AnthropicLlm:
     """One Claude model. Opens connections on first use; `close` ends them."""
 
-    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
         from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
         self.model = model
+        self._effort = EFFORT if thinks(model) else ""
         self._name = f"anthropic:{model}"
         self.endpoint = Endpoint(self._name, "ANTHROPIC_API_KEY", api_key)
         self.client = AsyncAnthropic(
@@ -57,9 +64,17 @@ class AnthropicLlm:
         from anthropic import AnthropicError
         from httpx2 import Response
 
+        params = self.params(prompt)
         try:
-            response = await self.client.post("/v1/messages", cast_to=Response, body=self.params(prompt))
+            response = await self.client.post("/v1/messages", cast_to=Response, body=params)
         except AnthropicError as bad:
+            if (
+                getattr(bad, "status_code", None) == 400
+                and "effort" in params["output_config"]
+                and "effort" in said(bad)
+            ):
+                self._effort = ""
+                return await self.complete(prompt)
             raise explain(bad, self.endpoint) from None
         try:
             return self.answer(json.loads(response.content))
@@ -76,7 +91,10 @@ class AnthropicLlm:
             "max_tokens": prompt.max_tokens,
             "system": [{"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}}],
             "messages": [{"role": "user", "content": prompt.user}],
-            "output_config": {"format": {"type": "json_schema", "schema": _schema(prompt.schema_json)}},
+            "output_config": {
+                "format": {"type": "json_schema", "schema": _schema(prompt.schema_json)},
+                **({"effort": self._effort} if self._effort else {}),
+            },
         }
 
     def answer(self, body: dict[str, Any]) -> Answer:
@@ -92,6 +110,11 @@ class AnthropicLlm:
             cached_tokens=cached,
             cache_write_tokens=written,
         )
+
+
+def thinks(model: str) -> bool:
+    """Whether a Claude of this name thinks by default: those before the fifth generation do not."""
+    return _ANSWERS_AT_ONCE.search(model) is None
 
 
 @lru_cache(maxsize=64)
@@ -125,4 +148,5 @@ PROVIDER = Provider(
     build=_build,
     price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
     fill_by_batches=_fill_by_batches,
+    thinks=lambda judge: thinks(judge.model),
 )

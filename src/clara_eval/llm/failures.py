@@ -21,7 +21,10 @@ from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.outages import RateLimited, RequestRefused, ServerFailed, Unanswered
 
 LONGEST_WAIT_SECONDS = 3600.0
-_TOO_LONG = ("context_length", "context length", "too long", "too large", "context window", "maximum context")
+_TOO_LONG = (
+    *("context_length", "context length", "too long", "too large", "context window", "maximum context"),
+    "allowed number of output tokens",
+)
 _REFUSED = (
     "content_filter",
     "content filter",
@@ -73,9 +76,15 @@ def explain_status(status: int, message: str, headers: Mapping[str, str], endpoi
         return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {endpoint.key_name}.")
     if status == 404:
         return ConfigError(f"{who} does not exist (404): {text}", remedy="Check the model and address in CLARA_JUDGES.")
-    if status == 413 or any(word in lowered for word in _TOO_LONG + _REFUSED):
+    if status == 413 or is_too_long(text) or any(word in lowered for word in _REFUSED):
         return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
     return RequestRefused(f"{who} refuses the request ({status}): {text}", remedy="Check the model in CLARA_JUDGES.")
+
+
+def is_too_long(message: str) -> bool:
+    """Whether a provider says that prompt and answer together are more than the model can hold."""
+    lowered = message.lower()
+    return any(word in lowered for word in _TOO_LONG)
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
@@ -116,7 +125,7 @@ def _said(body: object) -> str:
 
 def said_in(detail: Mapping[str, Any]) -> str:
     parts = [str(detail[key]) for key in ("type", "code", "param", "message") if detail.get(key) not in (None, "")]
-    return ", ".join(parts)
+    return ", ".join(parts) or json.dumps(detail)
 
 
 def _never_sent(bad: Exception) -> bool:

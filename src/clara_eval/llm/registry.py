@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import entry_points
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from clara_eval.errors import ConfigError
+from clara_eval.judge.limits import THINKING_ROOM, TokenLimits
 from clara_eval.judge.port import ConnectedLlm
 from clara_eval.judge.provider import JudgeName, Provider
 from clara_eval.judge.rules import PROVIDER as RULES
@@ -97,6 +98,18 @@ def price_cards(settings: Settings, jury: Iterable[JudgeName]) -> dict[str, Pric
     """What each model of the jury costs."""
     given = parse_prices(settings.prices)
     return {judge.text: price_card(judge, given) for judge in models_of(jury)}
+
+
+def thinking_models(jury: Iterable[JudgeName]) -> set[str]:
+    """The models of the jury that think before they answer, as far as their providers know."""
+    return {judge.text for judge in models_of(jury) if provider_of(judge).thinks(judge)}
+
+
+def token_limits(settings: Settings, jury: Sequence[JudgeName]) -> TokenLimits:
+    """The limits of a jury's answers: room for thinking where one of it thinks, and what all of it can give."""
+    bounds = [provider_of(judge).most_tokens for judge in models_of(jury)]
+    most = min([settings.answer_tokens, *(bound for bound in bounds if bound is not None)])
+    return TokenLimits(THINKING_ROOM if thinking_models(jury) else 0, most)
 
 
 def build_llm(name: str | JudgeName, settings: Settings) -> ConnectedLlm:

@@ -18,8 +18,10 @@ from clara_eval.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.judge.outages import RateLimited, Unanswered
 from clara_eval.judge.port import Prompt
 from clara_eval.llm.anthropic import AnthropicLlm
-from clara_eval.llm.failures import retry_after
+from clara_eval.llm.anthropic import thinks as claude_thinks
+from clara_eval.llm.failures import retry_after, said_by
 from clara_eval.llm.openai import SEED, Form, OpenAiLlm, request_body
+from clara_eval.llm.openai import thinks as openai_thinks
 from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Script, Seen, completion_body
 
 KEY = "sk-very-secret-0123456789"
@@ -389,3 +391,55 @@ def test_a_request_is_the_same_however_it_is_written() -> None:
         assert body["messages"][1] == {"role": "user", "content": user}
         assert body["messages"][0]["content"].startswith(PROMPT.system)
         assert ("seed" in body) == ("response_format" in body) == (number == 0)
+
+
+THINKERS = ["gpt-5", "gpt-5.4-mini", "gpt-6-luna", "o4-mini", "openai/gpt-oss-120b", "anthropic/claude-opus-5"]
+THINKERS += ["qwen3-8b", "deepseek-r1", "kimi-k2-thinking", "z-ai/glm-5"]
+PLAIN = ["gpt-4.1", "gpt-4o-mini", "gpt-35-turbo", "gpt-5-chat-latest", "qwen2.5-7b", "qwen3-30b-instruct", "m"]
+PLAIN += ["anthropic/claude-sonnet-4.5", "llama-4-scout"]
+
+
+def test_which_models_think_is_known_by_their_names() -> None:
+    """Today's families; a model that is not known begins without room for thinking."""
+    assert [name for name in THINKERS if not openai_thinks(name)] == []
+    assert [name for name in PLAIN if openai_thinks(name)] == []
+    assert all(claude_thinks(f"claude-{name}") for name in ("opus-5", "haiku-5-5", "sonnet-5", "mythos-preview"))
+    assert not any(claude_thinks(f"claude-{name}") for name in ("sonnet-4-5", "opus-4-8", "3-5-haiku-latest"))
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_thinking_model_is_asked_to_think_little(is_refused: bool) -> None:
+    """The effort is low and no temperature is sent; a model that refuses the effort is asked without it, for good."""
+
+    def picky(seen: Seen) -> Fault | None:
+        is_told = "reasoning_effort" in seen.body or "effort" in seen.body.get("output_config", {})
+        return Fault("status", 400, message="reasoning_effort: unsupported") if is_refused and is_told else None
+
+    async with FakeEndpoint(script=picky).running() as endpoint:
+        one = OpenAiLlm("gpt-6-luna", api_key=KEY, base_url=endpoint.url)
+        other = AnthropicLlm("claude-opus-5", api_key=KEY, base_url=endpoint.root)
+        for llm in (one, other):
+            for _ in range(2):
+                await llm.complete(PROMPT)
+            await llm.close()
+    bodies = [seen.body for seen in endpoint.seen]
+    assert not any("temperature" in body for body in bodies)
+    efforts = [body.get("reasoning_effort") or body.get("output_config", {}).get("effort") for body in bodies]
+    assert efforts == (["low", None, None] * 2 if is_refused else ["low"] * 4)
+
+
+async def test_a_limit_that_is_too_large_changes_nothing_for_others() -> None:
+    """A refusal that names the token limit because it is too large is about this prompt, not about the limit's name."""
+    words = "max_tokens is too large: 9000. This model supports at most 4096 completion tokens."
+    async with _openai(lambda _: Fault("status", 400, message=words)) as (llm, endpoint):
+        for _ in range(2):
+            with pytest.raises(BadAnswer, match="does not take this prompt"):
+                await llm.complete(PROMPT)
+    assert all("max_tokens" in seen.body for seen in endpoint.seen)
+    assert len(endpoint.seen) == 2
+
+
+def test_a_refusal_in_another_shape_is_understood() -> None:
+    """Endpoints that name the refused field outside of a message are understood, too."""
+    refusal = {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}
+    assert "seed" in said_by(json.dumps(refusal).encode())

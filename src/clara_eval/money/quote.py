@@ -2,6 +2,7 @@
 
 What will be asked of whom and the judges' prices come in; a `Quote` goes out, one line for each stage and judge. A
 judge with no known price has a line without an amount, and then there is no total: nothing unknown is counted as zero.
+Beside what is expected stands the most: where every answer is cut at its limit, up to the largest.
 The specification's own cost table stands beside it.
 """
 
@@ -21,6 +22,8 @@ TYPICAL_BYTES = 4_000
 """Size of a submission where the caller names none."""
 MARGIN = 1.3
 """Answers are asked again now and then, and submissions differ in size from the quote's."""
+READING_SHARE = 0.5
+"""Of a challenge's cap, what reading may use up: no entries can keep the others from being compared."""
 LEAST_RESERVE = 500_000
 """Millionths of a dollar: a single call reserves its worst case, which is far above its quote."""
 
@@ -44,7 +47,10 @@ class ExpectedCalls:
     items: int
     prompt_tokens: tuple[int, ...]
     answer_tokens: int
+    """Of one answer, with the thinking that is expected before it."""
     batch: bool = False
+    limits: tuple[int, ...] = ()
+    """Every limit that one question can be asked with, where answers are cut each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,16 @@ class QuoteLine:
     output_tokens: int
     micro_usd: int | None
     """None: this judge has no known price."""
+    most_micro_usd: int | None = None
+    """Where every answer is cut at every limit, and uses it up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
     size: Size
     lines: tuple[QuoteLine, ...]
+    most_tokens: int = 0
+    """The largest limit of one answer, thinking included."""
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -76,6 +86,16 @@ class Quote:
     def total_micro_usd(self) -> int | None:
         return None if self.models_micro_usd is None else self.models_micro_usd + GAS_MICRO_USD
 
+    @property
+    def most_micro_usd(self) -> int | None:
+        """All calls where every answer is cut at every limit; None if one of them has no known price."""
+        return None if self.unpriced else sum(line.most_micro_usd or 0 for line in self.lines)
+
+    @property
+    def most_for_reading(self) -> int:
+        """The same without the comparisons: what entries that make a model think without end can cost together."""
+        return sum(line.most_micro_usd or 0 for line in self.lines if line.purpose != "comparison")
+
     def affordable_looks(self, cap: int | None) -> int | None:
         """How many of the quoted looks a cap buys beside the reading, with a margin; None where nothing limits them."""
         if cap is None or self.models_micro_usd is None:
@@ -83,8 +103,8 @@ class Quote:
         comparing = sum(line.micro_usd or 0 for line in self.lines if line.purpose == "comparison")
         if not comparing:
             return None
-        reading = self.models_micro_usd - comparing
-        affordable = int((cap - reading * MARGIN) / (comparing * MARGIN) * self.size.looks)
+        reading = max((self.models_micro_usd - comparing) * MARGIN, min(self.most_for_reading, cap * READING_SHARE))
+        affordable = int((cap - reading) / (comparing * MARGIN) * self.size.looks)
         return max(1, min(self.size.looks, affordable))
 
     def most_to_spend(self, caps: Caps, spent: int) -> int | None:
@@ -102,16 +122,18 @@ class Quote:
 
 def quote(size: Size, expected: Sequence[ExpectedCalls], cards: Mapping[str, PriceCard | None]) -> Quote:
     """One line for each stage and judge."""
-    return Quote(size, tuple(_line(calls, cards[calls.judge]) for calls in expected))
+    most = max((calls.limits[-1] for calls in expected if calls.limits), default=0)
+    return Quote(size, tuple(_line(calls, cards[calls.judge]) for calls in expected), most)
 
 
 def _line(expected: ExpectedCalls, card: PriceCard | None) -> QuoteLine:
     items, answer, prompts = expected.items, expected.answer_tokens, expected.prompt_tokens
-    cost = None
+    cost = most = None
     if card is not None:
         cost = items * sum(card.cost(Tokens(count, answer), batch=expected.batch) for count in prompts)
+        most = max(cost, items * sum(card.cost(Tokens(n, limit)) for n in prompts for limit in expected.limits))
     calls = items * len(prompts)
-    return QuoteLine(expected.purpose, expected.judge, calls, items * sum(prompts), calls * answer, cost)
+    return QuoteLine(expected.purpose, expected.judge, calls, items * sum(prompts), calls * answer, cost, most)
 
 
 def specification_table(submissions: int) -> dict[str, int]:
@@ -139,11 +161,14 @@ def to_json(found: Quote) -> dict[str, object]:
                 "inputTokens": line.input_tokens,
                 "outputTokens": line.output_tokens,
                 "usd": usd(line.micro_usd),
+                "mostUsd": usd(line.most_micro_usd),
             }
             for line in found.lines
         ],
         "postingUsd": usd(GAS_MICRO_USD),
         "totalUsd": usd(found.total_micro_usd),
+        "mostAnswerTokens": found.most_tokens,
+        "mostUsd": usd(found.most_micro_usd),
         "noKnownPrice": list(found.unpriced),
         "specification": {name: usd(amount) for name, amount in specification_table(found.size.submissions).items()},
     }

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.errors import ConfigError, Deferred
 from clara_eval.money.dollars import MICRO
 from clara_eval.money.prices import PriceCard, Request, TokenUse
+
+Extend = Callable[[int], Awaitable[int]]
+"""Told what a run needs in all; returns what it may spend then. Raises Deferred over a cap of the ledger."""
 
 
 @dataclass(slots=True)
@@ -44,6 +47,8 @@ class RunBudget:
     """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
     unsure_elsewhere: int = 0
     """The same of other workers that ask for this run, as the ledger has it."""
+    extend: Extend | None = None
+    """Reserves more where answers turn out longer than was quoted."""
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
@@ -68,12 +73,22 @@ class RunBudget:
         needed = sum(amounts)
         while self.cap_micro_usd is not None and self.spent + self.reserved + needed > self.cap_micro_usd:
             if self.reserved == 0:
+                if await self._extended(needed):
+                    continue
                 raise self._over(needed)
             gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(gate)
             await gate
         self.reserved += needed
         return amounts
+
+    async def _extended(self, needed: int) -> bool:
+        """Whether the ledger lets this run spend more than was reserved for it."""
+        if self.extend is None or self.cap_micro_usd is None:
+            return False
+        before, most = self.cap_micro_usd, await self.extend(self.spent + needed)
+        self.cap_micro_usd = max(self.cap_micro_usd, most)
+        return self.cap_micro_usd > before
 
     def charge(self, reserved: int, purpose: str, answer: TokenUse, cost: int | None) -> None:
         """The call was answered: its real cost replaces the reservation."""

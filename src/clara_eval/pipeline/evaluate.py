@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -90,8 +90,8 @@ class ChainOfRecord(Chain, Results, Protocol):
 class Models(Protocol):
     """Opens the models for one run: behind the answer book, within the run's budget and time."""
 
-    def most_comparisons(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
-        """How many games the budget of one challenge allows; None is no limit."""
+    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        """The plan with the limits of answers, and no more games than the budget of one challenge allows."""
         ...
 
     def open_run(
@@ -177,9 +177,11 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     check_scorable(challenge)
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
     reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.head()).timestamp)
-    plan = await journal.once(
-        "plan", PLAN, _affordable(options.plan, ports.models.most_comparisons(challenge, config, options.plan))
-    )
+
+    async def affordable() -> EvaluationPlan:
+        return ports.models.affordable(challenge, config, options.plan)
+
+    plan = await journal.once("plan", PLAN, affordable)
     disputed = await _disputed(challenge, journal, ports)
     ruled = await read_rulings(ports.store, journal.run)
     rulings = (*ruled, *rulings_of(disputed))
@@ -486,16 +488,6 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
             await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
         case Outcome.REVERTED:
             await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
-
-
-def _affordable(plan: EvaluationPlan, affordable: int | None) -> Callable[[], Awaitable[EvaluationPlan]]:
-    """The plan within what time (already in it) and money allow."""
-    limits = [limit for limit in (plan.max_games, affordable) if limit is not None]
-
-    async def made() -> EvaluationPlan:
-        return replace(plan, max_games=min(limits)) if limits else plan
-
-    return made
 
 
 async def read_scores(store: Store, chain_id: int, address: str) -> dict[str, Any] | None:

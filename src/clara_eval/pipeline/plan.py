@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from clara_eval.judge.limits import TokenLimits
+
 Stage = Literal["collecting", "executing", "extracting", "comparing"]
 
 
@@ -21,6 +23,8 @@ class EvaluationPlan:
     """What money and time allow; None is no limit."""
     reader: str | None = None
     """Who reads the submissions, where a person ruled so; None is the models of the jury."""
+    tokens: TokenLimits | None = None
+    """How long answers may be; None for a round planned before limits grew: a cut answer is asked for as it was."""
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
         },
     )
     yield "challenge", CHALLENGE.body(challenge)
-    yield "plan", PLAN.body(plan)
+    yield "plan", _plan(plan)
     yield "rulings", RULINGS.body(walk.rulings)
     if walk.disputed is not None:
         yield "objections", DISPUTED_FORM.body(walk.disputed)
@@ -73,6 +73,12 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
     yield "flags", to_camel_json(walk.flags)
     yield "winners", to_camel_json(walk.winners.entries)
     yield "calldata", "0x" + walk.calldata.hex()
+
+
+def _plan(plan: EvaluationPlan) -> dict[str, object]:
+    """Without `tokens` for rounds that were planned before there were any."""
+    body: dict[str, object] = to_camel_json(plan)
+    return body if plan.tokens else {key: value for key, value in body.items() if key != "tokens"}
 
 
 def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:

@@ -112,8 +112,8 @@ class ScriptedModels:
     llms: dict[str, Llm]
     patience: Patience = field(default_factory=lambda: Patience(tries=2, first_pause_seconds=0.01, most_probes=1))
 
-    def most_comparisons(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> int | None:
-        return None
+    def affordable(self, _challenge: Challenge, _config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        return plan
 
     @asynccontextmanager
     async def open_run(

@@ -23,6 +23,7 @@ from clara_eval.features.field import compare_field
 from clara_eval.flags import Flag
 from clara_eval.gather import gather_or_raise
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files, type_names
+from clara_eval.judge.limits import about_one_entry, within
 from clara_eval.judge.ordering import OrderingJudge
 from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.pipeline.answer_recorder import AnswerRecorder
@@ -101,7 +102,8 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
     keeping = AnswerRecorder(sources.unanswered)
     plan = ruled_plan(plan, await sources.rulings())
-    reader = keeping.over(sources.reader(plan.readers)) if plan.readers else None
+    others = [keeping.over(sources.reader((name,))) for name in plan.readers[1:]]
+    reader = within(plan.tokens, keeping.over(sources.reader(plan.readers)), others) if plan.readers else None
     schema, typed_by_model = await _schema(metadata, reader)
     rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
@@ -282,7 +284,7 @@ async def _read(
     async def one(solution: Solution) -> Features:
         nonlocal done
         executed = execution.executed.get(solution.submission.submitter) if execution else None
-        found = await extract_features(reader, schema, solution, context, executed)
+        found = await extract_features(about_one_entry(reader), schema, solution, context, executed)
         done += 1
         listener("extracting", done, len(solutions))
         return found
@@ -319,7 +321,8 @@ class _Jury:
         return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
 
     def _model(self, name: str) -> tuple[Asker, str, FeatureSchema]:
-        return self.keeping.over(self.sources.asker(name)), self.metadata.config.criteria, self.schema
+        asker = within(self.plan.tokens, self.keeping.over(self.sources.asker(name)))
+        return asker, self.metadata.config.criteria, self.schema
 
 
 def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster], barred: set[Address]) -> tuple[Rejected, ...]:

@@ -11,9 +11,10 @@ from dataclasses import replace
 from math import ceil, comb
 
 from clara_eval.eval_config import EvalConfig
-from clara_eval.judge.expected_calls import expected_calls, needs_model
+from clara_eval.judge.expected_calls import Jury, expected_calls, needs_model
+from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.provider import JudgeName
-from clara_eval.llm.registry import models_of, parse_jury, price_cards, provider_of
+from clara_eval.llm.registry import models_of, parse_jury, price_cards, provider_of, thinking_models, token_limits
 from clara_eval.money.caps import caps_of
 from clara_eval.money.prices import PriceCard
 from clara_eval.money.quote import Quote, Size
@@ -43,16 +44,24 @@ def quote_schedule(
     """The quote of a schedule; for `auto` of the one that an evaluation would choose within the cap per challenge."""
     cards = price_cards(settings, jury)
     pairs = comb(size.submissions, 2)
-    all_looks = _quote(config, replace(size, looks=2 * pairs), jury, cards)
+    limits = token_limits(settings, jury)
+    all_looks = _quote(config, replace(size, looks=2 * pairs), jury, cards, limits)
     affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
     items = [str(number) for number in range(size.submissions)] if schedule == "auto" else []
     name = choose_schedule(items, ("judge",), max_comparisons=affordable, name=schedule).schedule.name
     adaptive = min(pairs, ceil(CALLS_PER_ITEM * size.submissions))
     looks = {"both": 2 * pairs, "full": pairs, "full+": affordable or pairs, "adaptive": adaptive, "fours": adaptive}
-    return name, _quote(config, replace(size, looks=looks[name]), jury, cards)
+    return name, _quote(config, replace(size, looks=looks[name]), jury, cards, limits)
 
 
-def _quote(config: EvalConfig, size: Size, jury: Sequence[JudgeName], cards: Mapping[str, PriceCard | None]) -> Quote:
+def _quote(
+    config: EvalConfig,
+    size: Size,
+    jury: Sequence[JudgeName],
+    cards: Mapping[str, PriceCard | None],
+    limits: TokenLimits | None = None,
+) -> Quote:
     models = models_of(jury)
     batching = {judge.text for judge in models if provider_of(judge).fill_by_batches is not None}
-    return quote_calls(size, expected_calls(config, size, [judge.text for judge in models], batching), cards)
+    asked = Jury([judge.text for judge in models], batching, thinking_models(jury), limits)
+    return quote_calls(size, expected_calls(config, size, asked), cards)
