@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
@@ -28,6 +29,7 @@ from clara_eval.testing.large_round import large_lines
 from clara_eval.testing.scripted_llm import ScriptedLlm
 from clara_eval.testing.signing_endpoint import SigningEndpoint
 from clara_eval.trace.archive import stream_trace
+from clara_eval.use_cases.objections import sign_objection
 
 ROOT = Path(__file__).parents[1]
 Fields = dict[str, dict[str, str]]
@@ -98,8 +100,8 @@ def _is(value: Any, kind: str) -> bool:
         return isinstance(value, str) and patterns[kind].fullmatch(value) is not None
     if kind == "integer":
         return type(value) is int and abs(value) <= 2**53
-    if kind == "number":
-        return type(value) in (int, float)
+    if kind in {"number", "fraction"}:
+        return type(value) is float or (kind == "number" and type(value) is int)
     kinds: dict[str, type | tuple[type, ...]] = {"list": list, "object": dict, "boolean": bool, "null": type(None)}
     return isinstance(value, kinds.get(kind, str))
 
@@ -130,8 +132,10 @@ async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
             "exclude", "0x" + "ab" * 32, 1, account=chain.agents[len(texts) - 1].address, note="a single letter"
         )
         await app.store.add_entry(f"31337:{address}", "rulings", RULINGS.text((out,)))
-        objection = Objection(chain.agents[0].address, "rejected", "It is mine.", "0x00")
-        disputed = Disputed("0x" + "cd" * 32, 1, (DraftPlace(chain.agents[0].address, 1, 0, "rejected"),), (objection,))
+        draft, who = "0x" + "cd" * 32, chain.agents[0].address
+        signature = sign_objection(SecretStr(chain.agents[0].key), 31337, address, draft, "rejected", "It is mine.")
+        objection = Objection(who, "rejected", "It is mine.", signature)
+        disputed = Disputed(draft, 1, (DraftPlace(who, 1, 0, "rejected"),), (objection,))
         await app.store.add_entry(f"31337:{address}", "disputed", DISPUTED_FORM.text(disputed))
         await judged(app, address, voices)
         whole = "".join([part async for part in stream_trace(app.store, 31337, address)])

@@ -230,12 +230,14 @@ def _compare(recorded: Evidence, challenge: Challenge, plan: EvaluationPlan, wal
 
 
 def _told(key: str, body: object) -> object:
-    """All of an entry but the version that wrote it: a later one may check it."""
-    return {**body, "software": None} if key == "header" and isinstance(body, dict) else body
+    """All of an entry but the name of the version that wrote it: a later one may check it."""
+    if key == "header" and isinstance(body, dict) and isinstance(body.get("software"), str):
+        return {**body, "software": ""}
+    return body
 
 
 def _same(recorded: object, computed: object, estimates: frozenset[str], *, loose: bool = False) -> bool:
-    """Equal; what stands under the names of `estimates` may differ in its last digits."""
+    """Equal, type by type; what stands under the names of `estimates` may differ in its last digits."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         return recorded.keys() == computed.keys() and all(
             _same(recorded[key], computed[key], estimates, loose=loose or key in estimates) for key in recorded
@@ -244,9 +246,11 @@ def _same(recorded: object, computed: object, estimates: frozenset[str], *, loos
         return len(recorded) == len(computed) and all(
             _same(a, b, estimates, loose=loose) for a, b in zip(recorded, computed, strict=True)
         )
+    if type(recorded) is not type(computed):
+        return False
     if loose and isinstance(recorded, (int, float)) and isinstance(computed, (int, float)):
         return math.isclose(recorded, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return type(recorded) is type(computed) and bool(recorded == computed)
+    return bool(recorded == computed)
 
 
 async def _check_facts(challenge: Challenge, posted: Posted | None, chain: ChainOfRecord) -> None:
