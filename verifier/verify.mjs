@@ -5,10 +5,10 @@ import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
 const ZERO = "0x" + "0".repeat(64), RULES = 6;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
-let problems = []; const fail = (entry, reason) => problems.push({ entry, reason }), hold = (condition, entry, reason) => condition || fail(entry, reason);
+let problems = []; const fail = (entry, reason) => { problems.push({ entry, reason }); return false; }, hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
 class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } } class Unreadable extends Error {}
-const MOST_DEEP = 64, LARGEST = 2 ** 53, NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+const MOST_DEEP = 64, LARGEST = 2n ** 53n, NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 function parse(text, isStrict = false) { // numbers keep their text; strict: no key twice, no half of a surrogate pair, no number beyond a double or 2^53
   let at = 0; const wrong = (why) => { throw new Unreadable(`not JSON: ${why} at ${at}`); };
   const next = () => { while (" \t\n\r".includes(text[at] ?? "x")) at++; return text[at]; }, expect = (sign) => (next() === sign ? at++ : wrong(`no ${sign}`));
@@ -17,8 +17,8 @@ function parse(text, isStrict = false) { // numbers keep their text; strict: no 
     try { const found = JSON.parse(text.slice(from, ++at)); if (!isStrict || !/\p{Cs}/u.test(found)) return found; } catch { } return wrong("a string is not text");
   };
   const number = () => {
-    NUMBER.lastIndex = at; const [found] = NUMBER.exec(text) ?? wrong("no value"); at += found.length; const size = Math.abs(Number(found));
-    return isStrict && (size === Infinity || (/^-?[0-9]+$/.test(found) && size > LARGEST)) ? wrong("a number is too large") : new Num(found);
+    NUMBER.lastIndex = at; const [found] = NUMBER.exec(text) ?? wrong("no value"); at += found.length; const digits = found.replace("-", "");
+    return isStrict && (/^[0-9]+$/.test(digits) ? digits.length > 16 || BigInt(digits) > LARGEST : !Number.isFinite(Number(found))) ? wrong("a number is too large") : new Num(found);
   };
   const many = (open, close, one) => { at++; if (next() === close) return void at++; for (;;) { one(); if (next() === close) return void at++; expect(","); } };
   const value = (deep) => {
@@ -93,23 +93,23 @@ function readFile(path) {
   const said = approvals(ending); if (ending !== lastLine(previous, said) || said.some((one) => misshapen(one, SHAPES.approval))) throw new Unreadable("the digest is not the hash of the last entry, or an approval is not of this result");
   return { bodies, digest: previous };
 }
-// ---- 2. entries: each has exactly these fields; s string, b boolean, i integer, n number, f number with a fraction, d decimal, a address, h hash, x hex, e base64, ? null ----
-const TYPES = { s: (v) => typeof v === "string", b: (v) => typeof v === "boolean", n: isNumber, i: (v) => isNumber(v) && isWhole(v), f: (v) => isNumber(v) && !isWhole(v), "?": (v) => v === null, d: (v) => /^(0|[1-9][0-9]{0,77})$/.test(v),
+// ---- 2. entries: each has exactly these fields; s string, b boolean, i integer, n number, f number with a fraction, d decimal, a address, h hash, x hex, e base64, ? null, = one of these words ----
+const TYPES = { s: (v) => typeof v === "string", b: (v) => typeof v === "boolean", n: isNumber, i: (v) => isNumber(v) && isWhole(v) && v.text[0] !== "-", f: (v) => isNumber(v) && !isWhole(v), "?": (v) => v === null, d: (v) => /^(0|[1-9][0-9]{0,77})$/.test(v) && BigInt(v) < 2n ** 256n,
   a: (v) => /^0x[0-9a-f]{40}$/.test(v), h: (v) => /^0x[0-9a-f]{64}$/.test(v), x: (v) => /^0x([0-9a-f]{2})*$/.test(v), e: (v) => typeof v === "string" && Buffer.from(v, "base64").toString("base64") === v };
-const FLAG = (at) => `${at}[].code:s ${at}[].severity:s ${at}[].sentence:s ${at}[].account:a? ${at}[].evidence.*:nbs?`, MARGIN = (at) => `${at}.place:i ${at}.probability:f ${at}.word:s ${at}.item:s ${at}.nextItem:s ${at}.setChance:f ${at}.tied:b`;
+const FLAG = (at) => `${at}[].code:s ${at}[].severity:=info|warn|review ${at}[].sentence:s ${at}[].account:a? ${at}[].evidence.*:nbs?`, MARGIN = (at) => `${at}.place:i ${at}.probability:f ${at}.word:s ${at}.item:s ${at}.nextItem:s ${at}.setChance:f ${at}.tied:b`;
 const RECEIVED = "received.content:e? received.mediaType:s received.immutable:b received.note:s received.code:s received.reason:s received.isOutage:b solutionHash:h accepted:b";
-const ANSWERED = "llm:s purpose:s answer.text:s answer.model:s answer.stop:s answer.inputTokens:i answer.outputTokens:i answer.cachedTokens:i answer.cacheWriteTokens:i";
+const ANSWERED = "llm:s purpose:=schema|features|comparison answer.text:s answer.model:s answer.stop:=end|max_tokens|refusal answer.inputTokens:i answer.outputTokens:i answer.cachedTokens:i answer.cacheWriteTokens:i";
 const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s note:s", header: "software:s rules:i chainId:i challenge:a",
   challenge: "chainId:i address:a block.number:i block.hash:h block.timestamp:i poster:a evaluator:a token.address:a token.symbol:s token.decimals:i token.isKnown:b prizePool:d posterBond:d deadline:d scoringDeadline:d challengeUri:s evalConfigHash:h privateSetHash:h winnerCount:i payoutBps[]:i identityRegistry:a maxParticipants:d status:i submissionCount:i scorePostedAt:i submissions[].submitter:a submissions[].agentId:d submissions[].solutionUri:s submissions[].solutionHash:h submissions[].submittedAt:i submissions[].version:i replaced[].submitter:a replaced[].solutionHash:h replaced[].submittedAt:i replaced[].version:i contractVersion:s",
-  plan: "judges[]:s schedule:s maxGames:i? reader:s?", rulings: "[].kind:s [].of:h [].at:i [].account:a? [].judge:s? [].stage:s? [].note:s [].by:s",
+  plan: "judges[]:s schedule:s maxGames:i? reader:s?", rulings: "[].kind:=exclude|original|judge [].of:h [].at:i [].account:a? [].judge:s? [].stage:=reading|comparing|? [].note:s [].by:s",
   objections: "of:h at:i places[].address:a places[].rank:i places[].score:i places[].status:s raised[].submitter:a raised[].about:s raised[].reason:s raised[].signature:x judge:s?",
-  metadata: "content:e evalConfig:s evalConfigHash:h hashKind:s adapted[].path:s adapted[].written:s adapted[].taken:s adapted[].reason:s title:s",
-  schema: "features[].name:s features[].type:s features[].min:n? features[].max:n? features[].values[]:s features[].better:s? features[].weight:n features[].source:s features[].description:s features[].anchors[]:s typedByModel[]:s", prompts: "*.text:s *.sha256:h",
-  accepted: `${RECEIVED} keccak:h sha256:h hashKind:s pinned:b language:s?`, refused: `${RECEIVED} code:s reason:s`, rejected: "[].account:a [].code:s [].reason:s [].isOutage:b", families: "*:a",
-  execution: "harness:s language:s? reason:s hidden:b reveal:e? machine.*:snb", executed: "language:s outcome:s withHarness:b calls[].name:s calls[].kind:s calls[].outcome:s calls[].used:i calls[].value:sn? facts.*:nb?",
-  features: `features.*:nbs? text.*:s measured.*:nb? claimed.*:nbs? ${FLAG("flags")} requests[]:h secondView:s unsupported[]:s`, attestation: "[].run:s [].judge:s [].key:s [].report:s [].collateral:s [].fetchedAt:i", answers: "count:i",
-  answer: ANSWERED, signed: `${ANSWERED} signed.interface:s signed.key:s signed.request:e signed.response:e signed.proof:s`, unanswered: "*:s", schedule: "name:s reason:s games:i", verdicts: "judge:s items[]:a count:i sha256:h",
-  comparison: "first:a second:a judge:s winner:s? confidence:f? reason:s requests[]:h group[]:a",
+  metadata: "content:e evalConfig:s evalConfigHash:h hashKind:=string|canonical adapted[].path:s adapted[].written:s adapted[].taken:s adapted[].reason:s title:s",
+  schema: "features[].name:s features[].type:=number|integer|boolean|enum|text features[].min:n? features[].max:n? features[].values[]:s features[].better:=higher|lower|? features[].weight:n features[].source:=measured|llm features[].description:s features[].anchors[]:s typedByModel[]:s", prompts: "*.text:s *.sha256:h",
+  accepted: `${RECEIVED} keccak:h sha256:h hashKind:=content|uri pinned:b language:s?`, refused: `${RECEIVED} code:s reason:s`, rejected: "[].account:a [].code:s [].reason:s [].isOutage:b", families: "*:a",
+  execution: "harness:s language:s? reason:s hidden:b reveal:e? machine.*:snb", executed: "language:s outcome:s withHarness:b calls[].name:s calls[].kind:=setUp|test|metric calls[].outcome:s calls[].used:i calls[].value:sn? facts.*:nb?",
+  features: `features.*:nbs? text.*:s measured.*:nb? claimed.*:nbs? ${FLAG("flags")} requests[]:h secondView:=read|same|missing|none unsupported[]:s`, attestation: "[].run:s [].judge:s [].key:s [].report:s [].collateral:s [].fetchedAt:i", answers: "count:i",
+  answer: ANSWERED, signed: `${ANSWERED} signed.interface:=near|aci signed.key:s signed.request:e signed.response:e signed.proof:s`, unanswered: "*:s", schedule: "name:s reason:s games:i", verdicts: "judge:s items[]:a count:i sha256:h",
+  comparison: "first:a second:a judge:s winner:=first|second|tie|? confidence:f? reason:s requests[]:h group[]:a",
   ranking: `standings[].item:a standings[].rank:i standings[].elo:f standings[].score:i standings[].low:f standings[].high:f standings[].pTop:f standings[].wins:i standings[].losses:i standings[].ties:i standings[].theta:f standings[].thetaLow:f standings[].thetaHigh:f standings[].rankLow:i standings[].rankHigh:i standings[].pRank[]:f winnerCount:i payoutBps[]:i ${MARGIN("margin")} ${MARGIN("margins[]")} misallocation:f positionBias:f consistency.cycles:i consistency.decidedTriples:i consistency.cyclicShare:f? consistency.coverage:f consistency.swapConsistency:f? consistency.swaps:i consistency.judges[].judge:s consistency.judges[].games:i consistency.judges[].agreement:f? consistency.judges[].compared:i consistency.judges[].positionBias:f consistency.judges[].positionBiasSd:f consistency.judges[].firstShare:f consistency.groups:i consistency.unplayed[]:a consistency.pivotalItems[]:a consistency.pivotalClusters[]:a ${FLAG("flags")} results:i literal:b ties[][]:a orderedBy:s`,
   placed: "[].account:a [].score:i", flags: FLAG(""), winners: "[].account:a [].agentId:d [].score:i [].prizeAmount:d", calldata: ":x" }).map(([kind, told]) => [kind, shapeOf(told)]));
 function shapeOf(told) { // a tree: the names of an object, * for any name, [] for each of a list; under "" the types of a value
@@ -117,7 +117,7 @@ function shapeOf(told) { // a tree: the names of an object, * for any name, [] f
 }
 function misshapen(value, shape, path = "") { // the first place that has another shape; null where there is none
   const first = (places) => { for (const [key, part, inner] of places) { const found = misshapen(part, inner, `${path}.${key}`); if (found) return found; } return null; };
-  if (shape[""] !== undefined) return [...shape[""]].some((type) => TYPES[type](value)) ? null : path || "the body"; if (shape["[]"]) return Array.isArray(value) ? first(value.map((one, i) => [i, one, shape["[]"]])) : path || "the body";
+  const told = shape[""]; if (told?.[0] === "=") return told.slice(1).split("|").includes(value === null ? "?" : value) ? null : path; if (told !== undefined) return [...told].some((type) => TYPES[type](value)) ? null : path || "the body"; if (shape["[]"]) return Array.isArray(value) ? first(value.map((one, i) => [i, one, shape["[]"]])) : path || "the body";
   if (value === null || typeof value !== "object" || Array.isArray(value) || isNumber(value)) return path || "the body"; const names = Object.keys(value); if (shape["*"]) return first(names.map((name) => [name, value[name], shape["*"]]));
   const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
 }
