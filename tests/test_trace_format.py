@@ -1,33 +1,48 @@
-"""docs/trace-format.md is enough for a stranger: it names every field, and its arithmetic gives what traces hold."""
+"""docs/trace-format.md is enough for a stranger: it names every field, and its arithmetic gives what traces hold.
+
+Both verifiers hold a trace to it: an unknown, missing or mistyped field or entry is refused by both.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import pytest_asyncio
+from pydantic import SecretStr
 
+from clara_eval.attestation import Quotes
 from clara_eval.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.eval_config import config_hash
+from clara_eval.execution import Machine
 from clara_eval.hashing import keccak_hex
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.pipeline.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
+from clara_eval.pipeline.replay import is_same
 from clara_eval.pipeline.rulings import RULINGS, Ruling
 from clara_eval.pipeline.test_attestation import signed_round
 from clara_eval.pipeline.test_evaluate import opened
 from clara_eval.pipeline.test_execution import public_round
 from clara_eval.pipeline.test_models import Dropping, judged, script
 from clara_eval.pipeline.test_replay import traced
+from clara_eval.testing.forged_trace import Entries, forged
 from clara_eval.testing.large_round import large_lines
 from clara_eval.testing.scripted_llm import ScriptedLlm
 from clara_eval.testing.signing_endpoint import SigningEndpoint
+from clara_eval.testing.verifiers import node_refusals, refusal_of
 from clara_eval.trace.archive import stream_trace
+from clara_eval.trace.document import read_entries
+from clara_eval.use_cases.objections import sign_objection
 
 ROOT = Path(__file__).parents[1]
 Fields = dict[str, dict[str, str]]
@@ -97,14 +112,14 @@ def _is(value: Any, kind: str) -> bool:
     if kind in patterns:
         return isinstance(value, str) and patterns[kind].fullmatch(value) is not None
     if kind == "integer":
-        return type(value) is int and abs(value) <= 2**53
-    if kind == "number":
-        return type(value) in (int, float)
+        return type(value) is int and 0 <= value <= 2**53
+    if kind in {"number", "fraction"}:
+        return type(value) is float or (kind == "number" and type(value) is int)
     kinds: dict[str, type | tuple[type, ...]] = {"list": list, "object": dict, "boolean": bool, "null": type(None)}
     return isinstance(value, kinds.get(kind, str))
 
 
-async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
+async def model_trace(chain: LocalChain, place: Path) -> list[str]:
     """A round of models with everything odd in it: a jury, lost answers, copied text, words to the judge."""
     text = json.dumps(CONFIG | {"rubric": "told and ignored"})
     content = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
@@ -130,12 +145,14 @@ async def model_trace(chain: LocalChain, place: Path) -> dict[str, Any]:
             "exclude", "0x" + "ab" * 32, 1, account=chain.agents[len(texts) - 1].address, note="a single letter"
         )
         await app.store.add_entry(f"31337:{address}", "rulings", RULINGS.text((out,)))
-        objection = Objection(chain.agents[0].address, "rejected", "It is mine.", "0x00")
-        disputed = Disputed("0x" + "cd" * 32, 1, (DraftPlace(chain.agents[0].address, 1, 0, "rejected"),), (objection,))
+        draft, who = "0x" + "cd" * 32, chain.agents[0].address
+        signature = sign_objection(SecretStr(chain.agents[0].key), 31337, address, draft, "rejected", "It is mine.")
+        objection = Objection(who, "rejected", "It is mine.", signature)
+        disputed = Disputed(draft, 1, (DraftPlace(who, 1, 0, "rejected"),), (objection,))
         await app.store.add_entry(f"31337:{address}", "disputed", DISPUTED_FORM.text(disputed))
         await judged(app, address, voices)
         whole = "".join([part async for part in stream_trace(app.store, 31337, address)])
-    return {line["entry"]["key"]: line["entry"]["body"] for line in json.loads(whole)["entries"]}
+    return whole.splitlines(keepends=True)
 
 
 class Contrary:
@@ -152,29 +169,40 @@ class Contrary:
         return Answer(said, "scripted", "end", 0, 0)
 
 
-def large_trace() -> dict[str, Any]:
-    """A round by rules with so many entries that their comparisons stand behind one hash."""
-    return {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(large_lines(101)))["entries"]}
+@dataclass(frozen=True)
+class Traces:
+    """Traces of every kind of round: with all entries and fields that there are."""
+
+    lines: dict[str, list[str]]
+    quotes: Quotes
+
+    def bodies(self, name: str) -> Entries:
+        return {entry.key: entry.body for entry in read_entries(self.lines[name])}
 
 
-async def test_the_page_names_every_field_and_its_arithmetic_holds(
-    local_chain: LocalChain, tmp_path: Path, by_the_page: ModuleType
-) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def traces(deployed_chain: LocalChain, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Traces]:
+    """Smallest first: what one of them has need not be tried on a larger one."""
+    place, snapshot = tmp_path_factory.mktemp("rounds"), await deployed_chain.snapshot()
+    async with SigningEndpoint().running() as endpoint:
+        _, signed = await signed_round(deployed_chain, place / "signed", endpoint, "near")
+    models = await model_trace(deployed_chain, place / "models")
+    _, executed = await public_round(deployed_chain, place / "executed")
+    rules = await traced(deployed_chain, place / "rules")
+    lines = {"small": large_lines(4), "executed": executed, "rules": rules, "models": models, "signed": signed}
+    lines["large"] = large_lines(101)
+    yield Traces(lines, Quotes(root=endpoint.enclave.root))
+    await deployed_chain.revert(snapshot)
+
+
+@pytest.mark.xdist_group("traces")
+def test_the_page_names_every_field_and_its_arithmetic_holds(traces: Traces, by_the_page: ModuleType) -> None:
     """No field of a fresh trace is missing on the page, none on the page is missing in traces, and all types are right;
     a program written from the page alone finds the same request hashes, verdicts, ratings, order, prizes and call.
     """
-    lines = await traced(local_chain, tmp_path / "rules")
-    by_rules = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(lines))["entries"]}
-    by_models = await model_trace(local_chain, tmp_path / "models")
-    _, executed = await public_round(local_chain, tmp_path / "executed")
-    by_running = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(executed))["entries"]}
-    async with SigningEndpoint().running() as endpoint:
-        _, signed = await signed_round(local_chain, tmp_path / "signed", endpoint, "near")
-    by_enclave = {line["entry"]["key"]: line["entry"]["body"] for line in json.loads("".join(signed))["entries"]}
-    by_large = large_trace()
     named = named_fields()
     seen: dict[str, set[str]] = {kind: set() for kind in named}
-    for bodies in (by_rules, by_models, by_running, by_enclave, by_large):
+    for bodies in map(traces.bodies, traces.lines):
         for key, body in bodies.items():
             kind = key.split("/")[0]
             assert kind in named, f"The page has no entry {kind}."
@@ -182,9 +210,8 @@ async def test_the_page_names_every_field_and_its_arithmetic_holds(
                 assert path in named[kind], f"{key}: the page does not name {path}."
                 assert fits(value, named[kind][path]), f"{key}: {path} is {value!r}, the page says {named[kind][path]}."
                 seen[kind].add(path)
-    assert {kind: set(fields) - seen[kind] for kind, fields in named.items() if set(fields) - seen[kind]} == {}
-    for bodies in (by_rules, by_models, by_running, by_enclave, by_large):
         check_arithmetic(bodies, by_the_page)
+    assert {kind: set(fields) - seen[kind] for kind, fields in named.items() if set(fields) - seen[kind]} == {}
 
 
 def check_arithmetic(bodies: dict[str, Any], page: ModuleType) -> None:
@@ -213,3 +240,118 @@ def check_arithmetic(bodies: dict[str, Any], page: ModuleType) -> None:
         assert {name: counted[name] for name in counted if name in facts["measured"]}.items() <= facts[
             "measured"
         ].items()
+
+
+EXAMPLES: dict[str, Any] = {"list": [], "string": "x", "integer": 7, "fraction": 1.5, "boolean": True, "null": None}
+FORMS = {"address": "0x" + "AB" * 20, "hash": "0x" + "ab" * 31, "decimal": "007", "hex": "0x0", "base64": "QQ=Q"}
+"""Strings that do not have the form that the page asks for."""
+EVIDENCE = {"header", "challenge", "plan", "rulings", "objections", "metadata", "solution", "execution", "executed"} | {
+    "attestation",
+    "answer",
+    "unanswered",
+}
+"""Entries that a walk takes from the trace; every other one is compared with what the walk gives."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A trace with one changed entry, whose hashes are right."""
+
+    name: str
+    of: str
+    key: str
+    body: Any
+    """Of the changed entry."""
+
+    def lines(self, traces: Traces) -> list[str]:
+        return forged(traces.lines[self.of], lambda bodies: bodies.update({self.key: self.body}))
+
+
+def places(value: Any, named: dict[str, str], path: str = "", way: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Each value of a body with the page's name for it and the way there; of several members of a list the first."""
+    if way:
+        yield path, way
+    if isinstance(value, dict):
+        free = any(name.startswith(f"{path}.*".removeprefix(".")) for name in named)
+        for key, item in value.items():
+            yield from places(item, named, f"{path}.{'*' if free else key}".removeprefix("."), (*way, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], named, f"{path}[]", (*way, 0))
+
+
+def wrong_values(told: str) -> Iterator[Any]:
+    """A value of a type that the page does not allow here, and one of the right type in another form."""
+    allowed = set(re.split(r", | or ", told))
+    numbers = {"integer", "fraction"} if "number" in allowed else set()
+    texts = {"string"} if allowed & {*FORMS, "string"} else set()
+    wrong = [example for kind, example in EXAMPLES.items() if kind not in allowed | numbers | texts]
+    yield wrong[0 if len(wrong) % 2 else -1]
+    yield from (FORMS[kind] for kind in sorted(allowed & set(FORMS)))
+    yield from (7.0 for kind in allowed if kind == "integer")
+    yield from (7 for kind in allowed if kind == "fraction")
+
+
+def changed(body: Any, way: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Any:
+    """A copy of a body; `change` gets the container at the end of the way, and the last step."""
+    copy = container = deepcopy(body)
+    for step in way[:-1]:
+        container = container[step]
+    change(container, way[-1])
+    return copy
+
+
+def mutants(traces: Traces) -> Iterator[Mutant]:
+    """Every field of the page once: missing, of another type, and with an unknown one beside it."""
+    named, seen, around = named_fields(), set[tuple[str, str]](), set[tuple[str, str]]()
+    for of in traces.lines:
+        for key, body in traces.bodies(of).items():
+            kind = key.split("/")[0]
+            for path, way in places(body, named[kind]):
+                if path not in named[kind] or (kind, path) in seen:
+                    continue
+                seen.add((kind, path))
+                for value in wrong_values(named[kind][path]):
+                    swapped = changed(body, way, partial(_put, value))
+                    yield Mutant(f"{kind} {path} is {value!r}", of, key, swapped)
+                if path.endswith("*"):
+                    continue
+                yield Mutant(f"{kind} {path} is missing", of, key, changed(body, way, _drop))
+                parent = path.rpartition(".")[0]
+                if (kind, parent) not in around:
+                    around.add((kind, parent))
+                    yield Mutant(f"{kind} {parent} has an unknown field", of, key, changed(body, way, _add))
+    assert {kind: set(fields) - {path for k, path in seen if k == kind} for kind, fields in named.items()} == {
+        kind: set() for kind in named
+    }
+
+
+def _put(value: Any, container: Any, step: Any) -> None:
+    container[step] = value
+
+
+def _drop(container: Any, step: Any) -> None:
+    del container[step]
+
+
+def _add(container: Any, step: Any) -> None:
+    container["unheardOf"] = container[step]
+
+
+async def is_refused(mutant: Mutant, traces: Traces, machine: Machine) -> bool:
+    """By our own verifier; what it compares with a walk's own result is compared here with the honest entry."""
+    if mutant.key.split("/")[0] in EVIDENCE:
+        return bool(await refusal_of(mutant.lines(traces), machine, traces.quotes))
+    return not is_same(mutant.key, mutant.body, traces.bodies(mutant.of)[mutant.key])
+
+
+@pytest.mark.xdist_group("traces")
+async def test_both_verifiers_refuse_what_the_page_does_not_name(traces: Traces, tmp_path: Path) -> None:
+    """Each field of the page, missing, of a wrong type or beside an unknown one, is refused by both verifiers."""
+    made = {mutant.name: mutant for mutant in mutants(traces)}
+    machine = Machine(solc="/no/such/compiler")
+    assert [name for name, mutant in made.items() if not await is_refused(mutant, traces, machine)] == []
+    everything = {**traces.lines, **{name: mutant.lines(traces) for name, mutant in made.items()}}
+    theirs = node_refusals(everything, tmp_path)
+    assert {name for name, refusal in theirs.items() if not refusal} == set(traces.lines)
+    for name, lines in traces.lines.items():
+        assert await refusal_of(lines, machine, traces.quotes) == "", name

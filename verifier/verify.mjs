@@ -1,32 +1,55 @@
 // Checks a trace without any of Clara Eval's code: written from docs/trace-format.md alone.
-//   node verify.mjs TRACE.json [--rpc URL]      exit 0: all of it holds; 1: what does not is named by its entry; 2: usage
+//   node verify.mjs TRACE.json… [--rpc URL]      exit 0: all of it holds; 1: what does not is named by its entry; 2: usage
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
 const ZERO = "0x" + "0".repeat(64), RULES = 7;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
-const problems = [], fail = (entry, reason) => problems.push({ entry, reason }), hold = (condition, entry, reason) => condition || fail(entry, reason);
+let problems = []; const fail = (entry, reason) => { problems.push({ entry, reason }); return false; }, hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
 class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } } class Unreadable extends Error {}
-function parse(text) { // every number goes through JSON.parse as an object that holds its text
-  const tagged = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs, (token) => (token[0] === '"' ? token : `{"\\u0000":"${token}"}`));
-  try { return JSON.parse(tagged, (_, value) => (value !== null && typeof value === "object" && "\0" in value ? new Num(value["\0"]) : value)); } catch (bad) { throw new Unreadable(`not JSON (${bad.message})`); }
+const MOST_DEEP = 64, LARGEST = 2n ** 53n, NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+function parse(text, isStrict = false) { // numbers keep their text; strict: no key twice, no half of a surrogate pair, no number beyond a double or 2^53
+  let at = 0; const wrong = (why) => { throw new Unreadable(`not JSON: ${why} at ${at}`); };
+  const next = () => { while (" \t\n\r".includes(text[at] ?? "x")) at++; return text[at]; }, expect = (sign) => (next() === sign ? at++ : wrong(`no ${sign}`));
+  const string = () => {
+    const from = at++; for (let c; (c = text.charCodeAt(at)) !== 34; at += c === 92 ? 2 : 1) if (!(c >= 32)) wrong("a string does not end");
+    try { const found = JSON.parse(text.slice(from, ++at)); if (!isStrict || !/\p{Cs}/u.test(found)) return found; } catch { } return wrong("a string is not text");
+  };
+  const number = () => {
+    NUMBER.lastIndex = at; const [found] = NUMBER.exec(text) ?? wrong("no value"); at += found.length; const digits = found.replace("-", "");
+    return isStrict && (/^[0-9]+$/.test(digits) ? digits.length > 16 || BigInt(digits) > LARGEST : !Number.isFinite(Number(found))) ? wrong("a number is too large") : new Num(found);
+  };
+  const many = (open, close, one) => { at++; if (next() === close) return void at++; for (;;) { one(); if (next() === close) return void at++; expect(","); } };
+  const value = (deep) => {
+    const sign = next(); if (deep > MOST_DEEP) wrong("it is nested too deep"); if (sign === '"') return string();
+    if (sign === "[") { const list = []; many("[", "]", () => list.push(value(deep + 1))); return list; }
+    if (sign === "{") { const found = Object.create(null); many("{", "}", () => { if (next() !== '"') wrong("no key"); const key = string(); if (isStrict && key in found) wrong("a key occurs twice"); expect(":"); found[key] = value(deep + 1); }); return found; }
+    for (const [word, told] of [["true", true], ["false", false], ["null", null]]) if (text.startsWith(word, at)) { at += word.length; return told; } return number();
+  };
+  const found = value(0); return next() === undefined ? found : wrong("more than one value");
 }
 const byPoint = (a, b) => { const x = [...a], y = [...b]; for (let i = 0; i < Math.min(x.length, y.length); i++) if (x[i] !== y[i]) return x[i].codePointAt(0) - y[i].codePointAt(0); return x.length - y.length; };
 const quoted = (text) => JSON.stringify(text).replace(/[\x7f-\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+function double(v) { // the shortest text that reads back, always with a point or an exponent
+  const [digits, power] = v.toExponential().split("e"); if (!Number.isFinite(v)) return String(v); if (power < -4 || power >= 16) return `${digits}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  return Object.is(v, -0) ? "-0.0" : Number.isInteger(v) ? `${v}.0` : String(v);
+}
+const isWhole = (number) => /^-?[0-9]+$/.test(number.text), numeral = (number) => (!isWhole(number) ? double(+number) : number.text === "-0" ? "0" : number.text);
 function written(value, number, string, order) {
   const again = (item) => written(item, number, string, order); if (value instanceof Num) return number(value); if (typeof value === "string") return string(value);
   if (Array.isArray(value)) return `[${value.map(again).join(",")}]`; if (value === null || typeof value !== "object") return String(value);
   return `{${Object.keys(value).sort(order).map((key) => `${string(key)}:${again(value[key])}`).join(",")}}`;
 }
-const plain = (value) => written(value, (number) => number.text, quoted, byPoint); const jcs = (value) => written(value, (number) => JSON.stringify(Number(number.text)), JSON.stringify); // RFC 8785
+const plain = (value) => written(value, numeral, quoted, byPoint); const jcs = (value) => written(value, (number) => JSON.stringify(Number(number.text)), JSON.stringify); // RFC 8785
 const isNumber = (value) => value instanceof Num;
 // ---- exact numbers ----
 function rounded(value, digits) { // to so many decimals, a half to the even neighbour, of the exact binary value
   const scaled = BigInt(Math.abs(value).toFixed(60).replace(".", "")), unit = 10n ** BigInt(60 - digits); let whole = scaled / unit; const rest = 2n * (scaled % unit); if (rest > unit || (rest === unit && whole % 2n)) whole++;
   return Math.sign(value) * Number(`${whole}e${-digits}`) || 0;
 }
-const significant = (value, digits) => value === 0 ? 0 : rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
+const significant = (value, digits) => value === 0 ? 0 : Math.abs(value) < 1e-20 ? Number(value.toPrecision(digits)) : // so small a double is never half way
+  rounded(value, digits - 1 - Number(Math.abs(value).toExponential(20).split("e")[1]));
 function exactSum(numbers) { // Shewchuk's partial sums: rounded once
   const partials = []; for (let x of numbers) { let i = 0;
     for (let y of partials) { if (Math.abs(x) < Math.abs(y)) [x, y] = [y, x]; const high = x + y, low = y - (high - x); if (low) partials[i++] = low; x = high; }
@@ -50,7 +73,7 @@ function signer(text, signature) { // the address; null where that is not a sign
   return key && "0x" + keccak(Buffer.from(key.map((c) => c.toString(16).padStart(64, "0")).join(""), "hex")).slice(-40);
 }
 // ---- 1. the file ----
-const approvals = (line) => { try { return (parse(`{${line.slice(2)}`).approvals ?? []).map(({ approval: { of, at, by, note } }) => ({ of, at, by, note })); } catch { return []; } };
+const approvals = (line) => { try { return (parse(`{${line.slice(2)}`, true).approvals ?? []).map(({ approval: { of, at, by, note } }) => ({ of, at, by, note })); } catch { return []; } };
 function lastLine(digest, approved) { // chained from the digest on, which each of them names
   let prev = digest; const links = approved.map((one, seq) => { const text = plain({ ...one, of: digest, prev, seq: new Num(String(seq)) }); prev = sha256(utf8(text)); return `{"hash":"${prev}","approval":${text}}`; });
   return `],"digest":"${digest}"${links.length ? `,"approvals":[${links.join(",")}]` : ""}}`;
@@ -62,15 +85,52 @@ function readFile(path) {
   lines.forEach((line, seq) => {
     const found = /^\{"hash":"(0x[0-9a-f]{64})","entry":(.*)\}(,?)$/s.exec(line);
     if (!found || found[3] !== (seq < lines.length - 1 ? "," : "")) throw new Unreadable(`line ${seq + 2} is not an entry`);
-    const entry = parse(found[2]), name = `#${seq} ${entry.key}`; if (sha256(utf8(found[2])) !== found[1]) throw new Unreadable(`${name} was changed: its bytes have another hash`);
+    if (sha256(utf8(found[2])) !== found[1]) throw new Unreadable(`#${seq} was changed: its bytes have another hash`); const entry = parse(found[2], true), name = `#${seq} ${String(entry.key).slice(0, 120)}`;
     if (plain(entry) !== found[2]) throw new Unreadable(`${name} is not in the plain JSON form`);
-    if (Object.keys(entry).sort().join() !== "body,key,prev,seq" || entry.prev !== previous || Number(entry.seq) !== seq) throw new Unreadable(`${name} does not follow the entry before`);
+    if (Object.keys(entry).sort().join() !== "body,key,prev,seq" || typeof entry.key !== "string" || entry.prev !== previous || entry.seq.text !== String(seq)) throw new Unreadable(`${name} does not follow the entry before`);
     if (bodies.has(entry.key)) throw new Unreadable(`${name} occurs twice`); previous = found[1]; bodies.set(entry.key, entry.body);
   });
-  if (ending !== lastLine(previous, approvals(ending))) throw new Unreadable("the digest is not the hash of the last entry, or an approval is not of this result");
+  const said = approvals(ending); if (ending !== lastLine(previous, said) || said.some((one) => misshapen(one, SHAPES.approval))) throw new Unreadable("the digest is not the hash of the last entry, or an approval is not of this result");
   return { bodies, digest: previous };
 }
-// ---- 2. objections ----
+// ---- 2. entries: each has exactly these fields; s string, b boolean, i integer, n number, f number with a fraction, d decimal, a address, h hash, x hex, e base64, ? null, = one of these words ----
+const TYPES = { s: (v) => typeof v === "string", b: (v) => typeof v === "boolean", n: isNumber, i: (v) => isNumber(v) && isWhole(v) && v.text[0] !== "-", f: (v) => isNumber(v) && !isWhole(v), "?": (v) => v === null, d: (v) => /^(0|[1-9][0-9]{0,77})$/.test(v) && BigInt(v) < 2n ** 256n,
+  a: (v) => /^0x[0-9a-f]{40}$/.test(v), h: (v) => /^0x[0-9a-f]{64}$/.test(v), x: (v) => /^0x([0-9a-f]{2})*$/.test(v), e: (v) => typeof v === "string" && Buffer.from(v, "base64").toString("base64") === v };
+const FLAG = (at) => `${at}[].code:s ${at}[].severity:=info|warn|review ${at}[].sentence:s ${at}[].account:a? ${at}[].evidence.*:nbs?`, MARGIN = (at) => `${at}.place:i ${at}.probability:f ${at}.word:s ${at}.item:s ${at}.nextItem:s ${at}.setChance:f ${at}.tied:b`;
+const RECEIVED = "received.content:e? received.mediaType:s received.immutable:b received.note:s received.code:s received.reason:s received.isOutage:b solutionHash:h accepted:b";
+const ANSWERED = "llm:s purpose:=schema|features|comparison answer.text:s answer.model:s answer.stop:=end|max_tokens|refusal answer.inputTokens:i answer.outputTokens:i answer.cachedTokens:i answer.cacheWriteTokens:i";
+const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s note:s", header: "software:s rules:i chainId:i challenge:a",
+  challenge: "chainId:i address:a block.number:i block.hash:h block.timestamp:i poster:a evaluator:a token.address:a token.symbol:s token.decimals:i token.isKnown:b prizePool:d posterBond:d deadline:d scoringDeadline:d challengeUri:s evalConfigHash:h privateSetHash:h winnerCount:i payoutBps[]:i identityRegistry:a maxParticipants:d status:i submissionCount:i scorePostedAt:i submissions[].submitter:a submissions[].agentId:d submissions[].solutionUri:s submissions[].solutionHash:h submissions[].submittedAt:i submissions[].version:i replaced[].submitter:a replaced[].solutionHash:h replaced[].submittedAt:i replaced[].version:i contractVersion:s",
+  plan: "judges[]:s schedule:s maxGames:i? reader:s?", rulings: "[].kind:=exclude|original|judge [].of:h [].at:i [].account:a? [].judge:s? [].stage:=reading|comparing|? [].note:s [].by:s",
+  objections: "of:h at:i places[].address:a places[].rank:i places[].score:i places[].status:s raised[].submitter:a raised[].about:s raised[].reason:s raised[].signature:x judge:s?",
+  metadata: "content:e evalConfig:s evalConfigHash:h hashKind:=string|canonical adapted[].path:s adapted[].written:s adapted[].taken:s adapted[].reason:s title:s",
+  schema: "features[].name:s features[].type:=number|integer|boolean|enum|text features[].min:n? features[].max:n? features[].values[]:s features[].better:=higher|lower|? features[].weight:n features[].source:=measured|llm features[].description:s features[].anchors[]:s typedByModel[]:s", prompts: "*.text:s *.sha256:h",
+  accepted: `${RECEIVED} keccak:h sha256:h hashKind:=content|uri pinned:b language:s?`, refused: `${RECEIVED} code:s reason:s`, rejected: "[].account:a [].code:s [].reason:s [].isOutage:b", families: "*:a",
+  execution: "harness:s language:s? reason:s hidden:b reveal:e? machine.*:snb", executed: "language:s outcome:s withHarness:b calls[].name:s calls[].kind:=setUp|test|metric calls[].outcome:s calls[].used:i calls[].value:sn? facts.*:nb?",
+  features: `features.*:nbs? text.*:s measured.*:nb? claimed.*:nbs? ${FLAG("flags")} requests[]:h secondView:=read|same|missing|none unsupported[]:s`, attestation: "[].run:s [].judge:s [].key:s [].report:s [].collateral:s [].fetchedAt:i", answers: "count:i",
+  answer: ANSWERED, signed: `${ANSWERED} signed.interface:=near|aci signed.key:s signed.request:e signed.response:e signed.proof:s`, unanswered: "*:s", schedule: "name:s reason:s games:i", verdicts: "judge:s items[]:a count:i sha256:h",
+  comparison: "first:a second:a judge:s winner:=first|second|tie|? confidence:f? reason:s requests[]:h group[]:a",
+  ranking: `standings[].item:a standings[].rank:i standings[].elo:f standings[].score:i standings[].low:f standings[].high:f standings[].pTop:f standings[].wins:i standings[].losses:i standings[].ties:i standings[].theta:f standings[].thetaLow:f standings[].thetaHigh:f standings[].rankLow:i standings[].rankHigh:i standings[].pRank[]:f winnerCount:i payoutBps[]:i ${MARGIN("margin")} ${MARGIN("margins[]")} misallocation:f positionBias:f consistency.cycles:i consistency.decidedTriples:i consistency.cyclicShare:f? consistency.coverage:f consistency.swapConsistency:f? consistency.swaps:i consistency.judges[].judge:s consistency.judges[].games:i consistency.judges[].agreement:f? consistency.judges[].compared:i consistency.judges[].positionBias:f consistency.judges[].positionBiasSd:f consistency.judges[].firstShare:f consistency.groups:i consistency.unplayed[]:a consistency.pivotalItems[]:a consistency.pivotalClusters[]:a ${FLAG("flags")} results:i literal:b ties[][]:a orderedBy:s`,
+  placed: "[].account:a [].score:i", flags: FLAG(""), winners: "[].account:a [].agentId:d [].score:i [].prizeAmount:d", calldata: ":x" }).map(([kind, told]) => [kind, shapeOf(told)]));
+function shapeOf(told) { // a tree: the names of an object, * for any name, [] for each of a list; under "" the types of a value
+  const root = {}; for (const field of told.split(" ")) { const [path, types] = field.split(":"); let at = root; for (const step of path.match(/\[\]|[^.[\]]+/g) ?? []) at = at[step] ??= {}; at[""] = types; } return root;
+}
+function misshapen(value, shape, path = "") { // the first place that has another shape; null where there is none
+  const first = (places) => { for (const [key, part, inner] of places) { const found = misshapen(part, inner, `${path}.${key}`); if (found) return found; } return null; };
+  const told = shape[""]; if (told?.[0] === "=") return told.slice(1).split("|").includes(value === null ? "?" : value) ? null : path; if (told !== undefined) return [...told].some((type) => TYPES[type](value)) ? null : path || "the body"; if (shape["[]"]) return Array.isArray(value) ? first(value.map((one, i) => [i, one, shape["[]"]])) : path || "the body";
+  if (value === null || typeof value !== "object" || Array.isArray(value) || isNumber(value)) return path || "the body"; const names = Object.keys(value); if (shape["*"]) return first(names.map((name) => [name, value[name], shape["*"]]));
+  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
+}
+function checkEntries(bodies) { // all that section 2 names, in its order, and nothing else
+  for (const [key, body] of bodies) {
+    const kind = key.split("/")[0], name = kind === "solution" ? (body?.accepted === true ? "accepted" : "refused") : kind === "answer" && body?.signed !== undefined ? "signed" : kind, odd = !Object.hasOwn(SHAPES, name) || ["approval", "accepted", "refused", "signed"].includes(kind) ? "its name" : key === "ranking" && body === null ? null : misshapen(body, SHAPES[name]);
+    if (odd) throw new Unreadable(`${key.slice(0, 120)} has another shape than rules ${RULES} say, at ${odd.slice(0, 120)}`);
+  }
+  const submissions = bodies.get("challenge").submissions, known = new Set(submissions.map((s) => s.submitter)), keys = [...bodies.keys()], having = (...wanted) => wanted.filter((key) => bodies.has(key)), of = (kind, isOne) => keys.filter((key) => key.startsWith(`${kind}/`) && isOne(key.slice(kind.length + 1))).sort(), own = (who) => known.has(who);
+  const order = ["header", "challenge", "plan", "rulings", ...having("objections"), "metadata", "schema", "prompts", ...submissions.map((s) => `solution/${s.submitter}`), "rejected", "families", ...having("execution"), ...of("executed", own), ...of("features", own), ...having("attestation"), "answers", ...of("answer", TYPES.h), "unanswered", "schedule", ...having("verdicts"), ...of("comparison", (n) => /^[0-9]{7}$/.test(n)), "ranking", "placed", "flags", "winners", "calldata"];
+  const at = order.findIndex((key, i) => key !== keys[i]), odd = at < 0 ? order.length : at; if (keys.length !== order.length || at >= 0) throw new Unreadable(`#${odd} ${String(keys[odd]).slice(0, 120)} stands where ${order[odd] ?? "the end"} belongs`);
+}
+// ---- objections ----
 function checkObjections({ of, at, raised, judge }, rulings, challenge) {
   const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order");
   for (const { submitter, about, reason, signature } of raised) {
@@ -90,9 +150,9 @@ function checkConfig(body, challenge) {
   const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
   const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
   if (uri) hold(uri.bytes && !Buffer.compare(uri.bytes, content), "metadata", "the content is not what challengeUri holds");
-  const told = parse(content.toString("utf8")), config = told.evalConfig; hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
+  const told = parse(content.toString("utf8"), true), config = told.evalConfig; hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
   hold(body.title === (typeof told.title === "string" ? told.title : ""), "metadata", "the title is not the metadata's");
-  return parse(body.evalConfig);
+  return parse(body.evalConfig, true);
 }
 // ---- 4. submissions ----
 function dataUri(uri) {
@@ -151,7 +211,7 @@ function textFeatures(content, isProse) {
     blank_share: share(lines.filter((line) => !line.trim()).length), long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
     todo_count: (text.match(/(?<![\p{L}\p{N}_])(?:TODO|FIXME|XXX|HACK)(?![\p{L}\p{N}_])/gu) ?? []).length,
   };
-  if (isProse) found.sentences = text.split(/[.!?…。！？]+(?=\s|$)|\n\s*\n/u).filter((part) => part.match(WORD)).length; return found;
+  if (isProse) found.sentences = text.split(/(?<![.!?…。！？])[.!?…。！？]+(?=\s|$)|\n\s*\n/u).filter((part) => part.match(WORD)).length; return found;
 }
 function quantised(feature, value) {
   if (!isNumber(value)) return value;
@@ -173,7 +233,7 @@ function checkFeatures(key, body, schema, solution, run) {
   const content = Buffer.from(solution.received.content, "base64"), asNumber = (value) => (typeof value === "boolean" ? value : +value);
   if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
   for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
-    if (name in body.measured) hold(value === null ? body.measured[name] === null : +body.measured[name] === value, key, `measured ${name} is ${value}`);
+    if (name in body.measured) hold(value === null ? body.measured[name] === null : isNumber(body.measured[name]) && body.measured[name].text === (name.endsWith("_share") ? double(value) : String(value)), key, `measured ${name} is ${value}`);
   hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema");
   for (const feature of schema) {
     const { name } = feature, measured = body.measured[name], claimed = body.claimed[name]; const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
@@ -201,9 +261,9 @@ function comparisonRequest(bodies, config, schema, { first, second, group, judge
   return sha256(utf8(plain({ llm: judge, purpose: "comparison", system, user, schema: group.length ? ORDER : ANSWER, maxTokens: new Num(String(limit)), attempt: new Num(String(attempt)) })));
 }
 function readVerdict(answer, isOrder) { // null where it cannot be used
-  if (answer.stop !== "end") return null; const bare = /^\s*```json\s*\n([\s\S]*?)\n?```\s*$/.exec(answer.text)?.[1] ?? answer.text;
+  if (answer.stop !== "end" || answer.text.length > 65536) return null; const body = answer.text.replace(/^[ \t\r\n]+/, "").replace(/(?<![ \t\r\n])[ \t\r\n]+$/, ""), inside = body.slice(8, -4), bare = body.startsWith("```json\n") && body.endsWith("\n```") && body.length > 11 && !inside.includes("`") ? inside : body;
   try {
-    const told = parse(bare), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && bare.match(/"(?:[^"\\]|\\.)*"\s*:/gs).length === names.length && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
+    const told = parse(bare, true), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && !bare.startsWith("\ufeff") && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
     return isRight ? told : null;
   } catch { return null; }
 }
@@ -267,7 +327,7 @@ function checkComparisons(bodies, items, judges, config, schema) {
   const isLarge = judges.join() === "rules" && items.length > 100 && ["full", "both"].includes(name);
   if (!hold(bodies.has("verdicts") === isLarge, "verdicts", "they stand behind one hash exactly in a large round by rules")) return [];
   if (isLarge) return checkVerdicts(bodies, items, schema, name, games);
-  for (let i = 0; i < games; i++) all.push([`comparison/${String(i).padStart(7, "0")}`, bodies.get(`comparison/${String(i).padStart(7, "0")}`)]);
+  if (!hold(+games >= 0 && +games <= bodies.size, "schedule", "the number of games is wrong")) return []; for (let i = 0; i < games; i++) all.push([`comparison/${String(i).padStart(7, "0")}`, bodies.get(`comparison/${String(i).padStart(7, "0")}`)]);
   hold(all.every(([, c]) => c) && !bodies.has(`comparison/${String(+games).padStart(7, "0")}`), "schedule", "the number of games is wrong");
   const id = (c) => [c.first, c.second, c.judge, ...c.group].join("\0"), asked = new Map(); for (const [key, c] of all) {
     if (!hold(place.has(c.first) && place.has(c.second) && c.first !== c.second && judges.includes(c.judge), key, "its items or its judge do not belong here")) continue;
@@ -344,6 +404,7 @@ function checkWinners(bodies, challenge) {
   const byClock = bodies.get("rulings").some((r) => r.kind === "default"), behind = new Set((bodies.get("flags") ?? []).filter((f) => f.code === "gave_way").map((f) => f.account)), last = (rows, is) => [...rows.filter((row) => !is(row)), ...rows.filter(is)];
   const wanted = [...last((ranking?.standings ?? []).map((s) => [s.item, +s.score]), ([who]) => behind.has(who)), ...last(bodies.get("rejected"), (r) => byClock && !r.isOutage).map((r) => [r.account, 0])]; hold(byClock || !behind.size, "flags", "somebody gave way although the clock did not rule");
   hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
+  if (!hold(+challenge.winnerCount === challenge.payoutBps.length && placed.length >= challenge.winnerCount, "winners", "there are more or fewer shares or entries than winners")) return;
   const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount, prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
   hold(winners.length === count && winners.every((w, i) => w.account === placed[i].account && w.agentId === agents.get(w.account) && +w.score === +placed[i].score && w.prizeAmount === String(prizes[i])), "winners", "they are not the first of placed with the contract's prizes");
@@ -386,8 +447,8 @@ async function checkChain(url, bodies, challenge, digest) {
   fail("digest", "no scores are posted"); }
 async function main(path, url) {
   const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
-  for (const key of ["header", "challenge", "plan", "rulings", "metadata", "schema", "prompts", "rejected", "schedule", "ranking", "placed", "winners", "calldata"]) if (!bodies.has(key)) throw new Unreadable(`there is no entry ${key}`);
-  if (+header.rules !== RULES) throw new Unreadable(`rules ${header.rules?.text}: this program knows rules ${RULES}`); hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
+  if (!header || !challenge) throw new Unreadable("there is no entry header, or no entry challenge");
+  if (header.rules?.text !== String(RULES)) throw new Unreadable(`rules ${String(header.rules?.text).slice(0, 20)}: this program knows rules ${RULES}`); checkEntries(bodies); hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
   const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text");
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
@@ -399,16 +460,19 @@ async function main(path, url) {
   const judges = config.judge === "rules" && !bodies.get("metadata").adapted.some((change) => change.path === "$.judge") ? ["rules"] : bodies.get("rulings").filter((ruling) => ruling.kind === "judge" && ruling.stage === "comparing").map((ruling) => [ruling.judge]).at(-1) ?? bodies.get("plan").judges;
   const comparisons = checkComparisons(bodies, items, judges, config, schema); checkRanking(bodies, items, judges, comparisons, challenge); checkWinners(bodies, challenge);
   const answers = [...bodies].filter(([key]) => key.startsWith("answer/")), ran = bodies.get("execution"), spec = config.harness, runs = [...bodies].filter(([key]) => key.startsWith("executed/")).map(([, run]) => run); hold(+bodies.get("answers").count === answers.length, "answers", "there are more or fewer");
+  const used = new Set([...bodies].filter(([key]) => /^(comparison|features)\//.test(key)).flatMap(([, body]) => body.requests)); for (const [key, { purpose }] of answers) hold(purpose === "schema" || used.has(key.slice(7)), key, "nothing comes from it"); for (const request of used) hold(bodies.has(`answer/${request}`), "answers", `${request} is missing`);
+  const signers = new Set(answers.filter(([, body]) => body.signed).map(([, body]) => `${body.llm}\0${body.signed.key}`)); hold([...signers].sort().join() === (bodies.get("attestation") ?? []).map((one) => `${one.judge}\0${one.key}`).join() && bodies.has("attestation") === signers.size > 0, "attestation", "it is not of the keys that signed, in their order");
   if (!ran) hold(!spec && !runs.length, "execution", "submissions were run, or should have been, and it is missing"); else hold(ran.hidden === (spec?.hidden === true) && (ran.harness === "revealed" ? ran.hidden && keccak(Buffer.from(ran.reveal, "base64")) === challenge.privateSetHash : ran.reveal === null && (ran.hidden || ran.harness === (spec ? "public" : "none"))) && ran.language === (ran.harness === "none" ? null : spec.language) && runs.every((run) => run.withHarness === (ran.harness !== "none")), "execution", "the harness is not that of the config, or what was revealed is not what privateSetHash commits to");
   for (const [key, body] of answers) checkSigned(key, body, bodies.get("attestation") ?? [], `${+challenge.chainId}:${challenge.address}`);
   if (bodies.has("objections")) checkObjections(bodies.get("objections"), bodies.get("rulings"), challenge);
   const isThere = !url || await checkChain(url, bodies, challenge, digest);
-  return { digest, entries: bodies.size, comparisons: comparisons.length, compared: !url ? "offline" : isThere ? "with the chain" : "with the chain, but not the block that was read: a reorg replaced it" };
+  return { digest, entries: bodies.size, comparisons: comparisons.length, executed: runs.length, compared: !url ? "offline" : isThere ? "with the chain" : "with the chain, but not the block that was read: a reorg replaced it" };
 }
-const [path, flag, url] = process.argv.slice(2);
-if (!path || (flag && (flag !== "--rpc" || !url))) { console.error("usage: node verify.mjs TRACE.json [--rpc URL]"); process.exit(2); }
-let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad instanceof Unreadable ? bad.message : `it has another shape than described (${bad.message})`); }
-for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`);
-if (problems.length) { console.log(`${problems.length} problem(s): this trace does not hold.`); process.exit(1); }
-console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}`);
-console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+const given = process.argv.slice(2), flag = given.indexOf("--rpc"), url = flag < 0 ? undefined : given.splice(flag, 2)[1];
+if (!given.length || (flag >= 0 && !url) || given.some((path) => path.startsWith("--"))) { console.error("usage: node verify.mjs TRACE.json… [--rpc URL]"); process.exit(2); }
+for (const path of given) {
+  problems = []; let told; try { told = await main(path, url); } catch (bad) { fail("trace", bad instanceof Unreadable ? bad.message : `it has another shape than described (${bad.message})`); }
+  if (given.length > 1) console.log(path); if (told && !problems.length) { const ran = told.executed ? `, but execution was not checked: what ${told.executed} runs gave is taken as recorded` : ""; console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}${ran}`); continue; }
+  for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`); console.log(`${problems.length} problem(s): this trace does not hold.`); process.exitCode = 1;
+}
+if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));

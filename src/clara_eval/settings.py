@@ -29,6 +29,7 @@ from clara_eval.attestation.model import INTERFACES
 from clara_eval.challenge.model import to_address
 from clara_eval.errors import BadInput, ConfigError
 from clara_eval.networks import NETWORKS, Network, network
+from clara_eval.web_origin import read_origin
 
 SECRETS = (
     "CLARA_EVALUATOR_KEY",
@@ -90,6 +91,13 @@ def _host_names(text: str) -> str:
     for part in listed(text):
         if not _HOST_NAME.fullmatch(part):
             raise ValueError(f"{part!r} is not a host name such as eval.example.org or eval.example.org:8443")
+    return text
+
+
+def _origins(text: str) -> str:
+    for part in listed(text):
+        if part != "*" and read_origin(part) is None:
+            raise ValueError(f"{part!r} is not an origin such as https://app.example.org, without a path")
     return text
 
 
@@ -179,7 +187,7 @@ class Settings(BaseModel):
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
     tick_seconds: Annotated[int, AfterValidator(_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
     """How often the service looks for what is due."""
-    cors_origins: str = Field("", alias="CLARA_CORS_ORIGINS")
+    cors_origins: Annotated[str, AfterValidator(_origins)] = Field("", alias="CLARA_CORS_ORIGINS")
     public_hosts: Annotated[str, AfterValidator(_host_names)] = Field("", alias="CLARA_PUBLIC_HOSTS")
     """Names under which the service is reached from elsewhere, comma list: others cannot call the tools under /mcp."""
     trusted_proxies: Annotated[str, AfterValidator(_proxies)] = Field("", alias="CLARA_TRUSTED_PROXIES")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from clara_eval.api.admin import AdminKey
 from clara_eval.api.problems import Refusal
+from clara_eval.web_origin import read_host, read_origin
 
 COOKIE = "clara_operator"
 SECONDS = 8 * 3600
@@ -76,7 +77,10 @@ def _is_ours(request: Request) -> bool:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         return site in {"same-origin", "none"}
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if origin is None:
+        return True
+    page, host = read_origin(origin), read_host(request.headers.get("host", ""))
+    return page is not None and host is not None and page.is_of(host)
 
 
 async def operator_form(request: Request) -> dict[str, str]:

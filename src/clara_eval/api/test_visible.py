@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import unicodedata
 from pathlib import Path
@@ -98,6 +99,8 @@ async def test_forwarded_addresses_count_only_from_configured_proxies(
         ("CLARA_TRUSTED_PROXIES", "proxy.internal"),
         ("CLARA_PUBLIC_HOSTS", "*"),
         ("CLARA_PUBLIC_HOSTS", "https://eval.example.org"),
+        ("CLARA_CORS_ORIGINS", "https://app.example.org/"),
+        ("CLARA_CORS_ORIGINS", "https://*.example.org"),
     ],
 )
 def test_settings_that_would_trust_everybody_are_refused(name: str, value: str) -> None:
@@ -126,8 +129,72 @@ async def test_the_tools_answer_only_to_their_own_names(tmp_path: Path) -> None:
         assert await call() == 200
         assert await call(host="eval.example.org", origin="https://eval.example.org") == 200
         assert await call(origin=page) == 200
-        assert await call(host="localhost:8080", origin="http://localhost:3000") == 200
+        for host, origin in OWN_PAGES:
+            assert await call(host=host, origin=origin) == 200, (host, origin)
         for host in ("evil.example", "eval.example.org.evil.example", "127.0.0.1.evil.example", "eval.example.org:1"):
             assert await call(host=host) == 421
-        for origin in ("https://evil.example", "null", "https://eval.example.org.evil.example"):
-            assert await call(origin=origin) == 403
+        for host, origin in FOREIGN_PAGES:
+            assert await call(host=host, origin=origin) == 403, (host, origin)
+        port = int(service.url.rsplit(":", 1)[1])
+        twice = f"Origin: http://127.0.0.1:{port}\r\nOrigin: https://evil.example\r\n"
+        assert await _status(port, f"Host: 127.0.0.1:{port}\r\n{twice}") == 403
+        assert await _status(port, f"Host: 127.0.0.1:{port}\r\nOrigin: \r\n") == 403
+        assert await _status(port, f"Host: 127.0.0.1:{port}\r\nHost: evil.example\r\n") in {400, 421}
+
+
+OWN_PAGES = [
+    ("eval.example.org", "https://eval.example.org"),
+    ("eval.example.org", "https://eval.example.org:443"),
+    ("eval.example.org:443", "https://eval.example.org"),
+    ("EVAL.example.org", "HTTPS://Eval.Example.ORG"),
+    ("localhost:8080", "http://localhost:8080"),
+    ("localhost:8080", "https://app.example.org:443"),
+    ("[::1]:8080", "http://[0:0:0:0:0:0:0:1]:8080"),
+]
+FOREIGN_PAGES = [
+    ("localhost:8080", origin)
+    for origin in (
+        "https://evil.example",
+        "null",
+        "localhost:8080",
+        "http://localhost:3000",
+        "http://localhost",
+        "http://127.0.0.1:8080",
+        "http://localhost:evil.example",
+        "http://localhost:8080.evil.example",
+        "http://localhost:8080@evil.example",
+        "http://evil.example@localhost:8080",
+        "http://localhost:8080/",
+        "http://localhost:8080?",
+        "http://localhost:08080",
+        "http://localhost.:8080",
+        "http://localhost:8080 http://evil.example",
+        "http://localhost:8080, http://evil.example",
+        "file://localhost:8080",
+        "https://eval.example.org.evil.example",
+        "https://app.example.org.evil.example",
+        "https://evil.app.example.org",
+        "https://app.example.org:444",
+        "http://app.example.org",
+        "http://[::1",
+        "*",
+    )
+] + [
+    ("eval.example.org", "https://eval.example.org:8443"),
+    ("eval.example.org", "https://localhost"),
+    ("eval.example.org", "http://127.0.0.1:8080"),
+]
+"""The host that is called, and a page that is not of it."""
+
+
+async def _status(port: int, headers: str) -> int:
+    """The status of a call whose header lines are written as they are."""
+    body = json.dumps(CALL)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    accepts = "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
+    writer.write(
+        f"POST /mcp/ HTTP/1.1\r\n{headers}{accepts}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
+    )
+    line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])

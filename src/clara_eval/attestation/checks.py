@@ -215,9 +215,12 @@ def _unhex(value: object, what: str) -> bytes:
 
 def _bytes(encoded: str) -> bytes:
     try:
-        return base64.b64decode(encoded, validate=True)
+        found = base64.b64decode(encoded, validate=True)
     except ValueError:
         raise NotAttested("the recorded bytes are not base64") from None
+    if base64.b64encode(found).decode() != encoded:
+        raise NotAttested("the recorded bytes are base64 in another form than ours")
+    return found
 
 
 _BINDINGS: dict[str, Callable[[str, dict[str, object], str, bytes], str]] = {"near": _near_binding, "aci": _aci_binding}

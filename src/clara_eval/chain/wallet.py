@@ -19,6 +19,7 @@ from clara_eval.chain.kms_signer import KmsSigner
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.challenge.model import Address, to_address
 from clara_eval.errors import ConfigError
+from clara_eval.private_file import write_private
 from clara_eval.publish.policy import SigningPolicy
 from clara_eval.publish.transaction import SignedBytes, StoredTransaction, Unsigned
 from clara_eval.settings import Settings
@@ -211,15 +212,11 @@ def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) ->
     content = json.dumps(account.encrypt(password.get_secret_value(), iterations=work))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_private(path, content.encode())
     except FileExistsError:
         raise ConfigError(f"{path} exists already and is not overwritten.", remedy="Choose another file.") from None
     except OSError as bad:
         raise ConfigError(f"{path} cannot be written: {type(bad).__name__}.") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
     return to_address(account.address)
 
 

@@ -15,6 +15,7 @@ from clara_eval.cli.output import emit_json
 from clara_eval.cli.screen import console, safe
 from clara_eval.errors import BadInput
 from clara_eval.eval_config import BadEvalConfig, EvalConfig, Problem, parse_eval_config
+from clara_eval.private_file import write_private
 
 
 def read_config(file: Path, *, as_json: bool) -> EvalConfig:
@@ -62,9 +63,12 @@ def exists_already(path: Path) -> BadInput:
     return BadInput(f"{path} exists already.", remedy="Choose another name, or remove it first.")
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that must not exist yet."""
+def write_new(path: Path, content: bytes, *, is_secret: bool = False) -> None:
+    """Write a file that must not exist yet; a secret one for its owner alone."""
     try:
+        if is_secret:
+            write_private(path, content)
+            return
         with path.open("xb") as out:
             out.write(content)
     except FileExistsError:

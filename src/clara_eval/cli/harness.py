@@ -63,7 +63,7 @@ def hash_(
     """Print the privateSetHash of a hidden harness; keep the document, because it is what has to be revealed."""
     document = harness_document(file, salt, language)
     if out is not None:
-        write_new(out, document.content)
+        write_new(out, document.content, is_secret=True)
     if as_json:
         emit_json(
             {

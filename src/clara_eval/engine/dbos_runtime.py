@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from clara_eval.engine.options import APPLICATION, APPLICATION_VERSION, EngineOptions
 from clara_eval.errors import ConfigError, Temporary
+from clara_eval.private_file import make_private
 from clara_eval.store.open import is_sqlite, sqlite_path
 
 EVALUATIONS = "evaluations"
@@ -112,7 +113,10 @@ async def launched(
 ) -> AsyncIterator[dict[str, Workflow]]:
     """DBOS on this event loop; gives back the registered workflows by name. Without `listens` it only queues."""
     url = system_url(database_url)
-    engine = sqlite_engine(url) if is_sqlite(url) else None
+    engine = None
+    if is_sqlite(url):
+        make_private(Path(sqlite_path(url)))
+        engine = sqlite_engine(url)
     config: DBOSConfig = {
         "name": APPLICATION,
         "system_database_url": url,

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clara_eval.errors import ConfigError
+from clara_eval.private_file import make_private
 
 
 @contextmanager
 def only_process(database: Path) -> Iterator[None]:
     """Hold the lock beside the database for as long as the context lasts."""
     place = database.with_name(database.name + ".lock")
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private(place)
     with place.open("a+", encoding="utf-8") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,6 +8,7 @@ measured features, prompts and their hashes, the reading of every answer, verdic
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,10 @@ SIGNED_LIMITS = (
 )
 TOLERANCE = 0.02
 """For intervals and chances only: they come from matrix work whose last digits differ between processors."""
+_ADDRESS, _HASH = re.compile("0x[0-9a-f]{40}"), re.compile("0x[0-9a-f]{64}")
+_FORM_WORDS = {_ADDRESS: "an address in lower case", _HASH: "a hash of 32 bytes in lower case"}
+_TAKEN = frozenset({"challenge", "plan", "rulings", "objections", "attestation", "executed"})
+"""Entries with integers that a walk takes from the trace."""
 _MISSHAPEN = (
     *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError),
     EncodingError,  # a number or an address that no calldata can hold
@@ -167,6 +172,7 @@ async def check_trace(
     sources = TraceSources(recorded, machine or Machine(), quotes=quotes or Quotes())
     try:
         walked = await walk(challenge, plan, sources, no_listener)
+        _check_forms(challenge, walked)
         _compare(recorded, challenge, plan, walked)
     except BadTrace:
         raise
@@ -216,6 +222,22 @@ def _parsed(bodies: Mapping[str, object]) -> tuple[Challenge, EvaluationPlan]:
         raise BadTrace(f"The challenge or the plan cannot be read: {bad}", entry="challenge") from bad
 
 
+def _check_forms(challenge: Challenge, walked: Walk) -> None:
+    """Addresses, hashes and numbers that nothing is computed from have their form, too."""
+    disputed, replaced, submissions = walked.disputed, challenge.replaced, challenge.submissions
+    addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]
+    addresses += [one.submitter for one in replaced] + [one.address for one in (disputed.places if disputed else ())]
+    hashes = [challenge.block.hash, challenge.private_set_hash, *(ruling.of for ruling in walked.rulings)]
+    hashes += [one.solution_hash for one in (*replaced, *submissions)] + ([disputed.of] if disputed else [])
+    amounts = [challenge.prize_pool, challenge.poster_bond, challenge.deadline, challenge.scoring_deadline]
+    amounts += [challenge.max_participants, *(one.agent_id for one in submissions)]
+    if not all(0 <= amount < 2**256 for amount in amounts):
+        raise BadTrace("A number of the challenge is not one that the contract can hold.", entry="challenge")
+    for text, form in [*((text, _ADDRESS) for text in addresses), *((text, _HASH) for text in hashes)]:
+        if not form.fullmatch(text):
+            raise BadTrace(f"{text[:80]!r} is not {_FORM_WORDS[form]}.", entry="evidence")
+
+
 def _compare(recorded: Evidence, challenge: Challenge, plan: EvaluationPlan, walked: Walk) -> None:
     """Entry by entry, what was recorded against what comes out now; one of each is in memory."""
     count = 0
@@ -225,21 +247,39 @@ def _compare(recorded: Evidence, challenge: Challenge, plan: EvaluationPlan, wal
             continue
         told, said = recorded.at(seq)
         name = f"#{seq} {told}"
+        if told.partition("/")[0] in _TAKEN and not _is_natural(said):
+            raise BadTrace(f"Entry {name} has an integer below 0.", entry=name)
         if told != key:
             raise BadTrace(f"Entry {name} stands where {key} belongs.", entry=name)
-        if not _same(_told(key, said), _told(key, body), _ESTIMATES if key == "ranking" else frozenset()):
+        if not is_same(key, said, body):
             raise BadTrace(f"Entry {name} is not what its evidence gives.", entry=name)
     if recorded.count != count:
         raise BadTrace(f"The trace has {recorded.count} entries; its evidence gives {count}.", entry="end")
 
 
+def _is_natural(value: object) -> bool:
+    """Whether no integer in it is below 0."""
+    if isinstance(value, dict):
+        return all(map(_is_natural, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_natural, value))
+    return type(value) is not int or value >= 0
+
+
+def is_same(key: str, recorded: object, computed: object) -> bool:
+    """Whether an entry is what its evidence gives."""
+    return _same(_told(key, recorded), _told(key, computed), _ESTIMATES if key == "ranking" else frozenset())
+
+
 def _told(key: str, body: object) -> object:
-    """All of an entry but the version that wrote it: a later one may check it."""
-    return {**body, "software": None} if key == "header" and isinstance(body, dict) else body
+    """All of an entry but the name of the version that wrote it: a later one may check it."""
+    if key == "header" and isinstance(body, dict) and isinstance(body.get("software"), str):
+        return {**body, "software": ""}
+    return body
 
 
 def _same(recorded: object, computed: object, estimates: frozenset[str], *, loose: bool = False) -> bool:
-    """Equal; what stands under the names of `estimates` may differ in its last digits."""
+    """Equal, type by type; what stands under the names of `estimates` may differ in its last digits."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         return recorded.keys() == computed.keys() and all(
             _same(recorded[key], computed[key], estimates, loose=loose or key in estimates) for key in recorded
@@ -248,9 +288,11 @@ def _same(recorded: object, computed: object, estimates: frozenset[str], *, loos
         return len(recorded) == len(computed) and all(
             _same(a, b, estimates, loose=loose) for a, b in zip(recorded, computed, strict=True)
         )
+    if type(recorded) is not type(computed):
+        return False
     if loose and isinstance(recorded, (int, float)) and isinstance(computed, (int, float)):
         return math.isclose(recorded, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return type(recorded) is type(computed) and bool(recorded == computed)
+    return bool(recorded == computed)
 
 
 async def _check_facts(challenge: Challenge, posted: Posted | None, chain: ChainOfRecord) -> None:

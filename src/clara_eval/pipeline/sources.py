@@ -139,6 +139,7 @@ KEY_REPORT = Form(KeyReport)
 _TEXT = Form(str)
 _UNANSWERED = Form(dict[str, str])
 _EXECUTED = Form(ExecutedDocument)
+_MACHINE = Form(dict[str, str | int | float | bool])
 
 
 async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
@@ -301,10 +302,15 @@ class TraceSources:
 
     async def reveal(self) -> Reveal | None:
         found = self.entries.get("execution") or {}
-        return REVEAL.read({"content": found["reveal"]}) if found.get("hidden") else None
+        if not found.get("hidden"):
+            return None
+        reveal = REVEAL.read({"content": found["reveal"]})
+        if reveal.content is not None and _other_base64(reveal.content):
+            raise BadTrace("The recorded reveal is base64 in another form than ours.", entry="execution")
+        return reveal
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        machine = self._body("execution")["machine"]
+        machine = _MACHINE.read(self._body("execution")["machine"])
         recorded = Executed.from_json(_EXECUTED.read({**self._body(f"executed/{account}"), "machine": machine}))
         if recorded.is_measured:
             again, why = await self._again(harness, program, machine)
@@ -383,6 +389,10 @@ def _held(uri: str) -> Fetched | None:
         return read_data_uri(uri, len(uri))
     except BadSubmission:
         return None
+
+
+def _other_base64(text: str) -> bool:
+    return base64.b64encode(base64.b64decode(text)).decode() != text
 
 
 def _can_have_come(received: Received, held: Fetched | None) -> bool:

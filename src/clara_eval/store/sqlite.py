@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clara_eval.errors import ConfigError, Temporary
+from clara_eval.private_file import make_private
 from clara_eval.store.sql_store import Driver, Row, SqlStore, SqlValue, migrate
 
 BUSY_SECONDS = 20
@@ -87,7 +88,7 @@ class SqliteStore:
         """Open or create the file; the folder is made."""
         place = Path(path)
         try:
-            _make_private(place)
+            make_private(place)
             connection = await _patiently(lambda: _connect(str(place)))
             await _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         except (OSError, sqlite3.Error, Temporary) as bad:
@@ -112,12 +113,6 @@ def _refusal(bad: sqlite3.DatabaseError) -> Exception:
         f"The SQLite store refuses: {bad}.",
         remedy="Is the disk full, the file damaged, or does another program hold it?",
     )
-
-
-def _make_private(place: Path) -> None:
-    """The folder, and the file for its owner alone where it is new; SQLite gives its journal the same mode."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.touch(mode=0o600)
 
 
 async def _patiently(run: Callable[[], T]) -> T:

@@ -334,12 +334,3 @@ async def test_what_is_unsure_grows_and_counts_under_every_cap(store: SqlStore) 
     await store.reserve_spend(RUN, "poster", "evaluation", 60, caps)
     with pytest.raises(Deferred):
         await store.reserve_spend("31337:0xother", "poster", "evaluation", 1, caps)
-
-
-async def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """The SQLite file and its journals hold answers and reviews: nobody else on the machine reads them."""
-    store = await SqliteStore.open(tmp_path / "new" / "s.db")
-    await store.put(1, "key", "value")
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
-    await store.close()
-    assert set(modes.values()) == {0o600}

@@ -5,8 +5,8 @@
     …
     ],"digest":"0x…","approvals":[{"hash":"0x…","approval":{"at":…,"by":"…","note":"…","of":"0x…","prev":"0x…","seq":0}}]}
 
-`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line, so a stranger needs no canonical form:
-cut the line, hash it, compare. `prev` is the hash of the line before; the digest is the hash of the last. Where a
+`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line: cut the line, hash it, compare. An entry
+has one spelling (plain JSON: no white space, no repeated key, no other escape or form of a number). `prev` is the hash of the line before; the digest is the hash of the last. Where a
 person approved the result, that stands after the digest, because it names the digest: chained in the same way, from the
 digest on. Reading and writing stream: memory does not grow with the number of entries.
 """
@@ -26,6 +26,9 @@ OPENING = '{"format":"' + FORMAT + '","entries":['
 START = "0x" + "0" * 64
 _FIELDS = {"body", "key", "prev", "seq"}
 _APPROVED = ("of", "at", "by", "note")
+_LARGEST_INTEGER = 2**53
+_MOST_DIGITS = 17
+"""Of an integer with its sign: more are not converted, which would take long."""
 _OTHER_FORMAT = re.compile(r'\{"format":"(clara-eval-trace/\d{1,9})","entries":\[\n?')
 _BEFORE_HASH = '{"hash":"'
 _BEFORE_ENTRY = '","entry":'
@@ -99,11 +102,15 @@ def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) 
         raise BadTrace(
             "The line endings were converted to CRLF.", entry="format", remedy="Fetch the file again, as binary."
         )
-    if opening.removesuffix("\n") != OPENING:
+    if opening != OPENING + "\n":
         raise _other_format(opening, next(numbered, (1, ""))[1])
     previous, seq, open_ended = START, 0, True
     for number, raw in numbered:
         line = raw.removesuffix("\n")
+        if line == raw:
+            raise BadTrace(
+                f"Line {number + 1} does not end with a line feed.", entry=f"#{seq}", remedy="It was cut: fetch it again."
+            )
         if line.startswith("]"):
             if open_ended and seq:
                 raise BadTrace("A comma follows the last entry.", entry=f"#{seq - 1}")
@@ -160,20 +167,46 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
 def _entry(text: str, seq: int) -> dict[str, object]:
     """A right hash is easily computed, so it says nothing about what was hashed."""
     try:
-        entry = json.loads(text)
+        entry = _DECODER.decode(text)
+        is_plain = plain_json(entry) == text and _is_encodable(entry)
     except (ValueError, RecursionError) as bad:
         name = _name(text, seq)
         raise BadTrace(f"Entry {name} is not JSON ({type(bad).__name__}).", entry=name) from None
+    if not is_plain:
+        name = _name(text, seq)
+        raise BadTrace(
+            f"Entry {name} is not in the plain JSON form: a key twice or out of order, white space, or another escape "
+            "or form of a number than ours.",
+            entry=name,
+        )
     if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
         name = _name(text, seq)
         raise BadTrace(f"Entry {name} has not the fields {', '.join(sorted(_FIELDS))}.", entry=name)
     return entry
 
 
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS or abs(int(digits)) > _LARGEST_INTEGER:
+        raise ValueError(f"an integer of {len(digits)} digits is above 2^53")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
+
+
+def _is_encodable(value: object) -> bool:
+    """Whether no text in it holds half a surrogate pair, which is no character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _name(text: str, seq: int) -> str:
     """The entry's key where it can still be read, with its number."""
     try:
-        return f"#{seq} {str(json.loads(text)['key'])[:120]}"
+        return f"#{seq} {str(_DECODER.decode(text)['key'])[:120]}"
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"#{seq}"
 
@@ -191,13 +224,13 @@ def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> li
 def _approvals(line: str, digest: str) -> list[Approval]:
     """What the last line says about approvals; nothing where it is not readable, which its comparison then tells."""
     try:
-        links = json.loads("{" + line.removeprefix("],")).get("approvals", [])
+        links = _DECODER.decode("{" + line.removeprefix("],")).get("approvals", [])
         found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return []
     for approval in found:
-        typed = isinstance(approval.at, int) and isinstance(approval.by, str) and isinstance(approval.note, str)
-        if not typed or approval.of != digest:
+        typed = type(approval.at) is int and isinstance(approval.by, str) and isinstance(approval.note, str)
+        if not typed or approval.of != digest or not _is_encodable([approval.by, approval.note]):
             raise BadTrace(
                 f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
             )
