@@ -1,7 +1,7 @@
 """Stage 1: from one submission to its typed facts, each submission alone.
 
 What tools can measure is measured. What only a model can tell is asked of it, part by part, of the full text and, for
-code, of the text without comments and strings. Must hold: the parts together are the whole text; an answer that cannot
+code, of the same code in neutral words. Must hold: the parts together are the whole text; an answer that cannot
 be used or trusted makes this submission's claims unknown and flags it, and touches no other; an outage is passed on.
 """
 
@@ -14,13 +14,13 @@ from functools import partial
 
 from clara_eval.errors import ConfigError
 from clara_eval.eval_config import FeatureSchema
-from clara_eval.execution import Executed
+from clara_eval.execution import Executed, Harness
 from clara_eval.features.executed import executed_flags, executed_values
 from clara_eval.features.features import Features, SecondView, choose_values
 from clara_eval.features.measured import Measured, is_quick, measure
 from clara_eval.features.merging import merge_parts, merge_views
 from clara_eval.features.scanning import speaks_to_judge
-from clara_eval.features.views import known_language, strip_view
+from clara_eval.features.views import known_language, neutral_view
 from clara_eval.flags import Flag
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
@@ -38,6 +38,7 @@ from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import PromptView, prompt_view
 from clara_eval.judge.vector import Value
 from clara_eval.solutions.model import Solution
+from clara_eval.syntax.neutral import wanted_names
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
 """Flags for claims that are unknown: nobody answered, no answer could be used, no answer could be trusted."""
@@ -56,6 +57,14 @@ class Reading:
     """No time is left to wait for a model: what it did not tell is unknown."""
     statement: str = ""
     """The poster's problem statement: what the work is meant to do."""
+    harness: Harness | None = None
+    """The poster's program that runs the work: names in it keep their names."""
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Names that the poster asks for: they are no submitter's words."""
+        source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
+        return wanted_names(self.statement, source, language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +125,26 @@ def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:
 
 def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -> dict[str, tuple[Question, ...]]:
     """Every question about one submission, by view. The prompts depend on nothing but these three."""
-    asked = Asked.of(reading.statement, reading.language)
+    return _questions(schema, solution, reading)[1]
+
+
+def _questions(
+    schema: FeatureSchema, solution: Solution, reading: Reading
+) -> tuple[SecondView, dict[str, tuple[Question, ...]]]:
+    """The questions by view, and whether there is a second one: code without what can only be said."""
+    asked, language = Asked.of(reading.statement, reading.language), reading.language or solution.language
     full = prompt_view(solution.text).text
     texts = {"full": full}
-    kind, stripped = _stripped(solution, reading, full)
-    if kind == "read":
-        texts["stripped"] = stripped
-    return {
+    neutral = neutral_view(solution.text, language, reading.wanted)
+    kind: SecondView = "none" if known_language(language) is None else "missing"
+    if neutral is not None:
+        shown = prompt_view(neutral).text
+        kind = "same" if shown.split() == full.split() else "read"
+        texts |= {"neutral": shown} if kind == "read" else {}
+    return kind, {
         view: extraction_questions(schema, text, _subject(solution, reading, view), asked)
         for view, text in texts.items()
     }
-
-
-def _stripped(solution: Solution, reading: Reading, full: str) -> tuple[SecondView, str]:
-    """The text without what can only be said, and whether there is such a text."""
-    language = reading.language or solution.language
-    bare = strip_view(solution.text, language)
-    if bare is None:
-        return ("none" if known_language(language) is None else "missing"), ""
-    stripped = prompt_view(bare).text
-    return ("same" if stripped.split() == full.split() else "read"), stripped
 
 
 def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: Reading) -> list[Prompt]:
@@ -159,8 +168,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
     flags = [*_invisible(view), *speaks_to_judge(view.text)]
     requests: list[str] = []
     views: dict[str, Claims] = {}
-    asked_by_view = await asyncio.to_thread(questions_for, schema, solution, reading)
-    second, _ = await asyncio.to_thread(_stripped, solution, reading, view.text)
+    second, asked_by_view = await asyncio.to_thread(_questions, schema, solution, reading)
     for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
@@ -171,7 +179,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
                 return _Read(Claims(dict(unknown), {}), (*flags, *([flag] if flag else [])), tuple(requests))
             parts.append(claims)
         views[name] = merge_parts(schema, parts)
-    full, bare = views["full"], views.get("stripped")
+    full, bare = views["full"], views.get("neutral")
     if bare is None:
         return _Read(full, tuple(flags), tuple(requests), second, _without_support(full.values, full.shown))
     values, disagreements = merge_views(schema, full.values, bare.values)

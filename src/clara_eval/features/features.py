@@ -17,7 +17,7 @@ from clara_eval.flags import Flag
 from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector
 
 SecondView = Literal["read", "same", "missing", "none"]
-"""Of the text without comments and strings: it was read; it is the whole text; it could not be made; prose has none."""
+"""Of the code in neutral words: it was read; it is the whole text; it could not be made; prose has none."""
 
 
 @dataclass(frozen=True, slots=True)

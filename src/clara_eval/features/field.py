@@ -1,11 +1,12 @@
 """What only the whole field can tell about one submission: who stands out, and whose claims nothing supports.
 
 In: the facts of every ranked submission, each read alone. Out: the same facts with further flags, and with claims
-capped at the middle of their range where others show evidence for theirs and this one does not. Robust figures only
-(median and median deviation), so that a few liars do not move what they are held against; in a small field more is
+capped at the middle of their range where others show evidence for theirs and this one does not. A claim that words alone
+show, for most of the field, counts as what is usual there at best: words can lose a place, not win one. Robust figures
+only (median and median deviation), so that a few liars do not move what they are held against; in a small field more is
 forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room where
-honest entries are: nearly the best of everything, and evenly so, is looked at by a person wherever that would be paid
-for alone. Where the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
+honest entries are: nearly the best of everything is looked at by a person wherever that would be paid for alone. Where
+the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
 Must hold: the order of entries does not matter, and measured values never change.
 """
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from clara_eval.challenge.model import Address
 from clara_eval.eval_config import Feature, FeatureSchema
 from clara_eval.features.features import Features
-from clara_eval.features.merging import worst
+from clara_eval.features.merging import DISAGREE, worst
 from clara_eval.flags import Flag
 from clara_eval.judge.rules import WIDEST_LINEAR, goodness
 from clara_eval.judge.vector import Value, make_vector
@@ -34,6 +35,8 @@ STANDS_OUT = 2.5
 """Spreads above the middle, from where on a claim far from the best is looked at too."""
 NEARLY_ALL = 3
 """From this many claims on, the flag says that all of them are nearly the best."""
+NEARLY_SPREADS = 0.8
+"""Spreads above the middle, from where on being nearly the best of everything is looked at."""
 COMMON = 0.25
 """What this share of a field claims alike is nothing rare."""
 MOST_LOOKED_AT = 3
@@ -44,8 +47,6 @@ UNTOLD = "claims_untold"
 """Nearly the best of everything, but so are others: nothing is held against the entry; where it is paid, it is told."""
 BESIDE = 0.1
 """Whoever has others this close on the scale is one of a group, not an outlier."""
-SMALL_STEP = 0.02
-"""Of a range: so close to the best stands who reports the best, or a little less to be believed."""
 _TO_SIGMA = 1.4826
 _ALIKE = 1e-9
 
@@ -54,15 +55,22 @@ def compare_field(
     schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None = None
 ) -> dict[Address, Features]:
     """Every submission's facts, with what the others tell about them; `paid` places there are, else one in four."""
-    support = {feature.name: _Support.of(feature, features) for feature in schema.judged}
-    capped = {account: _capped(schema, features[account], support) for account in sorted(features)}
+    seen_twice = sum(facts.second_view in ("read", "same") for facts in features.values())
+    without = {account for account, facts in features.items() if _lacks_view(facts, seen_twice, len(features) - 1)}
+    read = {
+        account: replace(facts, unsupported=_known_claims(facts)) if account in without else facts
+        for account, facts in features.items()
+    }
+    support = {feature.name: _Support.of(feature, read) for feature in schema.judged}
+    disagreeing = Counter(name for facts in read.values() for name in _disagreements(facts))
+    capped = {account: _capped(schema, read[account], support) for account in sorted(read)}
     field = _Field.of(schema, capped, paid)
     return {
         account: replace(
             facts,
             flags=(
-                *facts.flags,
-                *_missing_view(facts, field),
+                *_told_views(facts, disagreeing, len(features) - 1),
+                *(_NO_VIEW for _ in (1,) if account in without),
                 *_outliers(facts, field),
                 *_claims_stand_out(schema, account, field),
             ),
@@ -77,11 +85,22 @@ class _Support:
 
     claimed: int
     unsupported: int
+    values: tuple[Value, ...]
+    """Of all who claim it, from worst to best."""
 
     @classmethod
     def of(cls, feature: Feature, features: Mapping[Address, Features]) -> _Support:
         claiming = [facts for facts in features.values() if facts.claimed.get(feature.name) is not None]
-        return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming))
+        values = [facts.vector.as_dict()[feature.name] for facts in claiming]
+        known = sorted((v for v in values if v is not None), key=lambda value: goodness(feature, value))
+        return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming), tuple(known))
+
+    def usual(self, mine: Value) -> Value:
+        """The middle of the others, the worse of two; mine where there are none."""
+        others = list(self.values)
+        if mine in others:
+            others.remove(mine)
+        return others[(len(others) - 1) // 2] if others else mine
 
 
 class _Values:
@@ -118,8 +137,6 @@ class _Field:
     """What is counted once for all entries."""
 
     features: Mapping[Address, Features]
-    second_views: int
-    """Entries that could be read a second time, without comments and strings."""
     numbers: Mapping[Feature, _Values]
     claims: Mapping[Address, float | None]
     merits: _Values
@@ -137,7 +154,6 @@ class _Field:
         claims = {account: _claimed_merit(schema, facts) for account, facts in features.items()}
         return cls(
             features,
-            sum(facts.second_view in ("read", "same") for facts in features.values()),
             {
                 feature: _Values(_scaled(feature, _exact(feature, facts)) for facts in features.values())
                 for feature in schema.judged
@@ -153,16 +169,19 @@ class _Field:
 
 
 def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Support]) -> Features:
-    """Claims without support count as the middle at best, unless the others have none either: then nothing shows it."""
+    """Claims without support count as the middle at best; where the others have none either, as what is usual there."""
     values, flags = facts.vector.as_dict(), list(facts.flags)
     for feature in schema.judged if facts.unsupported else ():
         if feature.name not in facts.unsupported or facts.measured.get(feature.name) is not None:
             continue
         mine = facts.claimed.get(feature.name) is not None
         others, bare = support[feature.name].claimed - mine, support[feature.name].unsupported - mine
+        before = values[feature.name]
         if others and bare * 2 >= others:
+            usual = support[feature.name].usual(before)
+            values[feature.name] = before if feature.better is None else worst(feature, [before, usual])
             continue
-        before, after = values[feature.name], _at_most_middle(feature, values[feature.name])
+        after = _at_most_middle(feature, before)
         values[feature.name] = after
         flags.append(_unsupported(feature, before, after))
     return replace(facts, vector=make_vector(schema, values), flags=tuple(flags))
@@ -180,7 +199,7 @@ def _unsupported(feature: Feature, before: Value, after: Value) -> Flag:
 
 def _at_most_middle(feature: Feature, value: Value) -> Value:
     if feature.better is None or value is None:
-        return value
+        return None
     return worst(feature, [value, _middle(feature)])
 
 
@@ -197,15 +216,31 @@ def _middle(feature: Feature) -> Value:
     return math.floor(middle) if feature.better == "higher" else math.ceil(middle)
 
 
-def _missing_view(facts: Features, field: _Field) -> Iterator[Flag]:
-    """Code that cannot be read without its comments and strings, where the others' can."""
-    mine, others = facts.second_view, len(field.features) - 1
-    if mine == "missing" or (mine == "none" and field.second_views * 2 > others):
-        yield Flag(
-            "no_second_view",
-            "review",
-            "It could not be read a second time without comments and strings, so nothing bears out what it says.",
-        )
+_NO_VIEW = Flag(
+    "no_second_view",
+    "review",
+    "It could not be read a second time in neutral words, so nothing bears out what it says.",
+)
+
+
+def _lacks_view(facts: Features, seen_twice: int, others: int) -> bool:
+    """Code that cannot be read without its names and words, where the others' can."""
+    return facts.second_view == "missing" or (facts.second_view == "none" and seen_twice * 2 > others)
+
+
+def _known_claims(facts: Features) -> tuple[str, ...]:
+    return tuple(sorted(name for name, value in facts.claimed.items() if value is not None))
+
+
+def _disagreements(facts: Features) -> set[object]:
+    return {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
+
+
+def _told_views(facts: Features, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
+    """The flags so far; where the two views of most others differ about a feature too, that is nobody's fault."""
+    for flag in facts.flags:
+        usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
+        yield replace(flag, severity="info") if usual else flag
 
 
 def _outliers(facts: Features, field: _Field) -> Iterator[Flag]:
@@ -261,7 +296,7 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
     alone = field.merits.at_least(mine - BESIDE) <= max(1, size // 8)
     far = size >= FEWEST and alone and score >= STANDS_OUT * (1 + SMALL_FIELD / size)
     nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
-    best = nearly and as_good <= field.looked_at and _is_rare(schema, facts, field) and _is_even(schema, facts)
+    best = nearly and as_good <= field.looked_at and score > NEARLY_SPREADS and _is_rare(schema, facts, field)
     told = any(flag.code == "all_best" for flag in facts.flags)
     stands_out = far or (best and decides and count < NEARLY_ALL and size >= FEWEST)
     if best and count >= NEARLY_ALL and not told:
@@ -310,27 +345,6 @@ def _is_rare(schema: FeatureSchema, facts: Features, field: _Field) -> bool:
 def _is_nearly_best(schema: FeatureSchema, facts: Features) -> bool:
     values, claimed = facts.vector.as_dict(), _claimed(schema, facts)
     return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) - _ALIKE for f in claimed)
-
-
-def _is_even(schema: FeatureSchema, facts: Features) -> bool:
-    """Whether all claims are equally close to the best: at it, or a step below it. Honest work rarely is."""
-    values = facts.vector.as_dict()
-    steps = {_steps_below(feature, values[feature.name]) for feature in _claimed(schema, facts)}
-    return steps in ({0}, {1})
-
-
-def _steps_below(feature: Feature, value: Value) -> int:
-    """0 at the best value, 1 a small step below it, 2 further away."""
-    if feature.type in ("boolean", "enum"):
-        gap = goodness(feature, _step_below(feature)) - goodness(feature, value)
-        return 0 if goodness(feature, value) >= 1 - _ALIKE else 1 if gap <= _ALIKE else 2
-    span = feature.high - feature.low
-    assert isinstance(value, (int, float))
-    off = (feature.high - value) if feature.better == "higher" else (value - feature.low)
-    if off <= span * SMALL_STEP / 4:
-        return 0
-    step = max(span * SMALL_STEP, 1.0 if feature.type == "integer" else min(1.0, span / 10))
-    return 1 if off <= step + _ALIKE else 2
 
 
 def _step_below(feature: Feature) -> Value:

@@ -2,8 +2,9 @@
 
 Parts of a long submission: unknown values are left out, of the known ones the worse counts (the smaller where higher is
 better, the larger where lower is better; for booleans and ordered enums alike). Without a direction: the mean of
-numbers, true if any part says so, the first known enum value. Two views of code: the worse again; a difference of more
-than a tenth of the range (of the larger value, without a range; any difference of booleans and enums) is a flag.
+numbers, true if any part says so, the first known enum value. Two views of code: the worse again, and without a
+direction what the code in neutral words shows, if it shows something. A difference of more than a tenth of the range (of
+the larger value without a range, one word of an ordered enum, any of booleans and other enums) is a flag.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from clara_eval.judge.vector import Value
 TOLERANCE = 0.1
 _HUGE = 1e300
 """Far outside every range; a mean of larger claims would not be a number any more."""
+DISAGREE = "views_disagree"
 LEVELS = 10
 """An integer with at most this many values may differ by one: neighbouring levels are a matter of reading."""
+SHORT = 3
+"""An ordered enum with more words than this may differ by one, for the same reason."""
 
 
 def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
@@ -59,23 +63,26 @@ def worst(feature: Feature, known: Sequence[Value]) -> Value:
 
 
 def merge_views(
-    schema: FeatureSchema, full: Mapping[str, Value], stripped: Mapping[str, Value]
+    schema: FeatureSchema, full: Mapping[str, Value], neutral: Mapping[str, Value]
 ) -> tuple[dict[str, Value], tuple[Flag, ...]]:
-    """The worse of both views, with a flag where they differ. Unknown in one view is no difference."""
+    """What survives the neutral view, with a flag where both differ. What it leaves unknown is settled by the field."""
     merged: dict[str, Value] = {}
     flags: list[Flag] = []
     for name, whole in full.items():
-        bare, feature = stripped.get(name), schema.feature(name)
-        merged[name] = merge_values(feature, [bare, whole])
+        bare, feature = neutral.get(name), schema.feature(name)
+        merged[name] = merge_values(feature, [bare, whole]) if feature.better else whole if bare is None else bare
         if bare is not None and whole is not None and differs(feature, whole, bare):
-            sentence = f"{name} is {whole} by the full text and {bare} without comments and strings; the worse counts."
-            evidence = {"feature": name, "full": whole, "stripped": bare}
-            flags.append(Flag("views_disagree", "review", sentence, evidence=evidence))
+            sentence = f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
+            counts = "the worse counts" if feature.better else "the latter counts"
+            evidence = {"feature": name, "full": whole, "neutral": bare}
+            flags.append(Flag(DISAGREE, "review", f"{sentence} {counts}.", evidence=evidence))
     return merged, tuple(flags)
 
 
 def differs(feature: Feature, one: Value, other: Value) -> bool:
     """Whether two values of a feature are further apart than readings of the same text may be."""
+    if isinstance(one, str) and isinstance(other, str) and feature.better and len(feature.values) > SHORT:
+        return abs(feature.values.index(one) - feature.values.index(other)) > 1
     if isinstance(one, (bool, str)) or isinstance(other, (bool, str)) or one is None or other is None:
         return one != other
     if feature.min is None or feature.max is None:

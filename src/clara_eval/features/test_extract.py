@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,11 +92,14 @@ async def test_claims_become_a_vector_and_texts_stay_apart() -> None:
 
 
 async def test_both_views_of_code_are_asked_and_prose_has_one() -> None:
-    """Code is also shown without comments and strings."""
+    """Code is also shown in neutral words; a name that the task asks for stays."""
     views = questions_for(CLAIMED, solution(CODE), READING)
-    assert list(views) == ["full", "stripped"]
+    assert list(views) == ["full", "neutral"]
     assert "best code ever" in views["full"][0].prompt.user
-    assert "best code ever" not in views["stripped"][0].prompt.user
+    assert "best code ever" not in views["neutral"][0].prompt.user
+    assert "def f1(v1):" in views["neutral"][0].prompt.user
+    asked = replace(READING, statement="Write a function f.")
+    assert "def f(v1):" in questions_for(CLAIMED, solution(CODE), asked)["neutral"][0].prompt.user
     prose = Reading(READING.challenge, READING.block_hash, None)
     assert list(questions_for(CLAIMED, solution("Just words, no code at all."), prose)) == ["full"]
 
@@ -184,7 +188,7 @@ async def test_hidden_characters_are_flagged() -> None:
 
 async def test_a_long_submission_is_read_whole() -> None:
     """All parts are asked about; the worst part counts."""
-    text = "x = 1\n" * 30_000
+    text = "x = one(x)\n" * 17_000
 
     def by_part(prompt: Prompt) -> str:
         level = 1 if "part 2 of 3" in prompt.user else 3
@@ -193,7 +197,8 @@ async def test_a_long_submission_is_read_whole() -> None:
     llm = ScriptedLlm(by_part)
     found = await extract_features(MemoryAsker(llm), CLAIMED, solution(text), READING)
     assert found.vector.as_dict()["correctness"] == 1
-    assert "".join(Task.of(prompt).data for prompt in llm.seen) == text
+    full = [Task.of(prompt).data for prompt in llm.seen if "We changed it" not in prompt.user]
+    assert "".join(full) == text
 
 
 def test_a_measured_value_beats_a_claimed_one_and_the_gap_is_flagged() -> None:

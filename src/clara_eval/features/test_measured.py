@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clara_eval.eval_config import MEASURED
 from clara_eval.features.measured import MEASURED_NAMES, is_quick, measure
-from clara_eval.features.views import fenced_code, known_language, strip_view
+from clara_eval.features.views import fenced_code, known_language, neutral_view
 from clara_eval.syntax.parsing import CPU_SECONDS, parse
 from clara_eval.syntax.structure import read_structure
 
@@ -152,7 +152,7 @@ def test_language_is_found_without_a_hint(language: str) -> None:
 @pytest.mark.parametrize("language", sorted(SAMPLES))
 def test_the_second_view_has_no_comments_and_no_string_contents(language: str) -> None:
     """What can only be said and not done is gone; the code itself still parses and counts the same."""
-    bare = strip_view(SAMPLES[language], language)
+    bare = neutral_view(SAMPLES[language], language)
     assert bare is not None
     assert "note" not in bare
     assert "secret" not in bare
@@ -206,7 +206,7 @@ def test_any_tokens_are_measured(pieces: list[str], language: str) -> None:
     """Broken code gives values or None, and the second view is found or is None, without an error."""
     text = "".join(pieces)
     assert measure(text, language)["bytes"] is not None
-    strip_view(text, language)
+    neutral_view(text, language)
 
 
 HALF = 131_072
@@ -249,8 +249,8 @@ def test_many_comment_lines_are_comments_and_cost_no_time(gap: str) -> None:
     assert found["functions"] == 4
     assert found["code_lines"] == 22
     assert (found["comment_share"] or 0) > 0.9
-    bare = strip_view(SAMPLES["python"] + comments, "python")
-    assert bare == strip_view(SAMPLES["python"], "python")
+    bare = neutral_view(SAMPLES["python"] + comments, "python")
+    assert bare == neutral_view(SAMPLES["python"], "python")
 
 
 def test_complexity_cannot_hide_at_top_level() -> None:

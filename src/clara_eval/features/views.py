@@ -1,8 +1,8 @@
 """The same code seen twice: as written, and without what is only there to be read.
 
-`strip_view` returns code without comments, documentation strings and the contents of string literals: what a submitter
-can only say, not do, is gone. Layout is kept. Where the text cannot be parsed there is no second view (None); prose
-has none either. `fenced_code` takes the code out of Markdown.
+`neutral_view` returns code with neutral names, without comments, contents of strings and code that nothing calls: what
+a submitter can only say, not do, is gone. Layout is kept. Where the text cannot be parsed there is no second view
+(None); prose has none either. `fenced_code` takes the code out of Markdown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from clara_eval.solutions.language import language_name
 from clara_eval.syntax.grammars import GRAMMARS
+from clara_eval.syntax.neutral import neutral_code
 from clara_eval.syntax.reading import read_code
-from clara_eval.syntax.structure import Span, Structure
+from clara_eval.syntax.structure import Span
 
 # Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
@@ -28,26 +29,17 @@ def known_language(language: str | None) -> str | None:
     return None
 
 
-def strip_view(text: str, language: str | None) -> str | None:
-    """The code without comments and string contents, or None where there is no syntax tree to take them from."""
+def neutral_view(text: str, language: str | None, wanted: frozenset[str] = frozenset()) -> str | None:
+    """The code in neutral words, or None where there is no syntax tree to take it from; of Markdown, its code."""
     name = known_language(language)
+    if name is None:
+        return None
     source = text.encode("utf-8", "replace")
-    code = read_code(source, name) if name else None
-    return strip_parsed(source, code.structure) if code else None
-
-
-def strip_parsed(source: bytes, structure: Structure) -> str:
-    spans = sorted([(*span, b"") for span in structure.comments] + [(*span, b'""') for span in structure.strings])
-    kept: list[bytes] = []
-    position = 0
-    for start, end, instead in spans:
-        if start < position:
-            continue  # inside one that is already gone
-        kept += [source[position:start], instead]
-        position = end
-    kept.append(source[position:])
-    lines = b"".join(kept).decode("utf-8", "replace").split("\n")
-    return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
+    whole = read_code(source, name)
+    blocks = fenced_code(text, name) if whole is None or whole.errors else None
+    if blocks is not None and (inside := read_code(blocks.encode(), name)) and (whole is None or inside.errors == 0):
+        source = blocks.encode()
+    return neutral_code(source, name, wanted)
 
 
 def without(source: bytes, spans: Iterable[Span]) -> bytes:

@@ -83,9 +83,9 @@ def _tokens(prompts: Sequence[Prompt]) -> tuple[int, ...]:
 
 
 def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> list[Prompt]:
-    """Code is read twice: as it is, and without comments and strings."""
+    """Code is read twice: as it is, and in neutral words, which takes about as many."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
-    views = ("full", "stripped") if config.submission_format == "code" or config.language else ("full",)
+    views = ("full", "neutral") if config.submission_format == "code" or config.language else ("full",)
     asked = Asked.of("x" * STATEMENT_CHARS, config.language)
     questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view), asked) for view in views]
     return [question.prompt for asked in questions for question in asked]

@@ -116,6 +116,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         metadata.config.language,
         sources.gives_up,
         metadata.problem_statement,
+        chosen.harness if chosen else None,
     )
     read = await _read(context, schema, reader, ranked, listener, execution)
     features = compare_field(schema, read, challenge.winner_count)
@@ -290,7 +291,7 @@ async def _read(
         return found
 
     if reader is not None:
-        await reader.foresee(prompts_for(schema, solutions, context))
+        await reader.foresee(await asyncio.to_thread(prompts_for, schema, solutions, context))
     found = await gather_or_raise(one(solution) for solution in solutions)
     return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
 

@@ -92,5 +92,5 @@ async def _read(
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
     program = program_of(harness, config.language or guess_language(text), schema, text)
     executed = await run_here(machine, harness, program) if program else None
-    reading = Reading(ZERO_ADDRESS, "0x" + "00" * 32, config.language)
+    reading = Reading(ZERO_ADDRESS, "0x" + "00" * 32, config.language, harness=harness)
     return await extract_features(asker, schema, solution, reading, executed)
