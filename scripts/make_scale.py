@@ -65,9 +65,9 @@ class Assumed:
     """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
     calls_per_look: float = 20.0
     """Inside these requests: what a plan counts that counts every call of a batch."""
-    requests_per_round: float = 165.0
-    calls_per_round: float = 370.0
-    """To evaluate, post and finalize: 75 and 270 were counted without confirmations (25 entries by rules); then a look
+    requests_per_round: float = 171.0
+    calls_per_round: float = 376.0
+    """To evaluate, post and finalize: 81 and 276 were counted without confirmations (25 entries by rules); then a look
     every two seconds at each of three transactions, and the last of them.
     """
     node_requests_per_second: float = 25.0

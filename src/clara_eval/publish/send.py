@@ -296,8 +296,9 @@ class TransactionSender:
     async def fill(self, chain: str, missing: Sequence[int], keep_lease: KeepLease) -> list[StoredTransaction]:
         """Sign and record a transaction of zero to ourselves for the lowest missing nonces that are still free."""
         filled: list[StoredTransaction] = []
-        taken = {tx.nonce: tx for tx in reversed((await self.unmined(chain))[1])}
-        for nonce in missing[:FILLED_AT_ONCE]:
+        mined, recorded = await self.unmined(chain)
+        taken = {tx.nonce: tx for tx in reversed(recorded)}
+        for nonce in [nonce for nonce in missing if nonce >= mined][:FILLED_AT_ONCE]:
             if nonce in taken:
                 filled.append(taken[nonce])
                 continue
