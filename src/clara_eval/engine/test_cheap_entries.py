@@ -20,6 +20,7 @@ from clara_eval.demo.round import data_uri
 from clara_eval.devnet.local_chain import DAY, HOUR, DevAccount, Handed, LocalChain, Terms
 from clara_eval.engine.engine import Engine
 from clara_eval.engine.test_engine import FAST, PACE, Turning, settings_of
+from clara_eval.errors import BadTrace
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.execution import Machine, MissingEngine
 from clara_eval.fetch import FetchLimits, UriFetch
@@ -27,8 +28,10 @@ from clara_eval.hashing import keccak_hex
 from clara_eval.judge.calls import Patience
 from clara_eval.observe.alerts import Alerts
 from clara_eval.observe.metrics import Metrics
+from clara_eval.pipeline.replay import check_trace
 from clara_eval.pipeline.review import known_review
 from clara_eval.testing.fake_endpoint import FakeEndpoint, Fault, Seen
+from clara_eval.testing.forged_trace import Entries, forged
 from clara_eval.testing.hostile_web import HostileWeb
 from clara_eval.testing.ipfs_gateway import LocalGateway, raw_uri
 from clara_eval.testing.scenarios import ended_well
@@ -172,12 +175,11 @@ async def world_of(chain: LocalChain, place: Path) -> AsyncIterator[World]:
         async with open_app(settings_of(chain, place, **asked), pace=PACE) as app:
             app.models.patience = Patience(tries=2, first_pause_seconds=0.01)
             fetch = UriFetch(gateway.url, hostile.web(FetchLimits(max_bytes=20_000, total_seconds=0.4)))
-            app = replace(app, ports=replace(app.ports, fetch=fetch))
+            reaching = replace(app, ports=replace(app.ports, fetch=fetch))
             metrics = Metrics()
-            async with Engine(
-                app, metrics, Alerts(metrics), options=replace(FAST, worker_evaluations=12)
-            ).running() as engine:
-                yield World(chain, hostile, Turning(engine, app))
+            options = replace(FAST, worker_evaluations=12)
+            async with Engine(reaching, metrics, Alerts(metrics), options=options).running() as engine:
+                yield World(chain, hostile, Turning(engine, reaching))
 
 
 async def post(chain: LocalChain) -> Address:
@@ -278,4 +280,26 @@ async def test_no_cheap_entry_stalls_a_round_or_moves_its_money(local_chain: Loc
         assert {name: problems for name, problems in wrong.items() if problems} == {}
         assert await ended_well(world.turning.app, chain, together) == []
         pieces = [piece async for piece in stream_trace(store, chain_id, together)]
-        assert await by_node(tmp_path, "".join(pieces).splitlines(keepends=True)) == 0
+        lines = "".join(pieces).splitlines(keepends=True)
+        assert await by_node(tmp_path, lines) == 0
+        for lie in LIES:
+            assert await by_node(tmp_path, forged(lines, lie)) == 1, lie
+            with pytest.raises(BadTrace):
+                await check_trace(forged(lines, lie))
+
+
+def _nobody_ruled(bodies: Entries) -> None:
+    bodies["rulings"] = []
+
+
+def _nobody_gave_way(bodies: Entries) -> None:
+    bodies["flags"] = [flag for flag in bodies["flags"] if flag["code"] != "gave_way"]
+
+
+def _another_gave_way(bodies: Entries) -> None:
+    flag = next(flag for flag in bodies["flags"] if flag["code"] == "gave_way")
+    flag["account"] = bodies["placed"][0]["account"]
+
+
+LIES = (_nobody_ruled, _nobody_gave_way, _another_gave_way)
+"""Named by both verifiers."""

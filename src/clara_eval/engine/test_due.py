@@ -312,3 +312,11 @@ def test_a_long_wait_is_told_at_once() -> None:
     assert (ending_of(asked, "0xa", failures=0, now=0, options=EngineOptions()).retry_at or 0) < 3542
     assert Window(0, 7200, 7200 - 10).longest_pause_seconds <= 5
     assert Window(0, 7200, 7201).is_over
+
+
+@pytest.mark.parametrize(("chain_now", "action"), [(DEADLINE + 99, Action.NONE), (DEADLINE + 100, Action.EVALUATE)])
+def test_a_review_that_nobody_decides_is_due_by_the_chains_clock(chain_now: int, action: Action) -> None:
+    """At the moment that was told the default is posted, whatever this machine's clock says."""
+    memory = Memory("review", retry_at=10**12, posts_at=DEADLINE + 100)
+    found = due(challenge(), memory, evaluator=OURS, chain_now=chain_now, wall_now=0, can_sign=True)
+    assert found.action is action

@@ -136,4 +136,4 @@ def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) ->
                 executed=executed.get(account),
             )
         )
-    return [row.model_dump() for row in sorted(rows, key=lambda row: row.rank)]
+    return [row.model_dump() for row in sorted(rows, key=lambda row: places[Address(row.address)])]

@@ -104,7 +104,7 @@ class EvalStatus(Document):
     )
     postsAt: int | None = Field(
         default=None,
-        description="A person may decide about the result until then, by the chain's clock; then it is posted by itself.",
+        description="A person may decide until then, by the chain's clock; then the result is posted by itself.",
     )
     estimateUsd: float | None = Field(
         default=None,
