@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, story_for
-from clara_eval.demo.round import CONFIG, Story, post_round, rate_limiter, submit_round
+from clara_eval.demo.round import CONFIG, COPIED_AFTER_SECONDS, Story, post_round, rate_limiter, submit_round
 from clara_eval.demo.slow_judge import slow_judge
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, local_chain
@@ -133,7 +133,7 @@ async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say)
         number += 1
         try:
             told = replace(story, title=f"{story.title}, round {number}")
-            address = await post_round(chain, open_seconds=tempo.open_seconds, story=told)
+            address = await post_round(chain, open_seconds=tempo.open_seconds + COPIED_AFTER_SECONDS, story=told)
             await submit_round(chain, address, told)
             if number == 1:
                 say(f"A running round is posted; its entries close in {tempo.open_seconds} seconds.")

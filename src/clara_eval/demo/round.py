@@ -1,14 +1,13 @@
 """The round itself: a poster's challenge and ten submissions, as they would stand on chain.
 
 A `Story` comes in: by default a rate limiter in Python, of which nothing is run. A posted `Round` goes out: seven
-pieces of code of different quality, one copy with other names, one whose hash covers other bytes, and one that is not
+pieces of code of different quality, one copy, one whose hash covers other bytes, and one that is not
 text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -17,6 +16,7 @@ from clara_eval.demo.task import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.hashing import keccak_hex
+from clara_eval.solutions import CONTESTED_SECONDS
 
 __all__ = [
     "CONFIG",
@@ -35,6 +35,8 @@ __all__ = [
 ]
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
+COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS
+"""Time of the chain between the entries and the copy: long enough to say who was first."""
 NAMES = (
     "deque_window",
     "ring_buffer",
@@ -56,8 +58,8 @@ class Story:
     skills: tuple[str, ...]
     entries: tuple[tuple[str, str], ...]
     """Name and source of each submission, in an order that is not the order of merit."""
-    copied: tuple[str, str]
-    """Whom a copyist copies, and the copy."""
+    copied: str
+    """Whose work another agent hands in again, byte for byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def rate_limiter() -> Story:
         config=json.dumps(CONFIG, indent=1),
         skills=("python",),
         entries=tuple((name, entry(name)) for name in order),
-        copied=("deque_window", _renamed(entry("deque_window"))),
+        copied="deque_window",
     )
 
 
@@ -113,24 +115,18 @@ async def post_round(
 
 
 async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> Round:
-    """Let every agent submit: the entries, then a copy, a wrong hash, and what is not text."""
+    """Let every agent submit: the entries, and minutes later a copy, a wrong hash, and what is not text."""
     told = story or rate_limiter()
-    original, copy = told.copied
     pieces: list[tuple[str, bytes, str | None]] = [(name, source.encode(), None) for name, source in told.entries]
-    pieces += [(f"copy of {original}", copy.encode(), None), ("wrong hash", pieces[0][1], keccak_hex(b"other bytes"))]
+    copy = dict(told.entries)[told.copied].encode()
+    pieces += [(f"copy of {told.copied}", copy, None), ("wrong hash", pieces[0][1], keccak_hex(b"other bytes"))]
     handed = [
         Handed(agent, data_uri(content), wrong or keccak_hex(content))
         for agent, (_, content, wrong) in zip(chain.agents, pieces, strict=False)
     ]
     not_text = Handed(chain.agents[len(pieces)], data_uri(b"\x89PNG\r\n\x1a\n" + bytes(range(256))), None)
-    await chain.submit_all(address, [*handed, not_text])
+    await chain.submit_all(address, handed[: len(told.entries)])
+    await chain.move_time(COPIED_AFTER_SECONDS)
+    await chain.submit_all(address, [*handed[len(told.entries) :], not_text])
     labels = {item.agent.address: name for item, (name, _, _) in zip(handed, pieces, strict=True)}
     return Round(address, labels | {not_text.agent.address: "not text"})
-
-
-def _renamed(source: str) -> str:
-    """The same work under other names and without its comments: what a copyist hands in."""
-    renamed = re.sub(r'""".*?"""', '"""Rate limiting."""', source, flags=re.DOTALL)
-    for old, new in (("RateLimiter", "Throttle"), ("_events", "_seen"), ("events", "hits"), ("limiter", "throttle")):
-        renamed = renamed.replace(old, new)
-    return renamed

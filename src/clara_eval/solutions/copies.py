@@ -307,8 +307,8 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[_Alike]]:
     group = np.arange(len(prints))
     for members in same_tokens:
         _join(group, members)
-    for later, found in ((later, found) for one in candidates for later, found in enumerate(one)):
-        _join(group, [later, *found])
+    for later, earlier in ((later, earlier) for column in candidates for later, earlier in enumerate(column)):
+        _join(group, [later, *earlier])
     own = [_without_common(sets, group) for sets in columns]
     refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= LONG]
     head = np.arange(len(prints))
