@@ -25,7 +25,7 @@ from clara_eval.trace.form import Form
 Entry = tuple[str, object]
 CHALLENGE = Form(Challenge)
 PLAN = Form(EvaluationPlan)
-RULES = 6
+RULES = 7
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 

@@ -139,7 +139,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
-        flags=round_flags(Round(challenge, ranking, placed, rejected, ranked, likeness, features, comparisons)),
+        flags=round_flags(Round(challenge, ranking, placed, rejected, ranked, likeness, features, comparisons, chosen)),
         winners=winners,
         calldata=post_scores(winners, challenge.contract_version),
     )
