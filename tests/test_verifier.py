@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from clara_eval.api import templating
+from clara_eval.api.verify_view import _held
+from clara_eval.cli.verify import _document, _tell
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.errors import BadTrace
 from clara_eval.execution import Machine
@@ -222,7 +225,7 @@ def test_the_program_is_small_and_alone() -> None:
     """A stranger can read it in one sitting, and it needs nothing but Node and a Keccak package."""
     text = PROGRAM.read_text(encoding="utf-8")
     imports = {line.split('"')[1] for line in text.splitlines() if line.startswith("import ")}
-    assert text.count("\n") <= 420
+    assert text.count("\n") <= 480
     assert imports == {"node:crypto", "node:fs", "js-sha3"}
 
 
@@ -377,6 +380,29 @@ async def test_what_neither_can_prove_is_accepted_by_both(
     assert bool(checked.unchecked) is (lie == "the machine")
     code, words = by_node(path)
     assert (code, theirs in words) == (0, True), words
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_a_trace_of_another_compiler_says_first_that_nothing_was_run(
+    demo_trace: list[str], machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace that names another compiler holds, and every report begins with that execution was not checked."""
+    lines = forged(demo_trace, _another_compiler)
+    checked = await check_trace(lines, machine=machine)
+    runs = sum('"key":"executed/' in line for line in lines)
+    warning = f"execution was not checked: {runs} of {runs} runs are taken as recorded"
+    assert (checked.is_execution_checked, checked.execution_warning) == (False, warning)
+    _tell(checked)
+    assert capsys.readouterr().out.splitlines()[0].startswith(f"ok, but {warning}")
+    assert _document(checked)["executionChecked"] is False
+    page = templating._environment().get_template("_verify.html")
+    shown = page.render(result=_held(checked), found={"address": checked.challenge.address})
+    assert (warning in shown, "Every check holds" in shown) == (True, False)
+    code, words = node_on(tmp_path / "other.json", lines)
+    assert (code, "execution was not checked" in words.splitlines()[0]) == (0, True)
+    honest = await check_trace(demo_trace, machine=machine)
+    assert (honest.is_execution_checked, honest.execution_warning) == (True, "")
+    assert (await check_trace(large_lines(4))).is_execution_checked is None
 
 
 def node_on(path: Path, lines: list[str]) -> tuple[int, str]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+HARNESS_WITHHELD = "hidden_harness_withheld"
+"""Shown beside every view of a result, because it concerns all entries."""
 Severity = Literal["info", "warn", "review"]
 Fact = str | int | float | bool | None
 

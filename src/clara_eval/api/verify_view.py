@@ -81,5 +81,13 @@ def _held(checked: Checked) -> dict[str, object]:
         f"{len(walk.comparisons):,} games were read again, to the same verdicts.",
         "Rating, order, winners and prizes come out the same.",
     ]
+    if checked.is_execution_checked:
+        held.insert(4, f"{checked.executed:,} entries were run again, to the same numbers.")
     held += [f"The chain agrees: {point}." for point in checked.compared]
-    return {"ok": True, "held": held, "open": list(checked.not_proven), "tx": checked.posted}
+    return {
+        "ok": True,
+        "warning": checked.execution_warning,
+        "held": held,
+        "open": list(checked.not_proven),
+        "tx": checked.posted,
+    }

@@ -49,6 +49,8 @@ def leaderboard(
     leaderboard = _table_of(found["standings"], found["token"], scores.margin if scores else None)
     print_leaderboard(console(stderr=False), leaderboard, limit=limit)
     console(stderr=False).print()
+    if found["warning"]:
+        print_labelled("Warning", found["warning"])
     if found["postedBy"] == "poster":
         print_labelled("Posted by", "the poster, not the evaluator")
     if found["source"] == "chain":

@@ -44,6 +44,8 @@ def print_result(scores: Scores, *, leaderboard: Leaderboard | None = None, limi
     screen.print()
     print_leaderboard(screen, leaderboard or leaderboard_of(scores), limit=limit)
     screen.print()
+    if scores.warning:
+        print_labelled("Warning", scores.warning)
     if scores.postedBy == "poster":
         print_labelled("Posted by", "the poster, not the evaluator: the ranking is the poster's")
     elif scores.txHash:

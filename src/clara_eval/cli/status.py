@@ -40,6 +40,8 @@ def _tell(target: Address, document: EvalStatus, scores: Scores | None) -> None:
     screen = console(stderr=False)
     screen.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
     screen.print(Text(MEANINGS[document.status]))
+    if document.warning:
+        print_labelled("Warning", document.warning)
     if document.stage is not None:
         print_labelled("Stage", stage_words(document.stage))
     if document.retryAt:

@@ -84,13 +84,14 @@ def _document(checked: Checked) -> dict[str, object]:
     walk, posted = checked.walk, checked.posted
     return {
         "ok": True,
+        "executionChecked": checked.is_execution_checked,
         "challenge": checked.challenge.address,
         "chainId": checked.challenge.chain_id,
         "digest": checked.digest,
         "entries": checked.entries,
         "submissions": len(checked.challenge.submissions),
         "comparisons": len(walk.comparisons),
-        "executed": len(walk.execution.executed) if walk.execution else 0,
+        "executed": checked.executed,
         "notChecked": list(checked.unchecked),
         "notProven": list(checked.not_proven),
         "comparedWithChain": list(checked.compared),
@@ -124,7 +125,10 @@ def _document(checked: Checked) -> dict[str, object]:
 def _tell(checked: Checked) -> None:
     screen, walk = console(stderr=False), checked.walk
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
-    screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
+    if warning := checked.execution_warning:
+        screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
+    else:
+        screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
     counts = f"{len(checked.challenge.submissions)} submissions, {len(walk.comparisons)} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
     for point in checked.compared:

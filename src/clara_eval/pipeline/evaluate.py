@@ -25,7 +25,7 @@ from clara_eval.execution import Machine
 from clara_eval.hashing import plain_json
 from clara_eval.money.dollars import worth_micro_usd
 from clara_eval.networks import Network
-from clara_eval.pipeline.harness import pinned_reveal
+from clara_eval.pipeline.harness import WITHHELD, pinned_reveal
 from clara_eval.pipeline.objections import (
     DISPUTED,
     DISPUTED_FORM,
@@ -177,6 +177,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     check_scorable(challenge)
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
     reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.head()).timestamp)
+    status.warn(WITHHELD if reveal is not None and reveal.is_withheld else None)
 
     async def affordable() -> EvaluationPlan:
         return ports.models.affordable(challenge, config, options.plan)

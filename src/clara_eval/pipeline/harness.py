@@ -25,11 +25,18 @@ REVEAL_SHARE = 0.25
 """Of the scoring window: how long a round waits for a hidden harness."""
 
 
+WITHHELD = "The poster committed to a hidden harness and did not reveal it in time."
+
+
 @dataclass(frozen=True, slots=True)
 class Reveal:
     """What the poster handed in, as base64 of the exact bytes; None where nothing came in time."""
 
     content: str | None
+
+    @property
+    def is_withheld(self) -> bool:
+        return self.content is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,13 +79,30 @@ class Checked:
     entries: int
     posted: Posted | None
     unchecked: tuple[str, ...] = ()
-    """What was taken as recorded, because it could not be run again here."""
+    """Runs that were taken as recorded, because they could not be repeated here: one point for each."""
     keys: Mapping[tuple[str, str], SigningKey] = field(default_factory=dict)
     """Those that signed answers, by judge and name."""
     approvals: tuple[Approval, ...] = ()
     """Who approved exactly this result, by the trace's own word."""
     is_replaced: bool = False
     """A reorg replaced the block at which the challenge was read."""
+
+    @property
+    def executed(self) -> int:
+        """How many submissions were run, by the trace."""
+        return len(self.walk.execution.executed) if self.walk.execution else 0
+
+    @property
+    def is_execution_checked(self) -> bool | None:
+        """Whether every run was repeated here to the same numbers; None where nothing was run."""
+        return not self.unchecked if self.executed else None
+
+    @property
+    def execution_warning(self) -> str:
+        """What to say before anything else; empty where every run was repeated, or nothing was run."""
+        if not self.unchecked:
+            return ""
+        return f"execution was not checked: {len(self.unchecked)} of {self.executed} runs are taken as recorded"
 
     @property
     def compared(self) -> tuple[str, ...]:

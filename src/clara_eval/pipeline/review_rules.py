@@ -15,7 +15,8 @@ from clara_eval.challenge.model import Address, Challenge
 from clara_eval.features.extract import UNREAD
 from clara_eval.features.features import Features
 from clara_eval.features.field import UNTOLD
-from clara_eval.flags import Flag, Severity
+from clara_eval.flags import HARNESS_WITHHELD, Flag, Severity
+from clara_eval.pipeline.harness import WITHHELD, ChosenHarness
 from clara_eval.ranking.rank import Ranking
 from clara_eval.solutions import CONTESTED_SECONDS, Likeness, Rejected, Solution
 from clara_eval.tournament.play import Comparison
@@ -37,6 +38,8 @@ class Round:
     likeness: Likeness
     features: Mapping[Address, Features]
     comparisons: Sequence[Comparison]
+    harness: ChosenHarness | None = None
+    """The one that was run; None where the config has none."""
 
     @property
     def paid(self) -> set[Address]:
@@ -51,6 +54,20 @@ class Round:
 def round_flags(found: Round) -> tuple[Flag, ...]:
     """All flags of one round, in a fixed order."""
     return tuple(flag for rule in RULES for flag in rule(found))
+
+
+def _withheld_harness(found: Round) -> Iterator[Flag]:
+    """Told first, to everybody: only the poster chose between two results, and may have known both."""
+    chosen = found.harness
+    if chosen is None or chosen.reveal is None or not chosen.reveal.is_withheld:
+        return
+    instead = "the public harness" if chosen.harness is not None else "no harness at all"
+    yield Flag(
+        HARNESS_WITHHELD,
+        "warn",
+        f"{WITHHELD} The entries were measured with {instead}: the poster alone could choose that.",
+        evidence={"privateSetHash": found.challenge.private_set_hash.lower(), "harness": chosen.kind},
+    )
 
 
 def _paid_rejections(found: Round) -> Iterator[Flag]:
@@ -198,6 +215,7 @@ def _ranking(found: Round) -> Iterator[Flag]:
 
 
 RULES = (
+    _withheld_harness,
     _paid_rejections,
     _outages,
     _contested_copies,

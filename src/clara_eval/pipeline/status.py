@@ -170,6 +170,10 @@ class StatusWriter:
         """What the run is expected to cost, told from now on."""
         self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
 
+    def warn(self, warning: str | None) -> None:
+        """What everybody should know about the round, told from now on, whatever its state is."""
+        self.status = self.status.model_copy(update={"warning": warning})
+
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
         """What an error means, by the one table; trouble after a post undoes no post."""
         state = state_of(error)
@@ -270,5 +274,6 @@ def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
         "progress": earlier.progress if is_going_on else 0,
         "stage": earlier.stage,
         "estimateUsd": earlier.estimateUsd,
+        "warning": earlier.warning,
     }
     return fresh.model_copy(update=kept)

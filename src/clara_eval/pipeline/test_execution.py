@@ -17,6 +17,7 @@ from clara_eval.devnet.local_chain import DAY, HOUR, Handed, LocalChain, Terms
 from clara_eval.errors import BadTrace, CannotPublish, NotYet
 from clara_eval.eval_config import build_metadata, config_hash
 from clara_eval.execution import Harness, HarnessDocument, Machine, MissingEngine, hide
+from clara_eval.flags import HARNESS_WITHHELD
 from clara_eval.hashing import keccak_hex
 from clara_eval.pipeline.evaluate import Evaluation
 from clara_eval.pipeline.replay import Checked, check_trace
@@ -201,6 +202,7 @@ async def test_a_hidden_harness_waits_for_its_reveal_and_then_decides(local_chai
     assert done.walk.execution is not None
     assert done.walk.execution.chosen is not None
     assert done.walk.execution.chosen.kind == "revealed"
+    assert HARNESS_WITHHELD not in {flag.code for flag in done.walk.flags}
     checked = await check_trace(lines)
     assert (checked.digest, checked.unchecked) == (done.digest, ())
 
@@ -227,6 +229,13 @@ async def test_a_harness_that_is_not_revealed_in_time_leaves_the_public_one(
     assert "not revealed in time" in done.walk.execution.chosen.reason
     assert values(done, local_chain, 0)["tests_passed"] == 1.0
     assert (await check_trace(lines)).digest == done.digest
+    assert (done.walk.flags[0].code, done.walk.flags[0].severity) == (HARNESS_WITHHELD, "warn")
+
+    def silent(bodies: Entries) -> None:
+        bodies["flags"].pop(0)
+
+    with pytest.raises(BadTrace, match="flags"):
+        await check_trace(forged(lines, silent))
 
 
 async def test_a_harness_that_is_not_revealed_in_time_fails_the_round_where_the_config_says_so(

@@ -124,7 +124,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     jury = _Jury(plan, metadata, schema, sources, keeping)
     choice, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
     by_default = is_by_default(rulings)
-    found = Round(challenge, ranking, (), rejected, ranked, likeness, features, comparisons)
+    found = Round(challenge, ranking, (), rejected, ranked, likeness, features, comparisons, chosen)
     behind = giving_way(found)
     placed = place(ranking, rejected, behind, by_default=True) if by_default else place(ranking, rejected)
     winners = choose_winners(challenge, placed)

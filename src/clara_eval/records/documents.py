@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from clara_eval.challenge.model import ChallengeStatus
-from clara_eval.flags import Flag
+from clara_eval.flags import HARNESS_WITHHELD, Flag
 
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
@@ -105,6 +105,9 @@ class EvalStatus(Document):
     postsAt: int | None = Field(
         default=None,
         description="A person may decide until then, by the chain's clock; then the result is posted by itself.",
+    )
+    warning: str | None = Field(
+        default=None, description="What everybody should know about the round: a hidden harness that was withheld."
     )
     estimateUsd: float | None = Field(
         default=None,
@@ -266,6 +269,11 @@ class Scores(Document):
     postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`; null before.")
     outcome: str | None = None
     blockNumber: int | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """What everybody should know about the round before its places."""
+        return next((flag.sentence for flag in self.flags if flag.code == HARNESS_WITHHELD), None)
 
     @property
     def is_posted(self) -> bool:

@@ -5,10 +5,11 @@
     …
     ],"digest":"0x…","approvals":[{"hash":"0x…","approval":{"at":…,"by":"…","note":"…","of":"0x…","prev":"0x…","seq":0}}]}
 
-`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line: cut the line, hash it, compare. An entry
-has one spelling (plain JSON: no white space, no repeated key, no other escape or form of a number). `prev` is the hash of the line before; the digest is the hash of the last. Where a
-person approved the result, that stands after the digest, because it names the digest: chained in the same way, from the
-digest on. Reading and writing stream: memory does not grow with the number of entries.
+`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line: cut the line, hash it, compare. An
+entry has one spelling: plain JSON without white space, repeated keys, other escapes or other forms of a number. `prev`
+is the hash of the line before; the digest is the hash of the last. Where a person approved the result, that stands
+after the digest, because it names the digest: chained in the same way, from the digest on. Reading and writing stream:
+memory does not grow with the number of entries.
 """
 
 from __future__ import annotations
@@ -108,9 +109,8 @@ def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) 
     for number, raw in numbered:
         line = raw.removesuffix("\n")
         if line == raw:
-            raise BadTrace(
-                f"Line {number + 1} does not end with a line feed.", entry=f"#{seq}", remedy="It was cut: fetch it again."
-            )
+            problem = f"Line {number + 1} does not end with a line feed."
+            raise BadTrace(problem, entry=f"#{seq}", remedy="It was cut: fetch it again.")
         if line.startswith("]"):
             if open_ended and seq:
                 raise BadTrace("A comma follows the last entry.", entry=f"#{seq - 1}")

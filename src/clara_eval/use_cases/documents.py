@@ -210,6 +210,8 @@ class EvalStatusResult(TypedDict):
     stage: Progress
     reason: Untrusted | None
     """Why it waits or stopped; it may quote a config or a submission."""
+    warning: str | None
+    """What everybody should know about the round: a hidden harness that was withheld."""
     startedAt: int | None
     updatedAt: int | None
     retryAt: int | None
@@ -265,6 +267,8 @@ class LeaderboardResult(TypedDict):
     traceDigest: str | None
     trace: str
     pageUrl: str | None
+    warning: str | None
+    """What everybody should know about the round: a hidden harness that was withheld."""
     flags: list[Untrusted]
 
 

@@ -18,6 +18,14 @@ from clara_eval.execution.machine import open_machine
 from clara_eval.use_cases.terms import NO_HASH, Posting
 
 REFERENCE = "$.harness.reference"
+FREE_OPTION = (
+    "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
+    "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
+)
+_INSTEAD = {
+    "public": "the public harness counts, or none where the config has none",
+    "fail": "nobody is ranked and expire() splits the prize",
+}
 
 
 async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
@@ -37,9 +45,10 @@ async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig |
             path="privateSetHash",
             remedy='Say "hidden": true in the harness of the config, or leave the hash out.',
         )
+    option = (FREE_OPTION.format(instead=_INSTEAD[spec.if_not_revealed]),) if spec.hidden else ()
     if spec.source is None or spec.reference is None:
-        return ()
-    return await _with_reference(caller, Harness(spec.language, spec.source), spec.reference)
+        return option
+    return (*option, *await _with_reference(caller, Harness(spec.language, spec.source), spec.reference))
 
 
 async def _with_reference(caller: Caller, harness: Harness, reference: str) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
         progress=100 if status == "complete" else found.progress if found else 0,
         stage=_progress(found.stage if found else None),
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
+        warning=found.warning if found else None,
         startedAt=found.startedAt if found else None,
         updatedAt=found.updatedAt if found else None,
         retryAt=found.retryAt if found else None,
@@ -135,6 +136,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_place(challenge.address),
         pageUrl=caller.page(challenge.address),
+        warning=scores.warning if scores else None,
         flags=_flags(scores.flags if scores else []),
     )
 

@@ -227,6 +227,7 @@ async def test_a_hidden_harness_is_committed_when_it_is_posted(local_chain: Loca
             await plan_post(caller, posting)
         assert bad.value.path == "privateSetHash"
         plan = await plan_post(caller, dataclasses.replace(posting, private_set_hash=committed))
+        assert any("poster's free option" in said and "splits the prize" in said for said in plan.warnings)
         assert any(committed[2:] in step.data for step in plan.transactions)
         with pytest.raises(BadInput, match="no hidden harness"):
             await plan_post(caller, dataclasses.replace(executed_posting(source=DOUBLE), private_set_hash=committed))

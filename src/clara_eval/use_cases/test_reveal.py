@@ -13,17 +13,22 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
+from clara_eval.app import open_caller
 from clara_eval.challenge.model import Address
 from clara_eval.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.engine.engine import Engine
 from clara_eval.execution import Harness, Language, Machine, hide
+from clara_eval.pipeline.harness import WITHHELD
 from clara_eval.pipeline.test_execution import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
 from clara_eval.records.challenge_index import read_document
 from clara_eval.service import serving
+from clara_eval.settings import Settings
 from clara_eval.test_service import FAST, free_socket
 from clara_eval.testing.agents import agent_environment
 from clara_eval.trace.store_keys import scores_key, status_key
+from clara_eval.use_cases import wording
+from clara_eval.use_cases.results import eval_status, leaderboard
 from clara_eval.use_cases.reveal import sign_reveal
 
 
@@ -86,13 +91,29 @@ async def test_a_harness_that_is_not_revealed_in_time_through_the_service(
         async with serving(settings, listening, mode="all", options=FAST) as engine:
             found = await settled(engine, address)
             scores = await read_document(engine.app.store, 31337, scores_key(address))
+            await _seen_by_everybody(settings, f"http://127.0.0.1:{listening.getsockname()[1]}", address, ends)
     assert found["status"] == ends, found
+    assert found["warning"] == WITHHELD
     if ends == "failed":
         assert scores is None
         assert "not revealed in time" in found["reason"]
     else:
         assert scores is not None
         assert scores["rankings"][0]["executed"]["tests"] == 1
+
+
+async def _seen_by_everybody(settings: Settings, url: str, address: Address, ends: str) -> None:
+    """REST, page and tools say that the harness was withheld; where nothing is posted, the status does."""
+    posted = ends == "complete"
+    async with aiohttp.ClientSession() as http:
+        paths = [f"/challenges/{address}", f"/api/v1/challenges/{address}/eval-status"]
+        for path in [*paths, *([f"/api/v1/challenges/{address}/leaderboard"] if posted else [])]:
+            async with http.get(url + path) as answer:
+                assert WITHHELD in await answer.text(), path
+    async with open_caller(settings) as caller:
+        told = [wording.status(await eval_status(caller, address))]
+        told += [wording.leaderboard(await leaderboard(caller, address))] if posted else []
+    assert all(f"Warning: {WITHHELD}" in text for text in told), told
 
 
 ROUNDS: dict[str, tuple[str, str, str]] = {

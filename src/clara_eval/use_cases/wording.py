@@ -69,6 +69,8 @@ def detail(found: DetailResult) -> str:
 
 def status(found: EvalStatusResult) -> str:
     lines = [f"{found['address']}: evaluation {found['status']}, {found['progress']} %. {found['explanation']}"]
+    if found["warning"]:
+        lines.append(f"Warning: {found['warning']}")
     stage = found["stage"]
     if stage["total"]:
         left = f", about {show_wait(round(stage['secondsLeft']))} left" if stage["secondsLeft"] is not None else ""
@@ -87,6 +89,7 @@ def leaderboard(found: LeaderboardResult) -> str:
     by = {"poster": "Posted by the poster, not by the evaluator. "}.get(found["postedBy"] or "", "")
     only = "Only the posted winners are known here. " if found["source"] == "chain" else ""
     lines = [f"{found['total']} place(s) of {found['address']}. {by}{only}Trace: {found['trace']}"]
+    lines += [f"Warning: {found['warning']}"] if found["warning"] else []
     lines += [_place(item) for item in found["standings"][:ROWS]]
     return "\n".join([*lines, *_page(found["pageUrl"])])
 
