@@ -13,11 +13,12 @@ from clara_eval.redteam.copying import measure_clones, measure_copies, measure_o
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection
 from clara_eval.redteam.lies import measure_executed, measure_lies, measure_measured_only
+from clara_eval.redteam.names import measure_names
 from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
 from clara_eval.redteam.real_files import RealFile, default_folders, real_files
 from clara_eval.redteam.report import Figure, Report
 
-SECTIONS = ("injection", "denial", "lies", "ties", "utility", "copies", "ordinary")
+SECTIONS = ("injection", "denial", "names", "lies", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
 
 
@@ -66,6 +67,8 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
             return asyncio.run(measure_injection(payloads[::step]))
         case "denial":
             return asyncio.run(measure_denial(payloads[: attack.count(40)]))
+        case "names":
+            return asyncio.run(measure_names(seed))
         case "lies":
             return asyncio.run(_lies(attack))
         case "ties":

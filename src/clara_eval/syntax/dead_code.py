@@ -104,8 +104,10 @@ class DeadCode:
             return False
         text = self.head(called, 200).lstrip()
         last = text.rpartition(".")[2]
-        return text.startswith(_CHECKS) or last.startswith(("assert", "raises", "should", "expectRevert", "Errorf")) or (
-            last in ("Error", "Fatal", "Fatalf", "Fail", "FailNow") and text.startswith("t.")
+        return (
+            text.startswith(_CHECKS)
+            or last.startswith(("assert", "raises", "should", "expectRevert", "Errorf"))
+            or (last in ("Error", "Fatal", "Fatalf", "Fail", "FailNow") and text.startswith("t."))
         )
 
     def is_idle_check(self, item: Item) -> bool:
