@@ -63,7 +63,7 @@ def compare_field(
     }
     support = {feature.name: _Support.of(feature, read) for feature in schema.judged}
     disagreeing = Counter(name for facts in read.values() for name in _disagreements(facts))
-    capped = {account: _capped(schema, read[account], support) for account in sorted(read)}
+    capped = {account: _capped(schema, read[account], support, account in without) for account in sorted(read)}
     field = _Field.of(schema, capped, paid)
     return {
         account: replace(
@@ -95,12 +95,15 @@ class _Support:
         known = sorted((v for v in values if v is not None), key=lambda value: goodness(feature, value))
         return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming), tuple(known))
 
+    def others(self, mine: Value) -> list[Value]:
+        """The values without one that is mine; mine where there are no others."""
+        place = self.values.index(mine) if mine in self.values else len(self.values)
+        return [*self.values[:place], *self.values[place + 1 :]] or [mine]
+
     def usual(self, mine: Value) -> Value:
-        """The middle of the others, the worse of two; mine where there are none."""
-        others = list(self.values)
-        if mine in others:
-            others.remove(mine)
-        return others[(len(others) - 1) // 2] if others else mine
+        """The middle of the others, the worse of two."""
+        others = self.others(mine)
+        return others[(len(others) - 1) // 2]
 
 
 class _Values:
@@ -168,8 +171,11 @@ class _Field:
         )
 
 
-def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Support]) -> Features:
-    """Claims without support count as the middle at best; where the others have none either, as what is usual there."""
+def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Support], is_unseen: bool) -> Features:
+    """Claims without support count as the middle at best; where the others have none either, as what is usual there.
+
+    Those of an entry that could not be seen without its words are no better than anybody's.
+    """
     values, flags = facts.vector.as_dict(), list(facts.flags)
     for feature in schema.judged if facts.unsupported else ():
         if feature.name not in facts.unsupported or facts.measured.get(feature.name) is not None:
@@ -182,6 +188,8 @@ def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Suppo
             values[feature.name] = before if feature.better is None else worst(feature, [before, usual])
             continue
         after = _at_most_middle(feature, before)
+        if is_unseen and after is not None:
+            after = worst(feature, [after, support[feature.name].others(before)[0]])
         values[feature.name] = after
         flags.append(_unsupported(feature, before, after))
     return replace(facts, vector=make_vector(schema, values), flags=tuple(flags))

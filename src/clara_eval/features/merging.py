@@ -72,7 +72,9 @@ def merge_views(
         bare, feature = neutral.get(name), schema.feature(name)
         merged[name] = merge_values(feature, [bare, whole]) if feature.better else whole if bare is None else bare
         if bare is not None and whole is not None and differs(feature, whole, bare):
-            sentence = f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
+            sentence = (
+                f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
+            )
             counts = "the worse counts" if feature.better else "the latter counts"
             evidence = {"feature": name, "full": whole, "neutral": bare}
             flags.append(Flag(DISAGREE, "review", f"{sentence} {counts}.", evidence=evidence))

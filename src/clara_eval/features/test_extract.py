@@ -188,7 +188,7 @@ async def test_hidden_characters_are_flagged() -> None:
 
 async def test_a_long_submission_is_read_whole() -> None:
     """All parts are asked about; the worst part counts."""
-    text = "x = one(x)\n" * 17_000
+    text = "x = one(x)\n" * 14_000
 
     def by_part(prompt: Prompt) -> str:
         level = 1 if "part 2 of 3" in prompt.user else 3

@@ -13,6 +13,7 @@ from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_featu
 from clara_eval.features import Features
 from clara_eval.features.features import SecondView, choose_values
 from clara_eval.features.field import UNTOLD, _Values, compare_field
+from clara_eval.flags import Flag
 from clara_eval.judge.vector import Value
 
 FUNCTIONS = FeatureSchema((MEASURED["functions"],))
@@ -71,7 +72,7 @@ def test_one_claim_that_stands_out_is_flagged(lie: int) -> None:
 
 def test_whoever_would_be_paid_for_one_claim_alone_is_looked_at() -> None:
     """Two nearly at the best of one scale are looked at where two are paid, not where one is, and not among equals."""
-    field = [claimed(LEVEL, correctness=value) for value in (1, 2, 0, 2, 1, 2, 3, 1, 2, 3)]
+    field = [claimed(LEVEL, correctness=value) for value in (1, 2, 0, 2, 1, 2, 4, 1, 2, 4)]
 
     def looked_at(paid: int, entries: list[Features], schema: FeatureSchema = LEVEL) -> list[int]:
         found = compare_field(schema, {account(n): facts for n, facts in enumerate(entries)}, paid)
@@ -95,12 +96,43 @@ def test_where_the_field_cannot_tell_nobody_is_flagged_and_the_place_waits() -> 
     assert flags == {account(n): [(UNTOLD, "info")] for n in (9, 10, 11)}
 
 
-def test_uneven_claims_near_the_best_are_no_outliers() -> None:
-    """Honest work is better at some things: the best of one and a step below in another is marked, not flagged."""
+def test_uneven_claims_near_the_best_are_looked_at_like_even_ones() -> None:
+    """The best of one and a step below in another is as suspicious as the best of both: 4, 3, 4, 3 is a usual lie."""
     pair = FeatureSchema((level_feature("right"), level_feature("clear")))
     field = [claimed(pair, right=n % 4, clear=(n + 1) % 4) for n in range(9)]
-    for right, clear, expected in ((4, 3, UNTOLD), (4, 4, "claims_stand_out"), (3, 3, "claims_stand_out")):
-        assert codes(pair, [*field, claimed(pair, right=right, clear=clear)])[-1] == [expected]
+    for right, clear in ((4, 3), (4, 4), (3, 3)):
+        assert codes(pair, [*field, claimed(pair, right=right, clear=clear)])[-1] == ["claims_stand_out"]
+    mixed = [claimed(LEVELS, right=2, clear=n % 4, safe=2) for n in range(7)]
+    assert "nearly_all_best" in codes(LEVELS, [*mixed, claimed(LEVELS, right=4, clear=3, safe=4)])[-1]
+
+
+def test_what_words_alone_show_cannot_win() -> None:
+    """Where nobody's code bears a claim out, the best one counts as the middle of the others, and a worse one as it is."""
+    field = {account(n): claimed(LEVEL, unsupported=("correctness",), correctness=n % 3) for n in range(6)}
+    field[account(9)] = claimed(LEVEL, unsupported=("correctness",), correctness=4)
+    found = {who: facts.vector.as_dict()["correctness"] for who, facts in compare_field(LEVEL, field).items()}
+    assert found[account(9)] == 1
+    assert found[account(0)] == 0
+    undirected = FeatureSchema((Feature("kind", "enum", values=("plain", "proven")),))
+    lone = [claimed(undirected, kind="plain") for _ in range(3)] + [
+        claimed(undirected, unsupported=("kind",), kind="proven")
+    ]
+    seen = compare_field(undirected, {account(n): facts for n, facts in enumerate(lone)})
+    assert seen[account(3)].vector.as_dict() == {"kind": None}
+
+
+def test_views_that_differ_for_most_entries_flag_nobody() -> None:
+    """A feature about names differs for everybody between the views; for one entry alone it is a reason to look."""
+    flag = Flag("views_disagree", "review", "It differs.", evidence={"feature": "correctness", "full": 4, "neutral": 1})
+
+    def severities(count: int) -> list[str]:
+        field = [claimed(LEVEL, correctness=1 + n % 2) for n in range(6)]
+        field = [replace(f, flags=(flag,)) if n < count else f for n, f in enumerate(field)]
+        found = compare_field(LEVEL, {account(n): facts for n, facts in enumerate(field)})
+        return [one.severity for one in found[account(0)].flags if one.code == "views_disagree"]
+
+    assert severities(1) == ["review"]
+    assert severities(6) == ["info"]
 
 
 def test_the_best_of_a_group_does_not_stand_out() -> None:
@@ -124,14 +156,14 @@ def test_everything_a_step_below_the_best_is_flagged_where_it_is_rare() -> None:
 
 
 def test_a_claim_that_nothing_shows_counts_as_the_middle() -> None:
-    """Where others name a line that shows it, a claim without one is capped; where nobody does, it stands."""
+    """Where others name a line that shows it, a claim without one is capped; where nobody does, the usual counts."""
     field = {account(n): claimed(LEVEL, correctness=3) for n in range(5)}
     field[account(9)] = claimed(LEVEL, unsupported=("correctness",), correctness=4)
     found = compare_field(LEVEL, field)
     assert found[account(9)].vector.as_dict() == {"correctness": 2}
     assert [(f.code, f.severity) for f in found[account(9)].flags] == [("unsupported_claim", "review")]
     nobody = {who: replace(facts, unsupported=("correctness",)) for who, facts in field.items()}
-    assert compare_field(LEVEL, nobody)[account(9)].vector.as_dict() == {"correctness": 4}
+    assert compare_field(LEVEL, nobody)[account(9)].vector.as_dict() == {"correctness": 3}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +173,7 @@ def test_a_claim_that_nothing_shows_counts_as_the_middle() -> None:
         (Feature("x", "boolean", better="higher"), True, False),
         (Feature("x", "enum", values=("low", "medium", "high"), better="higher"), "high", "medium"),
         (Feature("x", "integer", min=0, max=4, better="higher"), 1, 1),
-        (Feature("x", "number", min=0, max=100), 90, 90),
+        (Feature("x", "number", min=0, max=100), 90, None),
     ],
     ids=["lower", "boolean", "enum", "already low", "no direction"],
 )
@@ -153,10 +185,13 @@ def test_the_middle_is_the_middle_of_every_type(feature: Feature, before: Value,
 
 
 def test_a_missing_second_view_waits_where_others_have_one() -> None:
-    """Code that cannot be parsed is flagged; so is prose among code; prose among prose is not."""
-    field = [claimed(LEVEL, correctness=2) for _ in range(3)]
-    assert codes(LEVEL, [*field, claimed(LEVEL, "missing", correctness=2)])[-1] == ["no_second_view"]
-    assert codes(LEVEL, [*field, claimed(LEVEL, "none", correctness=2)])[-1] == ["no_second_view"]
+    """Code that cannot be parsed is flagged and capped; so is prose among code; prose among prose is not."""
+    field = [claimed(LEVEL, correctness=value) for value in (2, 1, 2)]
+    for view in ("missing", "none"):
+        entries = {account(n): facts for n, facts in enumerate([*field, claimed(LEVEL, view, correctness=4)])}
+        found = compare_field(LEVEL, entries)[account(3)]
+        assert [flag.code for flag in found.flags] == ["unsupported_claim", "no_second_view"]
+        assert found.vector.as_dict() == {"correctness": 1}
     assert codes(LEVEL, [claimed(LEVEL, "none", correctness=2) for _ in range(4)]) == [[]] * 4
 
 

@@ -73,12 +73,24 @@ def _named(payload: str) -> str:
     return f"def {'_'.join(words).lower()}():\n    return 1\n"
 
 
+def _attribute(payload: str) -> str:
+    name = "_".join(re.findall(r"[A-Za-z0-9]+", payload)[:12]).lower() or "nothing"
+    return f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n    def read(self):\n        return self.a_{name}\n"
+
+
+def _fake_test(payload: str) -> str:
+    name = "_".join(re.findall(r"[A-Za-z0-9]+", payload)[:12]).lower()
+    return f"def test_{name}():\n    assert True\n"
+
+
 CARRIERS: dict[str, Callable[[str], str]] = {
     "bare": lambda payload: payload + "\n",
     "comment": _commented,
     "docstring": lambda payload: f'def doc():\n    """{payload}"""\n    return 1\n',
     "string": lambda payload: f"NOTE = {payload!r}\n",
     "name": _named,
+    "attribute": _attribute,
+    "fake_test": _fake_test,
     "markdown": lambda payload: f"# Notes\n\n{payload}\n\n```python\nx = 1\n```\n",
 }
 POSITIONS: dict[str, Callable[[str], str]] = {

@@ -112,7 +112,7 @@ def _mark(number: int) -> str:
     return str(70_001 + number)
 
 
-def _level(feature: Feature, share_of: float) -> Value:
+def level_at(feature: Feature, share_of: float) -> Value:
     """The value that lies at this share of the way from worst to best."""
     up = min(1.0, max(0.0, share_of))
     along = up if feature.better == "higher" else 1.0 - up
@@ -173,7 +173,7 @@ class _Reader:
         # The same fact for both readings of one text, and a little noise of each reading.
         fixed, noisy = random.Random(f"{self._seed}{entry}{name}"), random.Random(f"{self._seed}{name}{task.data}")  # noqa: S311
         merit = self._spread(0.7 * self._truth[entry] + 0.7 * fixed.gauss(0, 1)) + noisy.gauss(0, 0.01)
-        return _level(self._schema.feature(name), merit)
+        return level_at(self._schema.feature(name), merit)
 
 
 async def _read(schema: FeatureSchema, reader: Callable[[Prompt], str], text: str, number: int) -> Features:
@@ -188,7 +188,7 @@ async def _honest_field(schema: FeatureSchema, reader: _Reader, entries: list[_E
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class Verdict:
     """What became of one entry."""
 
     is_paid: bool
@@ -197,7 +197,7 @@ class _Verdict:
     """The field cannot tell whether it claims too much; if it is paid, the round says so."""
 
 
-def _verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) -> dict[Address, _Verdict]:
+def verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) -> dict[Address, Verdict]:
     settled = compare_field(schema, field, paid)
     rules = RulesJudge(schema)
     merits = {account: rules.merit(facts.vector) for account, facts in settled.items()}
@@ -207,7 +207,7 @@ def _verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) 
         better = sum(merit >= merits[account] - 1e-9 for other, merit in merits.items() if other != account)
         flagged = any(flag.severity == "review" for flag in facts.flags)
         untold = any(flag.code == UNTOLD for flag in facts.flags)
-        found[account] = _Verdict(better < paid, flagged, untold)
+        found[account] = Verdict(better < paid, flagged, untold)
     return found
 
 
@@ -224,7 +224,7 @@ class _Tally:
     waiting: int = 0
     remarked: int = 0
 
-    def add_honest(self, spread: str, verdicts: Iterable[_Verdict]) -> None:
+    def add_honest(self, spread: str, verdicts: Iterable[Verdict]) -> None:
         found = list(verdicts)
         self.rounds += 1
         self.honest[spread] += len(found)
@@ -232,7 +232,7 @@ class _Tally:
         self.waiting += any(one.is_flagged and one.is_paid for one in found)
         self.remarked += any(one.is_untold and one.is_paid for one in found)
 
-    def add_liar(self, way: Way, height: Height, where: str, verdict: _Verdict) -> None:
+    def add_liar(self, way: Way, height: Height, where: str, verdict: Verdict) -> None:
         caught = verdict.is_flagged or not verdict.is_paid
         self.caught[way, height] += caught
         self.told[way, height] += caught or verdict.is_untold
@@ -249,12 +249,12 @@ async def measure_lies(trials: int, seed: int) -> list[Figure]:
             entries = _entries(random.Random(f"{seed}{config}{trial}"), size)  # noqa: S311 - a trial, not a secret
             reader = _Reader(schema, entries, trial, spread)
             read = await _honest_field(schema, reader, entries)
-            tally.add_honest(spread, _verdicts(schema, read, paid).values())
+            tally.add_honest(spread, verdicts(schema, read, paid).values())
             liar = Address(f"0x{1:040x}")  # the entry of the lowest quality
             text = entries[0].text.replace("# A solution.", PAYLOAD)
             for way, height in HEIGHTS:
                 lied = await _read(schema, reader.lying(way, height), text, 1)
-                verdict = _verdicts(schema, {**read, liar: lied}, paid)[liar]
+                verdict = verdicts(schema, {**read, liar: lied}, paid)[liar]
                 tally.add_liar(way, height, f"{config}, {spread}", verdict)
     return _figures(tally)
 

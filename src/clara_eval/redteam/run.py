@@ -13,12 +13,14 @@ from clara_eval.redteam.copying import measure_clones, measure_copies, measure_h
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection
 from clara_eval.redteam.lies import measure_executed, measure_lies, measure_measured_only
+from clara_eval.redteam.names import measure_names
 from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
 from clara_eval.redteam.real_files import RealFile, default_folders, real_files
 from clara_eval.redteam.report import Figure, Report
+from clara_eval.redteam.script_harness import measure_scripts
 from clara_eval.redteam.solidity_harness import measure_solidity
 
-SECTIONS = ("injection", "denial", "lies", "harness", "ties", "utility", "copies", "ordinary")
+SECTIONS = ("injection", "denial", "names", "lies", "harness", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
 HONEST = Path("bench", "honest")
 """Independent solutions of small tasks, in a checkout of the repository; the installed package has none."""
@@ -69,10 +71,12 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
             return asyncio.run(measure_injection(payloads[::step]))
         case "denial":
             return asyncio.run(measure_denial(payloads[: attack.count(40)]))
+        case "names":
+            return asyncio.run(measure_names(seed))
         case "lies":
             return asyncio.run(_lies(attack))
         case "harness":
-            return [*measure_solidity()]
+            return [*measure_solidity(), *measure_scripts()]
         case "ties":
             return [*measure_ties(attack.count(300), seed), *measure_stability(attack.count(60), seed)]
         case "utility":

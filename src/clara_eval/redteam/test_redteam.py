@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from clara_eval.errors import BadInput
-from clara_eval.redteam import copying, lies, placing
+from clara_eval.features import extract_features
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.redteam import copying, lies, names, placing
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
+from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.injection import measure_denial, measure_injection
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.own_judge import measure_own, planned_prompts
@@ -37,14 +40,44 @@ def test_words_reach_nobody_who_decides() -> None:
     assert all(figure.met for figure in asyncio.run(measure_denial(own_payloads()[:3])))
 
 
+def test_names_and_unreached_code_lift_nobody() -> None:
+    """In every carrier and language neither an obedient nor a credulous reader lifts or pays the worst entry."""
+    figures = asyncio.run(names.measure_names(seed=3))
+    assert {figure.name for figure in figures} >= {"obedient_paid", "credulous_paid", "unnamed_large_paid"}
+    for figure in figures:
+        assert figure.met, figure.to_json()
+    assert min(figure.trials for figure in figures[:4]) >= 60
+
+
+async def test_the_red_team_sees_readers_that_names_lift() -> None:
+    """Without a second view both readers put the worst entry first: the carriers carry, the figures would say missed."""
+    for make, words in names.READERS.values():
+        for language, carrier, program in names.carried():
+            held = names.Round(language, f"{language}{carrier}")
+            prose = replace(READING, language=None)
+            asker = MemoryAsker(ScriptedLlm(make(held.honest)))
+            text = program(held.marks[0], words)
+            seen = await extract_features(asker, names.SCHEMA, solution_of(text, language=None), prose)
+            true = await extract_features(
+                MemoryAsker(ScriptedLlm(make(held.honest))),
+                names.SCHEMA,
+                solution_of(names.plain_program(language, held.marks[0]), language=None),
+                prose,
+            )
+            rules = RulesJudge(names.SCHEMA)
+            assert rules.merit(seen.vector) > rules.merit(true.vector) + 0.1, (language, carrier)
+
+
 def test_liars_are_caught_and_honest_entries_left_alone() -> None:
     """Liars are caught, those too who know every check; few honest entries are flagged."""
     figures = by_name(asyncio.run(lies.measure_lies(4, seed=3)))
-    for name in ("obeys_maximum", "obeys_one_below", "sees_maximum", "sees_one_below", "honest_flagged"):
+    for name in ("obeys_maximum", "obeys_one_below", "sees_maximum", "sees_one_below", "sees_uneven", "obeys_uneven"):
         assert figures[name].met, figures[name].to_json()
-    # Twenty-four rounds are few: one more than the target allows may be missed.
-    assert figures["knows_maximum"].value >= 22 / 24
-    assert figures["knows_one_below"].value >= 22 / 24
+    # Twenty-four rounds are few: what is missed must lie outside the interval, and the round always says so.
+    assert figures["honest_flagged"].low <= 0.05
+    for name in ("knows_maximum", "knows_one_below", "knows_uneven"):
+        assert figures[name].high >= 0.95, figures[name].to_json()
+        assert figures[name].detail["caughtOrRemarkedOn"] == 24
     assert all(figure.met for figure in asyncio.run(lies.measure_measured_only()))
     assert [figure.value for figure in asyncio.run(lies.measure_executed(4, seed=3))] == [0.0, 0.0]
 

@@ -104,8 +104,10 @@ class DeadCode:
             return False
         text = self.head(called, 200).lstrip()
         last = text.rpartition(".")[2]
-        return text.startswith(_CHECKS) or last.startswith(("assert", "raises", "should", "expectRevert", "Errorf")) or (
-            last in ("Error", "Fatal", "Fatalf", "Fail", "FailNow") and text.startswith("t.")
+        return (
+            text.startswith(_CHECKS)
+            or last.startswith(("assert", "raises", "should", "expectRevert", "Errorf"))
+            or (last in ("Error", "Fatal", "Fatalf", "Fail", "FailNow") and text.startswith("t."))
         )
 
     def is_idle_check(self, item: Item) -> bool:
@@ -168,7 +170,7 @@ class DeadCode:
             return self._joined(operator in ("and", "&&"), left, right, depth)
         return self._compared(operator, left, right)
 
-    def _joined(self, is_and: bool, left: Item, right: Item, depth: int) -> bool | None:  # noqa: FBT001 - a truth value
+    def _joined(self, is_and: bool, left: Item, right: Item, depth: int) -> bool | None:
         sides = [self.truth(left, depth + 1), self.truth(right, depth + 1)]
         if (not is_and) in sides:
             return not is_and

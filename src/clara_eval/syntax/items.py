@@ -14,10 +14,24 @@ if TYPE_CHECKING:
 MOST_ITEMS = 400_000
 """A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""
 STRINGS = frozenset(
-    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
-    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string".split()
+    [
+        "string",
+        "string_literal",
+        "template_string",
+        "interpreted_string_literal",
+        "raw_string_literal",
+        "char_literal",
+        "rune_literal",
+        "regex",
+        "unicode_string_literal",
+        "hex_string_literal",
+        "yul_string_literal",
+        "concatenated_string",
+    ]
 )
-COMMENTS = frozenset("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text".split())
+COMMENTS = frozenset(
+    ["comment", "line_comment", "block_comment", "html_comment", "hash_bang_line", "shebang", "jsx_text"]
+)
 
 
 class Item:
@@ -86,4 +100,4 @@ def bare(item: Item) -> Item:
     return item
 
 
-_WRAPPERS = frozenset("parenthesized_expression expression statement call_argument expression_statement".split())
+_WRAPPERS = frozenset(["parenthesized_expression", "expression", "statement", "call_argument", "expression_statement"])

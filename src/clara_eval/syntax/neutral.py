@@ -42,6 +42,7 @@ def wanted_names(statement: str, harness: str = "", language: str = "") -> froze
     return frozenset(found[:MOST_WANTED])
 
 
+@lru_cache(maxsize=32)
 def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozenset()) -> str | None:
     """The program in neutral words, or None where there is no syntax tree to take it from."""
     parsed = parse(source, language)

@@ -42,7 +42,7 @@ _IMPORTS = _words(
 _WRAPPERS = _words("decorated_definition export_statement")
 _ALWAYS = _words("constructor_definition fallback_receive_definition using_directive package_clause impl_item")
 _SPECIAL = _words("constructor setUp setUpClass tearDown beforeEach afterEach init main")
-_NEVER = _words("pragma_directive hash_bang_line empty_statement")
+_NEVER = _words("pragma_directive hash_bang_line")
 _NAMES = _words(
     "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
     "shorthand_property_identifier_pattern type_identifier yul_identifier"
@@ -343,9 +343,7 @@ class _Reader:
         named = inner.at("name") or (inner.at("type") if inner.kind == "impl_item" else None)
         names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
         kind = "function" if inner.kind in _FUNCTIONS else "class"
-        bases = frozenset(
-            name for child in inner.children if child.kind in _BASES for name in self._names_in(child)
-        )
+        bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
         return Unit(
             item,
             kind,
@@ -380,7 +378,9 @@ class _Reader:
             return inner.kind in _CLASSES or "external" in head or "public" in head
         if self._language == "go":
             return any(name[:1].isupper() for name in names)
-        return not {"private", "protected"} & set(head) and not any(c.kind.startswith("private_") for c in inner.children)
+        return not {"private", "protected"} & set(head) and not any(
+            c.kind.startswith("private_") for c in inner.children
+        )
 
     def _is_exported(self, item: Item, names: frozenset[str]) -> bool:
         return item.kind == "export_statement" or bool(names & self._exports)
