@@ -31,6 +31,8 @@ ROOMS = (
     Room("gather", "floor", "many tasks, and the first error ends all"),
     Room("processes", "floor", "a name for a process that proves its death"),
     Room("http_body", "floor", "an answer read to its end, within a limit"),
+    Room("web_origin", "floor", "the Host and Origin of a request, as parsed values"),
+    Room("private_file", "floor", "files that only their owner reads"),
     Room("hashing", "floor", "keccak, SHA-256, canonical JSON"),
     Room("attestation", "floor", "what an enclave signed: bytes, signatures, quotes"),
     Room("camel_json", "floor", "dataclasses to JSON and back, in one casing"),

@@ -245,7 +245,8 @@ def _check_forms(challenge: Challenge, walked: Walk) -> None:
     addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]
     addresses += [one.submitter for one in replaced] + [one.address for one in (disputed.places if disputed else ())]
     hashes = [challenge.block.hash, challenge.private_set_hash, *(ruling.of for ruling in walked.rulings)]
-    hashes += [one.solution_hash for one in (*replaced, *submissions)] + ([disputed.of] if disputed else [])
+    hashes += [one.solution_hash for one in submissions] + [one.solution_hash for one in replaced]
+    hashes += [disputed.of] if disputed else []
     amounts = [challenge.prize_pool, challenge.poster_bond, challenge.deadline, challenge.scoring_deadline]
     amounts += [challenge.max_participants, *(one.agent_id for one in submissions)]
     if not all(0 <= amount < 2**256 for amount in amounts):

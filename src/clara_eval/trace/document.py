@@ -229,7 +229,12 @@ def _approvals(line: str, digest: str) -> list[Approval]:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return []
     for approval in found:
-        typed = type(approval.at) is int and isinstance(approval.by, str) and isinstance(approval.note, str)
+        typed = (
+            type(approval.at) is int
+            and approval.at >= 0
+            and isinstance(approval.by, str)
+            and isinstance(approval.note, str)
+        )
         if not typed or approval.of != digest or not _is_encodable([approval.by, approval.note]):
             raise BadTrace(
                 f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
