@@ -248,7 +248,7 @@ async def test_why_a_result_waits_is_not_public(tmp_path: Path) -> None:
             assert b"far from what was measured" not in body
         async with service.http.get(f"{service.url}{BASE}/{REVIEWED}/events") as stream:
             first = [await stream.content.readline() for _ in range(2)]
-        assert b"A person has to approve" in first[1]
+        assert b"A person looks at the result" in first[1]
         _, _, body = await service.get(f"{BASE}/{REVIEWED}", **BEARER)
         assert b"far from what was measured" in body
 

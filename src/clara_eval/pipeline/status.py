@@ -48,7 +48,7 @@ MEANINGS: Mapping[State, str] = {
     "comparing": "The submissions are being compared, pair by pair.",
     "publishing": "The result is being posted on chain.",
     "complete": "The evaluation is finished.",
-    "review": "A person has to approve the result before it is posted.",
+    "review": "A person looks at the result before it is posted.",
     "deferred": "A budget cap is reached; the evaluation waits.",
     "failed": "The evaluation could not be done; the poster may post scores.",
     "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
