@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 
 from clara_eval.challenge.model import Address, Challenge
 from clara_eval.features.extract import CANARY, UNEVALUABLE, UNREAD
@@ -147,6 +148,10 @@ _BY_CODE = {code: row for row in DEFAULTS for code in row.codes}
 _UNLISTED = ReviewDefault((), "an entry", Then.STAYS, "")
 
 
+HIGHEST_SCORE = 10_000
+"""The largest score of an entry (`ranking.elo.score`)."""
+
+
 def default_of(code: str) -> ReviewDefault:
     """The row for a reason; one that is not listed is posted as ranked, so that it never holds a round."""
     return _BY_CODE.get(code, _UNLISTED)
@@ -196,7 +201,15 @@ def place(
     By default those that could not be read are the first of the rejected: it may be no fault of theirs.
     """
     ranked = [Placed(Address(s.item), s.score) for s in ranking.standings] if ranking else []
-    ranked.sort(key=lambda placed: placed.account in behind)
+    first = [placed for placed in ranked if placed.account not in behind]
+    # Posted winners are in order of their scores, also where one that gives way has to be paid.
+    lowest = min((placed.score for placed in first), default=HIGHEST_SCORE)
+    late = [placed for placed in ranked if placed.account in behind]
+    scores = accumulate((placed.score for placed in late), min, initial=lowest)
+    ranked = [
+        *first,
+        *(replace(placed, score=min(placed.score, low)) for placed, low in zip(late, scores, strict=False)),
+    ]
     last = sorted(rejected, key=lambda r: by_default and not r.is_outage)
     return (*ranked, *(Placed(r.submission.submitter, 0) for r in last))
 

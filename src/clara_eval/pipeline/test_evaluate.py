@@ -36,7 +36,7 @@ from clara_eval.pipeline.review import decide
 from clara_eval.pipeline.status import MEANINGS, read_status
 from clara_eval.pipeline.walk import is_exact, rank_round
 from clara_eval.publish.send import Outcome, Pace
-from clara_eval.solutions import Fetch, Fetched
+from clara_eval.solutions import CONTESTED_SECONDS, Fetch, Fetched
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.tournament.play import Comparison
 from clara_eval.trace.archive import stream_trace
@@ -104,9 +104,9 @@ async def test_rejected_submissions_rank_last_with_score_zero(local_chain: Local
 
 
 async def test_a_family_of_similar_entries_is_recorded_and_ranked(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Two entries that share half of their text are ranked, named as a family, and the trace holds to it."""
+    """Two entries that share most of their text are ranked, named as a family, and the trace holds to it."""
     address = await post_round(local_chain)
-    halves = [f"{entry('ring_buffer')}\n\n{entry(other)}" for other in ("deque_window", "sliding_log")]
+    halves = [f"{entry('ring_buffer')}\n\n{entry('deque_window')}{more}" for more in ("", "\n\nVERSION = 2\n")]
     texts = [entry("token_bucket"), entry("nested_flags"), *halves]
     handed = [Handed(local_chain.agents[n], data_uri(t.encode()), keccak_hex(t.encode())) for n, t in enumerate(texts)]
     await local_chain.submit_all(address, handed)
@@ -546,11 +546,14 @@ async def test_a_node_that_is_behind_is_no_reorg(local_chain: LocalChain, tmp_pa
 
 
 async def test_who_had_the_bytes_first_keeps_them_after_resubmitting(local_chain: LocalChain, tmp_path: Path) -> None:
-    """A thief who copies a first version while its author replaces it is the copy, by the events of a real chain."""
+    """A thief who copies a first version while its author replaces it is the later one, gives way where nobody decides,
+    and the trace of that holds.
+    """
     address = await post_round(local_chain, open_seconds=3 * HOUR)
     author, thief, *others = local_chain.agents
     work = entry("deque_window")
     await local_chain.submit(author, address, data_uri(work.encode()), keccak_hex(work.encode()))
+    await local_chain.move_time(2 * CONTESTED_SECONDS)
     rest = [*((agent, entry(name)) for agent, name in zip(others, ("token_bucket", "nested_flags"), strict=False))]
     handed = [
         Handed(agent, data_uri(text.encode()), keccak_hex(text.encode())) for agent, text in [(thief, work), *rest]
@@ -562,11 +565,21 @@ async def test_who_had_the_bytes_first_keeps_them_after_resubmitting(local_chain
     await local_chain.move_time(2 * HOUR)
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
-    assert [(one.submitter, one.version) for one in done.challenge.replaced] == [(author.address, 1)]
-    (cluster,) = done.walk.likeness.clusters
-    assert cluster.original.submission.submitter == author.address
-    assert [(one.submission.submitter, one.code) for one in done.walk.rejected] == [(thief.address, "copy")]
-    assert not cluster.contested
+        assert [(one.submitter, one.version) for one in done.challenge.replaced] == [(author.address, 1)]
+        (pair,) = done.walk.likeness.similar
+        assert (pair.earlier, pair.later, pair.contested) == (author.address, thief.address, False)
+        assert done.walk.rejected == ()
+        told = [(flag.severity, flag.account) for flag in done.walk.flags if flag.code == "similar_work"]
+        assert told == [("review", thief.address), ("info", author.address)]
+        assert (done.receipt, thief.address in {one.account for one in done.walk.winners.entries}) == (None, True)
+        assert done.review is not None
+        assert done.review.posts_at is not None
+        await local_chain.move_to(done.review.posts_at)
+        posted = await run(app, address)
+        assert posted.receipt is not None
+        assert [one.account for one in posted.walk.placed][-1] == thief.address
+        with (await write_trace(app, address)).open() as lines:
+            assert (await check_trace(lines, None)).digest == posted.digest
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,8 @@ def paid(found: Round) -> list[int]:
 def test_who_is_paid_if_nobody_decides(found: Round, expected: list[int]) -> None:
     """An entry gives way for its own doing; for what rivals can cause, and for what counts low already, it stays."""
     assert paid(found) == expected
+    scores = [one.score for one in place(found.ranking, found.rejected, giving_way(found), by_default=True)]
+    assert scores == sorted(scores, reverse=True), "the guard of the post refuses winners that are not in order"
 
 
 def test_who_could_not_be_read_comes_before_junk() -> None:

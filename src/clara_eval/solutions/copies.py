@@ -203,13 +203,14 @@ def _once(similar: Iterable[Similar]) -> tuple[Similar, ...]:
     """One for each later entry, in order of the later ones."""
     found: dict[Address, Similar] = {}
     for pair in similar:
-        if pair.earlier != pair.later:
-            found.setdefault(pair.later, pair)
+        found.setdefault(pair.later, pair)
     return tuple(found[account] for account in sorted(found))
 
 
-def _families(ranked: Sequence[Solution], similar: Iterable[Similar]) -> dict[Address, Address]:
-    """The earliest submitter of each family, by member; who is alone is left out."""
+def _families(ranked: Sequence[Solution], similar: Sequence[Similar]) -> dict[Address, Address]:
+    """The author of each family, by member; who is alone is left out."""
+    later = {pair.later for pair in similar}
+    ranked = sorted(ranked, key=lambda one: one.submission.submitter in later)
     accounts = [solution.submission.submitter for solution in ranked]
     number = {account: n for n, account in enumerate(accounts)}
     head = np.arange(len(ranked))
@@ -314,13 +315,18 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[_Alike]]:
     head = np.arange(len(prints))
     for members in (*same_bytes, *refused):
         _join(head, members)
-    alike = [_Alike(later, earlier, "tokens", 1.0) for earlier, *others in same_tokens for later in others]
+    alike = [
+        _Alike(later, first, "tokens", 1.0)
+        for first, *others in same_tokens
+        for later in others
+        if head[later] != head[first]
+    ]
     for measure, sets, found in zip(MEASURES, own, candidates, strict=True):
         for later, shared in enumerate(shared_by(sets)):
-            proved = [(n, share) for n, share in found[later].items() if shared.amount[n] >= measure.least]
-            alike += [_Alike(later, n, measure.kind, share) for n, share in proved[:1]]
+            others = ((n, share) for n, share in found[later].items() if head[n] != head[later])
+            proved = next(((n, share) for n, share in others if shared.amount[n] >= measure.least), None)
+            alike += [_Alike(later, proved[0], measure.kind, proved[1])] if proved else []
     copies = [np.flatnonzero(head == one).tolist() for one, size in Counter(head.tolist()).items() if size > 1]
-    alike = [one for one in alike if head[one.later] != head[one.earlier]]
     return copies, sorted(alike, key=lambda one: (one.later, one.earlier))
 
 
