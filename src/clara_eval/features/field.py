@@ -1,12 +1,12 @@
 """What only the whole field can tell about one submission: who stands out, and whose claims nothing supports.
 
 In: the facts of every ranked submission, each read alone. Out: the same facts with further flags, and with claims
-capped at the middle of their range where others show evidence for theirs and this one does not. A claim that words alone
-show, for most of the field, counts as what is usual there at best: words can lose a place, not win one. Robust figures
-only (median and median deviation), so that a few liars do not move what they are held against; in a small field more is
-forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room where
-honest entries are: nearly the best of everything is looked at by a person wherever that would be paid for alone. Where
-the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
+capped at the middle of their range where others show evidence for theirs and this one does not. A claim that words
+alone show, for most of the field, counts as what is usual there at best: words can lose a place, not win one. Figures
+are robust (median and median deviation), so that a few liars do not move what they are held against; in a small field
+more is forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room
+where honest entries are: nearly the best of everything is looked at by a person wherever that would be paid for alone.
+Where the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
 Must hold: the order of entries does not matter, and measured values never change.
 """
 

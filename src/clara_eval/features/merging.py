@@ -3,8 +3,8 @@
 Parts of a long submission: unknown values are left out, of the known ones the worse counts (the smaller where higher is
 better, the larger where lower is better; for booleans and ordered enums alike). Without a direction: the mean of
 numbers, true if any part says so, the first known enum value. Two views of code: the worse again, and without a
-direction what the code in neutral words shows, if it shows something. A difference of more than a tenth of the range (of
-the larger value without a range, one word of an ordered enum, any of booleans and other enums) is a flag.
+direction what the code in neutral words shows, if it shows something. A difference of more than a tenth of the range
+(of the larger value without a range, one word of an ordered enum, any of booleans and other enums) is a flag.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ MOST_COUNTED = 100_000
 LINE = "_line"
 VIEWS = {
     "full": "It is shown as it was handed in.",
-    "neutral": "We changed it on purpose: names were replaced by neutral ones; comments, the contents of strings and code "
-    "that nothing calls were removed. Describe what the code does, do not hold against it what we removed, and report "
-    "null for facts that only that could show.",
+    "neutral": "We changed it on purpose: names were replaced by neutral ones; comments, the contents of strings and "
+    "code that nothing calls were removed. Describe what the code does, do not hold against it what we removed, and "
+    "report null for facts that only that could show.",
 }
 
 

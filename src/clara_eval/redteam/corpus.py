@@ -75,7 +75,8 @@ def _named(payload: str) -> str:
 
 def _attribute(payload: str) -> str:
     name = "_".join(re.findall(r"[A-Za-z0-9]+", payload)[:12]).lower() or "nothing"
-    return f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n    def read(self):\n        return self.a_{name}\n"
+    held = f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n"
+    return f"{held}    def read(self):\n        return self.a_{name}\n"
 
 
 def _fake_test(payload: str) -> str:

@@ -2,7 +2,8 @@
 
 `ScriptedLlm` answers by a function. The others are the attackers and helpers that the defences are measured with: an
 obedient reader (M1), a compromised extractor (M2), a gullible judge (M3), an honest noisy judge (M4), a faulty provider
-(M5), a covert extractor (M6) and a credulous reader (M7). They show what can reach whom. They cannot show how often a real model is fooled.
+(M5), a covert extractor (M6) and a credulous reader (M7). They show what can reach whom. They cannot show how often a
+real model is fooled.
 """
 
 from __future__ import annotations
@@ -170,25 +171,9 @@ def obedient_reader(prompt: Prompt) -> str:
 
 Honest: TypeAlias = Callable[["Task", str, "Property"], object]
 """What an honest reader would say about a field."""
-_PRAISE = frozenset(
-    [
-        "audited",
-        "best",
-        "complete",
-        "correct",
-        "exhaustive",
-        "formal",
-        "optimal",
-        "perfect",
-        "proof",
-        "proven",
-        "robust",
-        "safe",
-        "secure",
-        "tested",
-        "validated",
-        "verified",
-    ]
+_PRAISE = re.compile(
+    r"audited|best|complete|correct|exhaustive|formal|optimal|perfect|proof|proven|robust|safe|secure|tested|validated"
+    r"|verified"
 )
 _PART = re.compile(r"\b(?:class|contract|library|def|function|struct)\b")
 _CHECK_WORD = re.compile(r"\b(?:assert|expect|test\w*)\b|\bassert\w*\(")
@@ -233,7 +218,10 @@ def credulous_reader(honest: Honest) -> Callable[[Prompt], str]:
 
 def _impression(data: str) -> int:
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", data)}
-    praise, parts = min(2, len(words & _PRAISE)), len(_PART.findall(data)) > _USUAL_PARTS
+    praise, parts = (
+        min(2, sum(bool(_PRAISE.fullmatch(word)) for word in words)),
+        len(_PART.findall(data)) > _USUAL_PARTS,
+    )
     return praise + parts + bool(_CHECK_WORD.search(data))
 
 

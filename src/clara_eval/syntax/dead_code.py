@@ -9,42 +9,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from clara_eval.syntax.items import STRINGS, Item, bare, inside
+from clara_eval.syntax.items import STRINGS, Item, bare, inside, words
 from clara_eval.syntax.vocabulary import LIBRARY
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_ENDS = _words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
-_END_EXPRESSIONS = _words("return_expression break_expression continue_expression")
-_BLOCKS = _words("block statement_block function_body block_statement module program statement_list yul_block")
-_HOISTED = _words("function_declaration generator_function_declaration class_definition function_definition")
-_CALLS = _words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
-_EFFECTS = _CALLS | _words(
+_ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
+_END_EXPRESSIONS = words("return_expression break_expression continue_expression")
+_BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
+_HOISTED = words("function_declaration generator_function_declaration class_definition function_definition")
+_CALLS = words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
+_EFFECTS = _CALLS | words(
     "assignment assignment_expression augmented_assignment augmented_assignment_expression named_expression "
     "update_expression compound_assignment_expr unary_expression_delete delete_expression try_expression "
     "delete_statement"
 )
-_SIMPLE = STRINGS | _words(
+_SIMPLE = STRINGS | words(
     "identifier attribute member_expression field_expression selector_expression subscript subscript_expression "
     "array_access tuple list dictionary set array object integer float number number_literal int_literal true false "
     "none null undefined boolean_literal ellipsis binary_operator binary_expression comparison_operator "
     "boolean_operator not_operator unary_operator unary_expression conditional_expression ternary_expression lambda "
     "arrow_function tuple_expression sequence_expression expression_list"
 )
-_BINDINGS = _words("assignment variable_declarator variable_declaration_statement let_declaration")
-_NAMES = _words(
+_BINDINGS = words("assignment variable_declarator variable_declaration_statement let_declaration")
+_NAMES = words(
     "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
     "shorthand_property_identifier_pattern type_identifier statement_identifier yul_identifier enum_value"
 )
-_NUMBERS = _words("integer float number number_literal int_literal integer_literal float_literal")
-_LOOPS = _words("for_statement for_in_statement while_statement for_expression while_expression")
-_FALSE = _words("false False none None null nil undefined")
+_NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
+_LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
+_FALSE = words("false False none None null nil undefined")
 _CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
 _LONGEST = 4_000
 """Bytes of an expression or loop that is looked through; a longer one is taken to do something."""
+_SHORT = 200
 _DEEPEST = 24
 """Conditions nested deeper are open: a stranger must not choose how deep we call."""
 
@@ -136,30 +132,13 @@ class DeadCode:
         found = {self.text(one) for one in inside(item) if one.kind in _NAMES}
         return {name for name in found if name not in self.library and not name.startswith(("assert", "expect"))}
 
-    def truth(self, item: Item, depth: int = 0) -> bool | None:  # noqa: PLR0911 - one line a kind of expression
+    def truth(self, item: Item, depth: int = 0) -> bool | None:
         """What a condition always is, or None where that is open."""
         item = bare(item)
-        text, kind = self.text(item) if item.end - item.start < 200 else "", item.kind
-        if depth > _DEEPEST:
-            return None
-        if text in ("true", "True") or kind in ("lambda", "arrow_function"):
-            return True
-        if text in _FALSE:
-            return False
-        if kind in _NUMBERS:
-            value = _number(text)
-            return None if value is None else bool(value)
-        if kind in STRINGS:
-            return item.end - item.start > 2
-        if kind in ("list", "tuple", "dictionary", "set"):
-            return bool(item.named)
-        if kind == "array" and not item.named and item.parent is not None and item.parent.kind in _LOOPS:
-            return False
-        if kind == "call" and text.replace(" ", "") == "range(0)":
-            return False
-        if kind == "identifier":
-            return self._constants.get(text)
+        plain = self._plain_truth(item)
         operator = next((c.kind for c in item.children if not c.is_named and c.kind not in "()"), "")
+        if plain is not None or depth > _DEEPEST or item.kind in STRINGS:
+            return plain
         if operator in ("not", "!") and item.named:
             inner = self.truth(item.named[-1], depth + 1)
             return None if inner is None else not inner
@@ -169,6 +148,22 @@ class DeadCode:
         if operator in ("and", "&&", "or", "||"):
             return self._joined(operator in ("and", "&&"), left, right, depth)
         return self._compared(operator, left, right)
+
+    def _plain_truth(self, item: Item) -> bool | None:
+        """Of an expression without parts that are conditions themselves."""
+        text, kind = self.text(item) if item.end - item.start < _SHORT else "", item.kind
+        if text in ("true", "True") or kind in ("lambda", "arrow_function"):
+            return True
+        if text in _FALSE or text.replace(" ", "") in ("range(0)", "[]"):
+            return kind == "array" and not _is_iterated(item)
+        if kind in _NUMBERS:
+            value = _number(text)
+            return None if value is None else bool(value)
+        if kind in STRINGS:
+            return item.end - item.start > len('""')
+        if kind in ("list", "tuple", "dictionary", "set"):
+            return bool(item.named)
+        return self._constants.get(text) if kind == "identifier" else None
 
     def _joined(self, is_and: bool, left: Item, right: Item, depth: int) -> bool | None:
         sides = [self.truth(left, depth + 1), self.truth(right, depth + 1)]
@@ -299,9 +294,9 @@ class DeadCode:
             if member is None or not _is_short(target) or any(one.kind in _CALLS for one in inside(target)):
                 return
             target = member
-        if target.kind in _NAMES:
-            if (name := self.text(target).lstrip("#")) != "exports":
-                yield name
+        name = self.text(target).lstrip("#") if target.kind in _NAMES else "exports"
+        if name != "exports":
+            yield name
 
     def _drop_bindings(self, items: list[Item]) -> bool:
         dropped = False
@@ -315,6 +310,11 @@ class DeadCode:
                 statement.drop()
                 dropped = True
         return dropped
+
+
+def _is_iterated(item: Item) -> bool:
+    """In scripts an empty list is true, but a loop over it does nothing."""
+    return item.parent is not None and item.parent.kind in _LOOPS
 
 
 def _is_short(item: Item) -> bool:
@@ -335,11 +335,11 @@ def _number(text: str) -> int | float | None:
             return None
 
 
-_LITERALS = _NUMBERS | _words("true false none null undefined boolean_literal")
-_STATEMENTS = _words(
+_LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
+_STATEMENTS = words(
     "expression_statement lexical_declaration variable_declaration let_declaration variable_declaration_statement"
 )
-_HOLDERS = _BLOCKS | _words("statement class_body export_statement source_file")
+_HOLDERS = _BLOCKS | words("statement class_body export_statement source_file")
 _SAME = {"==": True, "===": True, "is": True, ">=": True, "<=": True, "!=": False, "!==": False, "<": False, ">": False}
 _ORDERS = {
     "==": (0,), "===": (0,), "!=": (-1, 1), "!==": (-1, 1), "<": (-1,), ">": (1,), "<=": (-1, 0), ">=": (0, 1),

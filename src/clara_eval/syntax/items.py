@@ -13,25 +13,17 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 400_000
 """A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""
-STRINGS = frozenset(
-    [
-        "string",
-        "string_literal",
-        "template_string",
-        "interpreted_string_literal",
-        "raw_string_literal",
-        "char_literal",
-        "rune_literal",
-        "regex",
-        "unicode_string_literal",
-        "hex_string_literal",
-        "yul_string_literal",
-        "concatenated_string",
-    ]
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STRINGS = words(
+    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
+    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string"
 )
-COMMENTS = frozenset(
-    ["comment", "line_comment", "block_comment", "html_comment", "hash_bang_line", "shebang", "jsx_text"]
-)
+COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
 
 
 class Item:
@@ -39,7 +31,9 @@ class Item:
 
     __slots__ = ("children", "end", "field", "instead", "is_dropped", "is_named", "kind", "parent", "start")
 
-    def __init__(self, kind: str, field: str | None, start: int, end: int, parent: Item | None, *, is_named: bool):
+    def __init__(
+        self, kind: str, field: str | None, start: int, end: int, parent: Item | None, *, is_named: bool
+    ) -> None:
         self.kind, self.field, self.start, self.end, self.parent = kind, field, start, end, parent
         self.is_named, self.is_dropped, self.instead = is_named, False, ""
         self.children: list[Item] = []
@@ -100,4 +94,4 @@ def bare(item: Item) -> Item:
     return item
 
 
-_WRAPPERS = frozenset(["parenthesized_expression", "expression", "statement", "call_argument", "expression_statement"])
+_WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")

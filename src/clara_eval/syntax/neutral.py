@@ -71,7 +71,7 @@ class _Writer:
         return "\n".join(line.rstrip() for line in text.split("\n") if line.strip(" \t\r;")) + "\n"
 
     def _name_definitions(self, root: Item) -> None:
-        """Functions and classes first, so that a name says what it is; a library's word defined anew is no library's."""
+        """Functions and classes first, so that a name says what it is; a library's word defined anew is none."""
         for item in inside(root):
             around = item.parent
             if item.field != "name" or around is None or item.children:

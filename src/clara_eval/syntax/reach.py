@@ -13,45 +13,40 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from clara_eval.syntax.dead_code import DeadCode
-from clara_eval.syntax.items import Item, inside
+from clara_eval.syntax.items import Item, inside, words
 from clara_eval.syntax.vocabulary import LIBRARY
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FUNCTIONS = _words(
+_FUNCTIONS = words(
     "function_definition function_declaration generator_function_declaration method_definition modifier_definition "
     "function_item method_declaration constructor_definition fallback_receive_definition yul_function_definition"
 )
-_CLASSES = _words(
+_CLASSES = words(
     "class_definition class_declaration abstract_class_declaration contract_declaration library_declaration "
     "interface_declaration struct_declaration enum_declaration struct_item enum_item trait_item impl_item mod_item "
     "type_alias_declaration type_item type_declaration event_definition error_declaration "
     "user_defined_type_definition"
 )
-_VALUES = _words(
+_VALUES = words(
     "lexical_declaration variable_declaration state_variable_declaration constant_variable_declaration const_item "
     "static_item const_declaration var_declaration field_definition public_field_definition"
 )
-_IMPORTS = _words(
+_IMPORTS = words(
     "import_statement import_from_statement future_import_statement import_directive import_declaration "
     "use_declaration extern_crate_declaration"
 )
-_WRAPPERS = _words("decorated_definition export_statement")
-_ALWAYS = _words("constructor_definition fallback_receive_definition using_directive package_clause impl_item")
-_SPECIAL = _words("constructor setUp setUpClass tearDown beforeEach afterEach init main")
-_NEVER = _words("pragma_directive hash_bang_line")
-_NAMES = _words(
+_WRAPPERS = words("decorated_definition export_statement")
+_ALWAYS = words("constructor_definition fallback_receive_definition using_directive package_clause impl_item")
+_SPECIAL = words("constructor setUp setUpClass tearDown beforeEach afterEach init main")
+_NEVER = words("pragma_directive hash_bang_line")
+_NAMES = words(
     "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
     "shorthand_property_identifier_pattern type_identifier yul_identifier"
 )
-_TOP = _words("module program source_file")
-_BASES = _words("argument_list class_heritage inheritance_specifier extends_clause implements_clause")
-_BODIES = _words("block statement_block function_body block_statement module program statement_list")
-_TEST_CALLS = _words("it test")
-_TEST_GROUPS = _words("describe suite context")
+_TOP = words("module program source_file")
+_BASES = words("argument_list class_heritage inheritance_specifier extends_clause implements_clause")
+_BODIES = words("block statement_block function_body block_statement module program statement_list")
+_TEST_CALLS = words("it test")
+_TEST_GROUPS = words("describe suite context")
 _LONGEST_TEST = 16_000
 _HALF = 2
 """Of several parts that nothing ties together, those at least half as large as the largest are the work."""
@@ -141,7 +136,7 @@ class _Program:
 
     def _roots(self) -> list[Unit]:
         defined = [u for u in self._top if u.kind in ("function", "class", "value") and not u.is_test]
-        named = [unit for unit in defined if unit.names & self._wanted]
+        named = [u for u in defined if u.names & self._wanted and (u.kind != "value" or _is_code(u, _FUNCTION_VALUES))]
         if not named:
             named = [unit for unit in defined if self._has_wanted_part(unit)]
         if named:
@@ -188,11 +183,11 @@ class _Program:
             return False
         if unit.names & self._used:
             return True
+        if unit.item.kind in _ALWAYS or unit.kind == "import":
+            return not unit.names
         if unit.kind == "statement":
             # It runs, but belongs to the work only if it makes something that is used.
             return False
-        if unit.item.kind in _ALWAYS or unit.kind == "import":
-            return not unit.names
         if around is None:
             return False
         return bool(unit.names & (self._wanted | _SPECIAL)) or (
@@ -200,8 +195,8 @@ class _Program:
         )
 
     def _is_interface(self, unit: Unit, around: Unit) -> bool:
-        if any(name.startswith("__") and name in self._library for name in unit.names):
-            return True
+        if any(name in self._library and (name.startswith("__") or around.bases) for name in unit.names):
+            return True  # the language calls it, or the class from outside that it extends
         if not around.is_root or not unit.is_public or unit.kind != "function":
             return False
         # Anybody can call a public function of a contract; of a class only what was asked for counts.
@@ -241,8 +236,11 @@ def _around(check: Item) -> Item:
     return holder if holder is not None and holder.kind in ("if_statement", "with_statement") else item
 
 
-def _is_code(unit: Unit) -> bool:
-    kinds = _words("arrow_function function_expression class call call_expression new_expression lambda")
+_FUNCTION_VALUES = words("arrow_function function_expression generator_function class lambda")
+_WORKING_VALUES = _FUNCTION_VALUES | words("call call_expression new_expression")
+
+
+def _is_code(unit: Unit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
     return any(one.kind in kinds for one in inside(unit.item))
 
 
@@ -432,7 +430,7 @@ class _Reader:
 
 
 _SCRIPTS = ("javascript", "typescript", "tsx")
-_DECLARED = _VALUES | _words("variable_declarator const_spec var_spec type_spec")
+_DECLARED = _VALUES | words("variable_declarator const_spec var_spec type_spec")
 
 
 def _definition(item: Item) -> Item:

@@ -105,6 +105,24 @@ def test_code_that_runs_at_the_top_is_kept_where_it_makes_something_that_is_used
     assert view == "v1 = {}\nfor v2 in range(9):\n    v1[v2] = v2 * v2\ndef solve(v2):\n    return v1[v2]\n"
 
 
+def test_what_a_program_needs_is_not_taken_from_it() -> None:
+    """Scripts without functions, methods that a library calls, and functions used through `using` stay."""
+    script = "n = int(input())\nfor k in range(n):\n    print(k * 7)\n"
+    assert _neutral(script, wanted=frozenset({"n"})).count("\n") == 3
+    thread = "from threading import Thread\n\n\nclass Solve(Thread):\n    def run(self):\n        print(77)\n"
+    assert "77" in _neutral(thread, wanted=frozenset({"Solve"}))
+    assert "77" in _neutral(thread + "\n\ndef solve():\n    Solve().start()\n", wanted=frozenset({"solve"}))
+    library = (
+        "library L { function twice(uint a) internal pure returns (uint) { return a * 77; } }\nusing L for uint;\n"
+    )
+    work = "contract Work { function solve(uint a) external pure returns (uint) { return a.twice(); } }\n"
+    assert "77" in _neutral(library + work, "solidity", frozenset({"solve"}))
+    classic = (
+        "function Limiter(n) { this.n = n; }\nLimiter.prototype.allow = function (v) { return v < 77 * this.n; };\n"
+    )
+    assert "77" in _neutral(classic + "module.exports = { Limiter };\n", "javascript")
+
+
 @pytest.mark.parametrize(
     ("condition", "is_kept"),
     [("False", False), ("0", False), ("not True", False), ("1 > 2", False), ("None", False), ("x or True", True),

@@ -28,7 +28,7 @@ _PYTHON = _words(
     "range repr reversed round set setattr slice sorted staticmethod str sum tuple type vars zip "
     "ArithmeticError AssertionError AttributeError BaseException BufferError ConnectionError EOFError Exception "
     "ExceptionGroup FileExistsError FileNotFoundError GeneratorExit ImportError IndexError InterruptedError IOError "
-    "KeyError KeyboardInterrupt LookupError MemoryError ModuleNotFoundError NameError NotImplementedError OSError "
+    "KeyError KeyboardInterrupt LookupError MemoryError ModuleNotFoundError NameError OSError "
     "OverflowError PermissionError RecursionError ReferenceError RuntimeError RuntimeWarning StopAsyncIteration "
     "StopIteration SyntaxError SystemExit TimeoutError TypeError UnicodeDecodeError UnicodeEncodeError UnicodeError "
     "UserWarning ValueError Warning ZeroDivisionError "
