@@ -3,7 +3,7 @@
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
-const ZERO = "0x" + "0".repeat(64), RULES = 6;
+const ZERO = "0x" + "0".repeat(64), RULES = 7;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
 const problems = [], fail = (entry, reason) => problems.push({ entry, reason }), hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
