@@ -41,7 +41,7 @@ CONFIG = {
     "criteria": "The best rate limiter is correct for every input, simple to follow, and goes beyond the usual ways.",
     "language": "python",
 }
-BOASTERS = ("deque(", "TokenBucket")
+BOASTERS = ("deque(", "monotonic")
 NAMES = ("deque_window", "ring_buffer", "sliding_log", "token_bucket", "list_filter")
 
 
@@ -250,7 +250,7 @@ async def test_a_refused_game_is_nobodys_loss(local_chain: LocalChain, tmp_path:
     """Games the judge refuses are undecided with their reason, and the round is complete without them."""
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
-        done = await judged(app, address, {"scripted:model": ScriptedLlm(refusing(30))})
+        done = await judged(app, address, {"scripted:model": ScriptedLlm(refusing(50))})
     undecided = [c for c in done.walk.comparisons if c.winner is None]
     assert 0 < len(undecided) < 20
     assert all("refused" in c.reason for c in undecided)
