@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import NotRequired
+
+from typing_extensions import TypedDict
 
 from clara_eval.hashing import sha256_hex
 
@@ -21,7 +23,22 @@ _PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
 _DYNAMIC = frozenset({"bytes", "string"})
 
 
-def stand_in(abi: Sequence[Mapping[str, Any]], harness: str) -> str:
+class AbiType(TypedDict):
+    name: str
+    type: str
+    internalType: NotRequired[str]
+    components: NotRequired[list[AbiType]]
+
+
+class AbiMember(TypedDict):
+    type: str
+    name: NotRequired[str]
+    inputs: NotRequired[list[AbiType]]
+    outputs: NotRequired[list[AbiType]]
+    stateMutability: NotRequired[str]
+
+
+def stand_in(abi: Sequence[AbiMember], harness: str) -> str:
     """The file that the harness imports; it compiles to code that `linked` replaces."""
     named = set(re.findall(r"[A-Za-z_$][\w$]*", harness))
     types = _Types()
@@ -30,27 +47,28 @@ def stand_in(abi: Sequence[Mapping[str, Any]], harness: str) -> str:
     return f"// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract {NAME} {{\n{body}\n}}\n"
 
 
-def _members(abi: Sequence[Mapping[str, Any]], named: set[str], types: _Types) -> Iterator[str]:
-    built = next((one for one in abi if one["type"] == "constructor"), {"inputs": [], "stateMutability": "nonpayable"})
-    payable = " payable" if built["stateMutability"] == "payable" else ""
+def _members(abi: Sequence[AbiMember], named: set[str], types: _Types) -> Iterator[str]:
+    implied: AbiMember = {"type": "constructor"}
+    built = next((one for one in abi if one["type"] == "constructor"), implied)
+    payable = " payable" if built.get("stateMutability") == "payable" else ""
     mark = f"assembly {{ log1(0, 0, 0x{MARK}) }}"
-    yield f"constructor({types.listed(built['inputs'], 'memory') or ''}){payable} {{ {mark} }}"
+    yield f"constructor({types.listed(built.get('inputs', []), 'memory') or ''}){payable} {{ {mark} }}"
     for one in abi:
-        if one["type"] in {"receive", "fallback"} and (one["type"] == "receive" or one["stateMutability"] == "payable"):
+        if one["type"] in {"receive", "fallback"} and one.get("stateMutability") == "payable":
             yield f"{one['type']}() external payable {{}}"
         elif one.get("name") in named - {NAME} and one["type"] in {"function", "error"}:
             yield from (member for member in [_member(one, types)] if member is not None)
 
 
-def _member(one: Mapping[str, Any], types: _Types) -> str | None:
+def _member(one: AbiMember, types: _Types) -> str | None:
     is_error = one["type"] == "error"
-    given = types.listed(one["inputs"], "" if is_error else "calldata")
+    given = types.listed(one.get("inputs", []), "" if is_error else "calldata")
     if is_error or given is None:
         return f"error {one['name']}({given});" if given is not None else None
-    back = types.listed(one["outputs"], "memory")
+    back = types.listed(one.get("outputs", []), "memory")
     if back is None:
         return None
-    kind = "" if one["stateMutability"] == "nonpayable" else one["stateMutability"]
+    kind = "" if one.get("stateMutability") == "nonpayable" else one.get("stateMutability", "")
     returns = f"returns ({back})" if back else ""
     return f"function {one['name']}({given}) external {kind} {returns} {{}}"
 
@@ -62,7 +80,7 @@ class _Types:
         self.written: list[str] = []
         self._structs: dict[str, str] = {}
 
-    def listed(self, found: Sequence[Mapping[str, Any]], place: str) -> str | None:
+    def listed(self, found: Sequence[AbiType], place: str) -> str | None:
         """Parameters; None where one has a type that cannot be written down, for example a function."""
         parts: list[str] = []
         for one in found:
@@ -73,7 +91,7 @@ class _Types:
             parts.append(f"{name} {place}" if is_reference and place else name)
         return ", ".join(parts)
 
-    def _one(self, one: Mapping[str, Any]) -> str | None:
+    def _one(self, one: AbiType) -> str | None:
         if one["type"].startswith("tuple"):
             struct = self._struct(one)
             return struct and struct + one["type"].removeprefix("tuple")
@@ -81,8 +99,8 @@ class _Types:
             return "address payable"
         return one["type"] if _PLAIN.fullmatch(one["type"]) else None
 
-    def _struct(self, one: Mapping[str, Any]) -> str | None:
-        fields = [(self._one(field), field["name"]) for field in one["components"]]
+    def _struct(self, one: AbiType) -> str | None:
+        fields = [(self._one(field), field["name"]) for field in one.get("components", [])]
         if any(kind is None for kind, _ in fields):
             return None
         body = " ".join(f"{kind} {name};" for kind, name in fields)
@@ -94,10 +112,16 @@ class _Types:
         return self._structs[key]
 
 
-def linked(assembly: Mapping[str, Any], code: str) -> dict[str, Any]:
+def linked(assembly: Mapping[str, object], code: str) -> dict[str, object]:
     """The harness's assembly with this creation code wherever that of the stand-in was."""
-    if any(item.get("name") == "PUSH" and item.get("value", "").lower() == MARK for item in assembly[".code"]):
+    items, data = assembly.get(".code"), assembly.get(".data")
+    if isinstance(items, list) and any(_is_mark(item) for item in items):
         return {".code": [{"begin": -1, "end": -1, "name": "VERBATIM", "source": -1, "value": code}]}
-    data = assembly.get(".data", {})
+    if not isinstance(data, Mapping):
+        return dict(assembly)
     parts = {key: linked(one, code) if isinstance(one, Mapping) else one for key, one in data.items()}
-    return {**assembly, **({".data": parts} if parts else {})}
+    return {**assembly, ".data": parts}
+
+
+def _is_mark(item: Mapping[str, object]) -> bool:
+    return item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK

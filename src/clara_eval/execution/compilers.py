@@ -18,7 +18,7 @@ from pathlib import Path
 
 from clara_eval.errors import ConfigError
 from clara_eval.execution.jobs import Compiled
-from clara_eval.execution.solc import OUTPUTS, SOLC_SETTINGS, Compiler
+from clara_eval.execution.solc import COMPILE_RULES, OUTPUTS, SOLC_SETTINGS, Compiler
 from clara_eval.hashing import plain_json, sha256_hex
 
 KEPT_IN_MEMORY = 256
@@ -60,7 +60,7 @@ class CompileCache:
 
     @staticmethod
     def key(identity: str, submission: str, harness: str | None) -> str:
-        return sha256_hex(plain_json([identity, SOLC_SETTINGS, OUTPUTS, submission, harness]).encode())
+        return sha256_hex(plain_json([identity, COMPILE_RULES, SOLC_SETTINGS, OUTPUTS, submission, harness]).encode())
 
     def get(self, key: str) -> Compiled | None:
         found = self._memory.get(key) or self._read(key)

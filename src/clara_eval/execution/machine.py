@@ -29,7 +29,7 @@ from clara_eval.execution.model import (
     flat,
     overall,
 )
-from clara_eval.execution.solc import SOLC_SETTINGS, Compiler
+from clara_eval.execution.solc import COMPILE_RULES, SOLC_SETTINGS, Compiler
 from clara_eval.execution.workers import WorkerLost, Workers
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Machine:
         if kept := self._cache.get(key):
             return kept
         job = CompileJob(kind="compile", compiler=compiler.to_json(), submission=submission.source, harness=source)
-        found: Compiled = self._workers.ask(job, 2 * compiler.seconds + limits.seconds)
+        found: Compiled = self._workers.ask(job, 4 * compiler.seconds + limits.seconds)
         if found["outcome"] != Outcome.INFRASTRUCTURE:
             self._cache.put(key, found)
         return found
@@ -210,6 +210,7 @@ def _evm_machine(compiler: str, limits: Limits) -> dict[str, object]:
     told = {
         "engine": engine_version(),
         "compiler": compiler,
+        "compiling": COMPILE_RULES,
         "settings": SOLC_SETTINGS,
         "world": WORLD,
         "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},

@@ -50,8 +50,8 @@ def _largest(nodes: list[Node]) -> int:
     sizes: dict[str, int] = {}
     for name in uses:
         _size(name, uses, sizes)
-    loose = [_array_depth(node) for node in nodes if node.type == "type_name"]
-    return max([*sizes.values(), *(2**depth for depth in loose), 0])
+    loose: list[int] = [1 << _array_depth(node) for node in nodes if node.type == "type_name"]
+    return max([*sizes.values(), *loose, 0])
 
 
 def _size(name: str, uses: dict[str, list[list[tuple[str, int]]]], sizes: dict[str, int]) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from clara_eval.execution.apart import NAME, linked, stand_in
 from clara_eval.execution.jobs import Compiled, CompiledHarness, CompilerDocument, HarnessFunction
 from clara_eval.execution.model import Kind, Outcome
-from clara_eval.execution.shape import too_much
+from clara_eval.execution.shape import MOST_COPIES, MOST_PARTS, too_much
 
 EVM_VERSION = "cancun"
 SOLC_SETTINGS: dict[str, object] = {
@@ -46,6 +46,14 @@ CPU_SECONDS = 30
 """Of the processor, not of the clock; ordinary text takes less than three."""
 OUTPUTS = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object", "evm.methodIdentifiers"]
 _IMPORT_NOT_FOUND = "6275"
+COMPILE_RULES: dict[str, object] = {
+    "harness": "apart",
+    "memoryBytes": MEMORY_BYTES,
+    "cpuSeconds": CPU_SECONDS,
+    "parts": MOST_PARTS,
+    "copies": MOST_COPIES,
+}
+"""How a submission is compiled, and what bounds it: part of the trace."""
 SEEN = f"A harness sees of a submission the contract {NAME} with its functions, structs and errors, and nothing else."
 _OWN_SIGNALS = frozenset({signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSEGV, signal.SIGABRT})
 """How a compiler ends whose input was too much for it; the system's own killer sends another one."""
