@@ -16,8 +16,9 @@ from clara_eval.redteam.lies import measure_executed, measure_lies, measure_meas
 from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
 from clara_eval.redteam.real_files import RealFile, default_folders, real_files
 from clara_eval.redteam.report import Figure, Report
+from clara_eval.redteam.script_harness import measure_scripts
 
-SECTIONS = ("injection", "denial", "lies", "ties", "utility", "copies", "ordinary")
+SECTIONS = ("injection", "denial", "lies", "ties", "utility", "copies", "ordinary", "harness")
 FEWEST_FILES = 6
 
 
@@ -75,6 +76,8 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         case "copies":
             files = _files(attack, attack.count(60))
             return [*measure_copies(files, seed=seed), *measure_clones(files)]
+        case "harness":
+            return measure_scripts()
         case _:
             return measure_ordinary(_files(attack, attack.count(1_000)))
 
