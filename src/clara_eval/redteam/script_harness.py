@@ -440,10 +440,11 @@ def _measured(machine: Machine, language: Language) -> list[Figure]:
     gains = {attack.name: gain_of(attack, run_script(machine, language, attack.source), honest) for attack in attacks}
     tests = [name for name, gain in gains.items() if gain.tests]
     metrics = [name for name, gain in gains.items() if gain.metrics]
+    trials = len(attacks) if honest.outcome == Outcome.PASSED else 0  # a harness that nobody passes proves nothing
     cost = honest.features.get("fuel_work")
     return [
         share("harness", f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",
-              len(tests), len(attacks), at_most=0.0, attacks=tests),
+              len(tests), trials, at_most=0.0, attacks=tests),
         share("harness", f"{language}_undeserved_metric", f"attacks on a {language} harness that get a number unearned",
-              len(metrics), len(attacks), at_most=0.0, attacks=metrics, honestFuel=cost, honestPasses=honest.outcome == Outcome.PASSED),
+              len(metrics), trials, at_most=0.0, attacks=metrics, honestFuel=cost),
     ]  # fmt: skip
