@@ -90,7 +90,7 @@ GROUPS = {
     "floor": "under everything",
 }
 ADAPTER_ROOMS = ("chain", "fetch", "llm", "store", "publication", "model_pool")
-VALUES = ("clara_eval.chain.contracts",)
+VALUES = ("clara_eval.chain.contracts.clients",)
 """Modules of adapter rooms that touch nothing by themselves: clients that are given a reader and an address."""
 BUILDERS = ("open_store", "open_wallet", "build_llm")
 """Functions that build an adapter; classes of the adapter rooms are told by their capital letter."""

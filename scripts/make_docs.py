@@ -28,9 +28,9 @@ import by_the_page
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from clara_eval.cli import app
-from clara_eval.cli.commands import COMMANDS
-from clara_eval.solutions.model import REJECTIONS
+from clara_eval.interfaces.cli import app
+from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.submissions.model import REJECTIONS
 
 ROOT = Path(__file__).parents[1]
 COMMAND = Path(sys.executable).parent / "clara-eval"

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.eval_config import collect_problems
-from clara_eval.execution import Executed, Harness, Machine, MissingEngine, Submission
-from clara_eval.execution.checking import check_harness
-from clara_eval.execution.model import SUFFIXES
+from clara_eval.actions.check_harness import check_harness
+from clara_eval.config.eval_config import collect_problems
+from clara_eval.harness import (
+    Executed,
+    Harness,
+    Machine,
+    MissingEngine,
+    Submission,
+)
+from clara_eval.harness.model import SUFFIXES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 HARNESSES = {"gas-golf": "harness.sol", "fee-curve": "harness.sol", "rate-limiter": "harness.hidden.js"}

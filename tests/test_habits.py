@@ -41,23 +41,23 @@ def test_the_house_stands_as_it_is_drawn() -> None:
 
 
 FAULTS = [
-    ("service.py", "from clara_eval.testing.scripted_llm import ScriptedLlm", "imports test code"),
-    ("demo/round.py", "def late():\n    import clara_eval.testing.fake_endpoint", "imports test code"),
+    ("service.py", "from tests.support.scripted_llm import ScriptedLlm", "imports test code"),
+    ("demo/round.py", "def late():\n    import tests.support.fake_endpoint", "imports test code"),
     ("app.py", "from clara_eval import testing", "imports test code"),
-    ("ranking/rank.py", "from clara_eval.winners.choose import choose_winners", "looks ahead to winners"),
-    ("judge/rules.py", "def late():\n    from clara_eval.pipeline.walk import Walk", "looks ahead to pipeline"),
+    ("ranking/rank.py", "from clara_eval.chain.winners.choose import choose_winners", "looks ahead to winners"),
+    ("judge/rules.py", "def late():\n    from clara_eval.evaluation.run import Walk", "looks ahead to pipeline"),
     ("judge/rules.py", "def late():\n    from ..store import open", "looks ahead to store"),
     ("challenge/read.py", "if TYPE_CHECKING:\n    from clara_eval.chain.node import EthereumChain", "looks ahead to chain"),
     ("trace/journal.py", "from clara_eval import app", "looks ahead to app"),
     ("use_cases/quote.py", "from clara_eval import cli", "looks ahead to cli"),
-    ("errors.py", "import clara_eval.hashing", "looks ahead to hashing"),
+    ("errors.py", "import clara_eval.core.hashing", "looks ahead to hashing"),
     ("api/routes.py", "def here():\n    import clara_eval.devnet.anvil", "looks ahead to devnet"),
     ("cli/status.py", "from clara_eval.chain.rpc import Rpc\nnode = Rpc([])", "builds Rpc"),
     ("engine/tick.py", "async def f(u):\n    from clara_eval.store.open import open_store\n    return await open_store(u)",
      "builds open_store"),
     ("use_cases/check.py", "from clara_eval.store.sqlite import SqliteStore\nstore = SqliteStore.open('x')",
      "builds SqliteStore"),
-    ("public.py", "from clara_eval.llm.registry import build_llm as b, build_llm\nllm = build_llm('x', None)",
+    ("public.py", "from clara_eval.judge.providers.registry import build_llm as b, build_llm\nllm = build_llm('x', None)",
      "builds build_llm"),
     ("cellar/__init__.py", '"""A room that nobody placed."""', "a room without a place"),
     ("attic.py", '"""A module that nobody placed."""', "a room without a place"),
@@ -183,7 +183,7 @@ HEAVY = (
 def test_the_list_of_commands_loads_nothing_heavy(words: list[str]) -> None:
     """The command line's own help, and that of a group, is printed from the table of commands alone."""
     script = (
-        "import sys, clara_eval.cli as door\n"
+        "import sys, clara_eval.interfaces.cli as door\n"
         f"sys.argv = ['clara-eval', *{words!r}]\n"
         "try:\n    door.main()\nexcept SystemExit:\n    pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"

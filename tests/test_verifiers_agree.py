@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.large_round import large_lines
+from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.hashing import plain_json, sha256_hex
-from clara_eval.testing.large_round import large_lines
-from clara_eval.testing.verifiers import node_refusals, refusal_of
-from clara_eval.trace.document import OPENING, START, Approval, read_entries, render
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.evaluation.trace.document import (
+    OPENING,
+    START,
+    Approval,
+    read_entries,
+    render,
+)
 
 Spell = Callable[[str], str]
 """From the right text of an entry to another one."""

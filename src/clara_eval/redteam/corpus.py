@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from clara_eval.errors import BadInput
+from clara_eval.core.errors import BadInput
 
 _FIRST = "def first(values):\n    if not values:\n        return None\n    return values[0]\n"
 _TOTAL = "def total(values, rate):\n    result = 0\n    for value in values:\n        result += value * rate\n"

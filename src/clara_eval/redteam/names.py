@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from clara_eval.challenge.model import Address
-from clara_eval.eval_config import Feature, FeatureSchema, level_feature
-from clara_eval.features import Features, extract_features
-from clara_eval.features.field import compare_field
+from clara_eval.config.eval_config import Feature, FeatureSchema, level_feature
+from clara_eval.core.address import Address
+from clara_eval.evaluation.features import Features, extract_features
+from clara_eval.evaluation.features.field import compare_field
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam.entries import READING, solution_of

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clara_eval.errors import BadInput
+from clara_eval.core.errors import BadInput
 from clara_eval.redteam.copying import measure_clones, measure_copies, measure_honest, measure_ordinary
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection

@@ -11,8 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clara_eval.execution import Executed, Harness, Language, Machine, Outcome, Submission
-from clara_eval.execution.model import NO_SEED
+from clara_eval.harness import (
+    Executed,
+    Harness,
+    Language,
+    Machine,
+    Outcome,
+    Submission,
+)
+from clara_eval.harness.model import NO_SEED
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
 

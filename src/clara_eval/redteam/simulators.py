@@ -17,12 +17,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Required, TypeAlias, TypedDict, get_args
 
-from clara_eval.errors import Temporary
-from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.errors import Temporary
 from clara_eval.judge.comparison import comparison_grammar
 from clara_eval.judge.extraction import DECOYS, MOST_COUNTED, line_buckets
 from clara_eval.judge.outages import RateLimited
-from clara_eval.judge.port import Answer, Asker, Llm, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import (
+    Answer,
+    Asker,
+    Llm,
+    PaidAnswer,
+    Prompt,
+    request_hash,
+)
 from clara_eval.judge.prompt_view import unescaped
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import STEPS, Value, make_vector

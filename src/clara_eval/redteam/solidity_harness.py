@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clara_eval.execution import Executed, Harness, Machine, Submission
-from clara_eval.execution.apart import MARK
+from clara_eval.harness import Executed, Harness, Machine, Submission
+from clara_eval.harness.apart import MARK
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
 

@@ -1,1 +1,0 @@
-"""The REST door and the status page."""

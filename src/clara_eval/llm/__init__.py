@@ -1,1 +1,0 @@
-"""The language models: one file a provider, all fulfilling `judge.port.Llm`; `registry` finds them by name."""

@@ -1,1 +1,0 @@
-"""Who pays for an evaluation, how much may be spent, and what was spent."""

@@ -1,1 +1,0 @@
-"""Beside: the documents every door reads."""
