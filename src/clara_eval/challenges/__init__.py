@@ -1,0 +1,1 @@
+"""Beside: the documents every door reads."""

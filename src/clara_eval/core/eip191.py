@@ -1,0 +1,33 @@
+"""Who signed a text with an Ethereum key (EIP-191, `personal_sign`): text and signature in, the address out."""
+
+from __future__ import annotations
+
+import re
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""Of the group secp256k1."""
+_SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
+
+
+def normal_signature(signature: str) -> str | None:
+    """The one form of a signature: `0x`, r, the lower s, and 27 or 28, in lower case; None where it is not one.
+
+    Half of all signatures could be turned into another one of the same text by anybody (the higher s).
+    """
+    found = _SIGNATURE.fullmatch(signature.lower())
+    if found is None or not 0 < int(found[2], 16) <= ORDER // 2:
+        return None
+    return f"0x{found[1]}{found[2]}{int(found[3], 16) % 27 + 27:02x}"
+
+
+def signer_of(message: str, signature: str) -> str | None:
+    """The lower-case address of whoever signed this text; None where that is not a signature."""
+    from eth_account import Account
+    from eth_account.messages import encode_defunct
+    from eth_keys.exceptions import BadSignature
+    from eth_utils.exceptions import ValidationError
+
+    try:
+        return str(Account.recover_message(encode_defunct(text=message), signature=signature)).lower()
+    except (ValueError, TypeError, ValidationError, BadSignature):
+        return None

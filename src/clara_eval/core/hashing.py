@@ -1,0 +1,46 @@
+"""The two hashes and the one JSON form that everything else relies on.
+
+Keccak-256 is the contract's hash (configs, solutions, URIs); SHA-256 is ours (trace chain, request hashes), because
+anybody can recompute it with tools at hand. `canonical_json` is RFC 8785; `plain_json` is our faster deterministic
+form for values we made ourselves, where only one writer exists and the bytes are stored as written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import rfc8785
+from eth_hash.auto import keccak
+
+if TYPE_CHECKING:
+    from Crypto.Hash.keccak import Keccak_Hash
+
+_PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def canonical_json(value: object) -> bytes:
+    """RFC 8785 canonical form; raises ValueError for what has no such form (NaN, huge integers)."""
+    encoded: bytes = rfc8785.dumps(value)  # type: ignore[arg-type]  # it refuses what is not JSON
+    return encoded
+
+
+def plain_json(value: object) -> str:
+    """Compact JSON with sorted keys, non-finite numbers refused: same value, same text, on every machine."""
+    return _PLAIN.encode(value)
+
+
+def sha256_hex(data: bytes) -> str:
+    return "0x" + hashlib.sha256(data).hexdigest()
+
+
+def keccak_hex(data: bytes) -> str:
+    return "0x" + keccak(data).hex()
+
+
+def keccak_begun() -> Keccak_Hash:
+    """Of nothing yet: `update` takes what arrives and keeps none of it, `hexdigest` gives the hash of all of it."""
+    from Crypto.Hash import keccak as streaming  # noqa: PLC0415 - only whoever hashes a whole trace waits for it
+
+    return streaming.new(digest_bits=256)

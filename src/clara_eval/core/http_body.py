@@ -1,0 +1,34 @@
+"""The body of an answer: all of it, or an error where it is longer than allowed.
+
+`response.content.read(n)` gives what has arrived so far, which is a part of any longer answer; these read to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+_CHUNK = 65_536
+
+
+class TooLong(ValueError):
+    """The other side sends more than we read."""
+
+
+async def pieces_at_most(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
+    """The body as it arrives; TooLong where it has more than `limit` bytes."""
+    size = 0
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        size += len(chunk)
+        if size > limit:
+            raise TooLong(f"its answer has more than {limit} bytes")
+        yield chunk
+
+
+async def read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The whole body; TooLong where it has more than `limit` bytes."""
+    content = bytearray()
+    async for chunk in pieces_at_most(response, limit):
+        content += chunk
+    return bytes(content)

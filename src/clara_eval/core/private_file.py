@@ -1,0 +1,27 @@
+"""Files that only their owner reads and writes, whatever the umask is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+OWNER_ONLY = 0o600
+_SQLITE_JOURNALS = ("-wal", "-shm", "-journal")
+"""SQLite gives new ones the mode of the database; an earlier version may have left others."""
+
+
+def make_private(path: Path) -> None:
+    """Create the file, and its folder, for its owner alone; take others' rights from files that are there already."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=OWNER_ONLY)
+    for file in (path, *(path.with_name(path.name + ending) for ending in _SQLITE_JOURNALS)):
+        if file.exists() and file.stat().st_uid == os.geteuid() and file.stat().st_mode & 0o077:
+            file.chmod(OWNER_ONLY)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that must not exist yet, for its owner alone."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

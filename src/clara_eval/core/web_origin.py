@@ -1,0 +1,60 @@
+"""Where a web request comes from: the `Origin` and `Host` headers as parsed values that are compared exactly."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+_PLACE = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([1-9][0-9]{0,4}))?")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """The name that a request was sent to; `port` is None where the default of the scheme is meant."""
+
+    host: str
+    port: int | None
+
+    @property
+    def without_default_port(self) -> HostPort:
+        return HostPort(self.host, None) if self.port in DEFAULT_PORTS.values() else self
+
+
+@dataclass(frozen=True, slots=True)
+class WebOrigin:
+    """A page's origin; the port is always a number."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def is_of(self, place: HostPort) -> bool:
+        """Whether this page was loaded from the place that the request is sent to."""
+        return (self.host, self.port) == (place.host, place.port or DEFAULT_PORTS[self.scheme])
+
+
+def read_host(text: str) -> HostPort | None:
+    """The value of a `Host` header; None for anything else than a host with or without a port."""
+    found = _PLACE.fullmatch(text.lower())
+    if found is None:
+        return None
+    host, port = found[1], int(found[2]) if found[2] else None
+    if port is not None and port > 65535:
+        return None
+    if host.startswith("["):
+        try:
+            host = f"[{ipaddress.IPv6Address(host[1:-1])}]"
+        except ValueError:
+            return None
+    return HostPort(host, port)
+
+
+def read_origin(text: str) -> WebOrigin | None:
+    """The value of an `Origin` header; None for `null`, a list, a path, a user name or another scheme."""
+    scheme, separator, rest = text.partition("://")
+    place = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
+    if place is None:
+        return None
+    return WebOrigin(scheme.lower(), place.host, place.port or DEFAULT_PORTS[scheme.lower()])

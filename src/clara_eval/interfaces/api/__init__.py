@@ -1,0 +1,1 @@
+"""The REST door and the status page."""

@@ -1,0 +1,13 @@
+"""The options and arguments that several commands share, so that they are called and explained alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+YesToCost = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")]
+AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]

@@ -1,0 +1,99 @@
+"""Tools with exact and short definitions: what does not exist is an error in our words, and no token is wasted.
+
+Comes in: a function. Goes out: a tool. A model that misspells an argument must learn it at once; silently ignored, a
+misspelt `deadline` would post something else than was meant. Every client pays for the definitions of all tools with
+each conversation, so a definition says what to send and which fields come back, and nothing twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
+CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
+"""A tool's function, its title for people, and what a client may expect of it."""
+
+
+class ExactTool(Tool):
+    """A tool whose refusal of arguments is written for the model that sent them: all of them at once."""
+
+    async def run(
+        self, arguments: dict[str, object], context: Context[Any, Any], convert_result: bool = False
+    ) -> object:
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as wrong:
+            raise ToolError(self._in_words(wrong)) from None
+        return await super().run(arguments, context, convert_result)
+
+    def _in_words(self, wrong: ValidationError) -> str:
+        said = [self._word(error) for error in wrong.errors(include_url=False)]
+        return f"{self.name} was not called. " + " ".join(dict.fromkeys(said))
+
+    def _word(self, error: ErrorDetails) -> str:
+        name, known = str(error["loc"][0]) if error["loc"] else "arguments", list(self.parameters["properties"])
+        if error["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(name, known, n=1)
+            remedy = f"Did you mean `{close[0]}`?" if close else f"There are: {', '.join(known)}."
+            return f"`{name[:40]}` is not an argument of it. {remedy}"
+        if error["type"] == "missing":
+            return (
+                f"`{name}` is missing: {self.parameters['properties'].get(name, {}).get('description', 'it is needed')}"
+            )
+        return f"`{name}`: {error['msg']}."
+
+
+def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
+    """The function as a tool that takes its own arguments and no others."""
+    tool = ExactTool.from_function(
+        function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
+        structured_output=True,
+    )  # fmt: skip
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    tool.parameters = without_titles(arguments.model_json_schema(by_alias=True))
+    tool.fn_metadata.output_schema = outline(without_titles(tool.fn_metadata.output_schema or {}))
+    return tool
+
+
+def without_titles(schema: dict[str, Any]) -> dict[str, object]:
+    """The same schema without `title`s; properties that are called so stay."""
+    found: dict[str, object] = {}
+    for key, value in schema.items():
+        if key in {"properties", "$defs"}:
+            found[key] = {name: without_titles(part) for name, part in value.items()}
+        elif isinstance(value, dict):
+            found[key] = without_titles(value)
+        elif isinstance(value, list):
+            found[key] = [without_titles(part) if isinstance(part, dict) else part for part in value]
+        elif key != "title":
+            found[key] = value
+    return found
+
+
+def outline(schema: dict[str, Any]) -> dict[str, object]:
+    """The fields of an answer with their types; what stands inside them is seen in the answer itself."""
+    named = schema.get("$defs", {})
+    return {
+        "type": "object",
+        "properties": {name: {"type": _type(part, named)} for name, part in schema.get("properties", {}).items()},
+    }
+
+
+def _type(part: dict[str, Any], named: dict[str, Any]) -> str | list[str]:
+    choices = part.get("anyOf", [part])
+    meant = [named[choice["$ref"].rpartition("/")[2]] if "$ref" in choice else choice for choice in choices]
+    kinds = list(dict.fromkeys(str(choice["type"]) for choice in meant))
+    return kinds[0] if len(kinds) == 1 else kinds

@@ -1,0 +1,64 @@
+"""What is written down about money: the caps, the lines of the ledger, and the port through which they are kept.
+
+Must hold: an amount is reserved before anything is paid, under all caps in one transaction, and settled to the real
+amount afterwards; a line that is not settled counts with all of its reservation. What may have been charged and is not
+known (a call that was sent and never answered) has a line of its own, which only grows: no attempt forgets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+KNOWN_AFTER_SECONDS = 7 * 86400
+"""A poster is known once an evaluation of his was paid for this long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Upper bounds in millionths of a dollar; None is no bound."""
+
+    per_challenge: int | None
+    per_poster_day: int | None
+    per_month: int | None
+    new_posters_month: int | None = None
+    """Of the month, what posters that are not known yet may take together: a hundred new names cannot empty it."""
+
+    @property
+    def tightest(self) -> int | None:
+        """The most that any one evaluation can spend under all of them."""
+        caps = (self.per_challenge, self.per_poster_day, self.per_month)
+        return min((cap for cap in caps if cap is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """One line of the ledger: reserved first, settled to the real amount later."""
+
+    id: int
+    run: str
+    poster: str
+    purpose: str
+    reserved_micro_usd: int
+    settled_micro_usd: int | None
+    at: int
+
+
+class Ledger(Protocol):
+    """Where spending is kept; the store fulfils it."""
+
+    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
+        """Reserve under all caps in one transaction and return the ledger id; over a cap raises Deferred."""
+        ...
+
+    async def settle_spend(self, spend_id: int, micro_usd: int) -> None: ...
+
+    async def add_unsure(self, run: str, micro_usd: int) -> None:
+        """Add the worst case of calls of a reserved run that were sent and never answered: it counts for good."""
+        ...
+
+    async def unsure_of(self, run: str) -> int:
+        """All that was added for this run."""
+        ...
+
+    async def spends(self, *, since: int = 0) -> list[Spend]: ...

@@ -1,0 +1,62 @@
+"""The pulse of the process: when the loop last beat, when a tick last ended, whether the wallet can send.
+
+Written by the engine from inside its own loop, read by `/healthz`. A process whose loop is stuck, or whose ticks have
+stopped coming, is stale, whatever else still answers. A node that does not answer makes it degraded, not stale:
+starting the process again would not help.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+BEAT_STALE_SECONDS = 30.0
+TICKS_MISSED = 3
+
+
+@dataclass(slots=True)
+class Pulse:
+    mode: str
+    """`all`, `worker-only` or `api-only`."""
+    tick_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+    beat: float = field(init=False)
+    tick: float | None = None
+    tick_problem: str | None = None
+    wallet_problem: str | None = None
+    """What keeps the wallet from sending, as the last tick or a transaction since then found it."""
+
+    def __post_init__(self) -> None:
+        self.started = self.beat = self.clock()
+
+    def beating(self) -> None:
+        self.beat = self.clock()
+
+    def ticked(self, problem: str | None = None) -> None:
+        """A tick ended; a problem is said, and still proves that the engine turns."""
+        self.tick, self.tick_problem = self.clock(), problem
+
+    @property
+    def is_stale(self) -> bool:
+        now = self.clock()
+        if now - self.beat > BEAT_STALE_SECONDS:
+            return True
+        runs_ticks = self.mode != "api-only"
+        since = now - (self.started if self.tick is None else self.tick)
+        return runs_ticks and since > TICKS_MISSED * self.tick_seconds
+
+    def report(self, version: str) -> dict[str, object]:
+        """The document of `/healthz`."""
+        now = self.clock()
+        problems = [problem for problem in (self.wallet_problem, self.tick_problem) if problem]
+        return {
+            "status": "stale" if self.is_stale else "degraded" if problems else "ok",
+            "mode": self.mode,
+            "version": version,
+            "uptimeSeconds": round(now - self.started, 1),
+            "beatAgeSeconds": round(now - self.beat, 1),
+            "tickAgeSeconds": None if self.tick is None else round(now - self.tick, 1),
+            "problems": problems,
+        }

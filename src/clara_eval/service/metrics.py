@@ -1,0 +1,97 @@
+"""The numbers an operator watches, in Prometheus's form.
+
+One object a process, with a registry of its own. Names begin with `clara_`; units are in the names. Rules over these
+names are shipped in `deploy/prometheus-rules.yml`, and a test holds the two together. A gauge of which nothing is known
+yet is NaN, which is no alarm; a counter that an alert watches begins at 0, so that its first step is an increase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+disable_created_metrics()  # type: ignore[no-untyped-call] # ships no types for it
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_MINUTES = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
+WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")
+"""Of evaluations."""
+WATCHED_TRANSACTIONS = ("post_scores", "advance_to_scoring", "finalize", "feedback")
+"""Each may end as `unknown`."""
+_UNKNOWN = float("nan")
+_QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
+
+
+class Metrics:
+    """Every gauge, counter and histogram of the service."""
+
+    def __init__(self, version: str = "") -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"clara_{name}", text, labels, registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"clara_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"clara_{name}", text, labels, buckets=buckets, registry=registry)
+
+        gauge("build_info", "The running version, always 1.", "version").labels(version).set(1)
+
+        self.balance_wei = gauge("evaluator_balance_wei", "Balance of the evaluator's account.")
+        self.posts_left = gauge("evaluator_posts_left", "Posts the balance still pays for at the present fee.")
+        self.head_block = gauge("head_block", "Newest block the node knows.")
+        self.head_lag = gauge("head_lag_seconds", "Age of the newest block when it was read.")
+        self.rpc_up = gauge("rpc_up", "1 while a node answers, 0 while none does.")
+
+        self.ticks = counter("ticks_total", "Ticks by result.", "result")
+        self.tick_seconds = histogram("tick_seconds", "Duration of a tick.", _QUICK)
+        self.last_good_tick_at = gauge("last_good_tick_timestamp_seconds", "When the last good tick ended.")
+        self.loop_beat_at = gauge("loop_beat_timestamp_seconds", "Last heartbeat of the event loop.")
+        self.loop_lag = gauge("loop_lag_seconds", "How late the event loop's heartbeat was.")
+
+        self.evaluations = counter("evaluations_total", "Ended evaluations by outcome.", "outcome")
+        self.evaluation_listeners: list[Callable[[str, str, float], None]] = []
+        """Told the challenge, the outcome and the seconds of every attempt that ends."""
+        self.evaluation_seconds = histogram("evaluation_seconds", "Duration of an evaluation.", _MINUTES)
+        self.running = gauge("evaluations_running", "Evaluations running in this process.")
+        self.challenges = gauge("challenges", "Challenges by evaluation status.", "status")
+        self.nearest_deadline = gauge(
+            "nearest_scoring_deadline_seconds", "Seconds to the nearest scoring deadline without a post."
+        )
+        self.window_used = gauge("scoring_window_used_ratio", "Largest share of a scoring window gone without a post.")
+        self.window_left_at_post = histogram(
+            "scoring_window_left_ratio",
+            "Share of the scoring window left when scores were posted.",
+            (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
+        )
+        self.degraded = counter("degraded_total", "Evaluations that asked less to keep the deadline.", "how")
+        self.takeovers = counter("takeovers_total", "Workflows taken over from dead workers.")
+        self.review_queue = gauge("review_queue", "Evaluations that wait for a person.")
+        self.swap_consistency = gauge(
+            "swap_consistency_ratio", "Share of games whose result did not change with the order, last evaluation."
+        )
+
+        self.llm_calls = counter("llm_calls_total", "Requests to models by result.", "llm", "purpose", "result")
+        self.llm_tokens = counter("llm_tokens_total", "Tokens by direction.", "llm", "direction")
+        self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, where the price is known.", "llm")
+        self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", _QUICK, "llm")
+        self.month_spend = gauge("month_spend_usd", "Spent or reserved this month.")
+        self.month_budget = gauge("month_budget_usd", "The month's cap; 0 where there is none.")
+
+        self.transactions = counter("transactions_total", "Transactions sent, by outcome.", "intention", "outcome")
+        self.alerts = counter("alerts_total", "Alerts raised.", "alert")
+        self.webhook_failures = counter("webhook_failures_total", "Alerts that could not be delivered.")
+        self.http_requests = counter("http_requests_total", "Requests by route and status.", "route", "status")
+
+        for unknown in (self.posts_left, self.nearest_deadline, self.swap_consistency):
+            unknown.set(_UNKNOWN)
+        for outcome in WATCHED_OUTCOMES:
+            self.evaluations.labels(outcome)
+        for intention in WATCHED_TRANSACTIONS:
+            self.transactions.labels(intention, "unknown")
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)

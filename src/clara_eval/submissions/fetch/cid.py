@@ -1,0 +1,106 @@
+"""Content identifiers of IPFS: read from text or bytes, and recomputed from a block.
+
+CIDv0 (`Qm…`) and CIDv1 in base32, base36, base58, base16 and base64url. `matches` is True only if the block hashes to
+the CID with a hash function known here; an unknown function is an error of its own, so that nothing unverified passes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+DAG_PB = 0x70
+RAW = 0x55
+LIBP2P_KEY = 0x72
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_HASHES: dict[int, Callable[[bytes], bytes]] = {
+    0x00: bytes,
+    0x12: lambda block: hashlib.sha256(block).digest(),
+    0x13: lambda block: hashlib.sha512(block).digest(),
+    0x16: lambda block: hashlib.sha3_256(block).digest(),
+    0xB220: lambda block: hashlib.blake2b(block, digest_size=32).digest(),
+}
+_LONGEST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cid:
+    codec: int
+    hash_code: int
+    digest: bytes
+
+    @property
+    def verifiable(self) -> bool:
+        return self.hash_code in _HASHES
+
+    def matches(self, block: bytes) -> bool:
+        return self.verifiable and _HASHES[self.hash_code](block) == self.digest
+
+
+def read_varint(data: bytes, start: int) -> tuple[int, int]:
+    """The unsigned number at `start` and the place after it; ValueError if it does not end within 9 bytes."""
+    value = 0
+    for number, byte in enumerate(data[start : start + 9]):
+        value |= (byte & 0x7F) << (7 * number)
+        if byte < 0x80:
+            return value, start + number + 1
+    raise ValueError("a number does not end")
+
+
+def read_cid(data: bytes, start: int = 0) -> tuple[Cid, int]:
+    """The CID in binary form at `start` and the place after it."""
+    if data[start : start + 2] == b"\x12\x20":
+        version, codec, place = 0, DAG_PB, start
+    else:
+        version, place = read_varint(data, start)
+        if version != 1:
+            raise ValueError(f"CID version {version} is unknown")
+        codec, place = read_varint(data, place)
+    hash_code, place = read_varint(data, place)
+    size, place = read_varint(data, place)
+    digest = data[place : place + size]
+    if len(digest) != size or size > _LONGEST:
+        raise ValueError("the digest is cut")
+    return Cid(codec, hash_code, digest), place + size
+
+
+def parse_cid(text: str) -> Cid:
+    """The CID in text form; ValueError says what is wrong."""
+    if not 8 <= len(text) <= _LONGEST:
+        raise ValueError("its length is wrong")
+    data = _digits(text, _BASE58) if text.startswith("Qm") and len(text) == 46 else _multibase(text)
+    cid, end = read_cid(data)
+    if end != len(data):
+        raise ValueError("something follows the digest")
+    return cid
+
+
+def _multibase(text: str) -> bytes:
+    prefix, body = text[0], text[1:]
+    try:
+        if prefix in "bB":
+            return base64.b32decode(body.upper() + "=" * (-len(body) % 8))
+        if prefix in "fF":
+            return bytes.fromhex(body)
+        if prefix == "u":
+            return base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as bad:
+        raise ValueError(str(bad)) from None
+    if prefix in "zkK":
+        return _digits(body if prefix == "z" else body.lower(), _BASE58 if prefix == "z" else _BASE36)
+    raise ValueError(f"the base {prefix!r} is unknown")
+
+
+def _digits(text: str, alphabet: str) -> bytes:
+    value = 0
+    for char in text:
+        digit = alphabet.find(char)
+        if digit < 0:
+            raise ValueError(f"{char!r} is not in its alphabet")
+        value = value * len(alphabet) + digit
+    zeros = len(text) - len(text.lstrip(alphabet[0]))
+    return b"\x00" * zeros + value.to_bytes((value.bit_length() + 7) // 8)

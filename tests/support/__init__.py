@@ -1,0 +1,1 @@
+"""Shipped parts for trying things out: a local chain and scripted models that say what they are."""

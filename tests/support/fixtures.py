@@ -1,0 +1,40 @@
+"""Pytest fixtures with a real node: `anvil` (one a session) and `local_chain` (a clean deployment for each test).
+
+Named in the root `conftest.py` as a plugin. Each test starts from the same deployed state: what it did is undone by a
+snapshot. Under several test workers each has its own node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from clara_eval.devnet.anvil import Anvil, AnvilOptions
+from clara_eval.devnet.local_chain import LocalChain
+
+TEST_ACCOUNTS = 130
+"""Owner, poster, evaluator, and agents for a round of 120."""
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def anvil() -> AsyncIterator[Anvil]:
+    """A running node."""
+    async with Anvil(AnvilOptions(accounts=TEST_ACCOUNTS)) as node:
+        yield node
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def deployed_chain(anvil: Anvil) -> AsyncIterator[LocalChain]:
+    """Everything deployed once on that node; tests take `local_chain` instead."""
+    chain = await LocalChain.deploy(anvil.rpc_url)
+    yield chain
+    await chain.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def local_chain(deployed_chain: LocalChain) -> AsyncIterator[LocalChain]:
+    """The deployed contracts, as if fresh."""
+    snapshot = await deployed_chain.snapshot()
+    yield deployed_chain
+    await deployed_chain.revert(snapshot)
