@@ -20,8 +20,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # the other scripts, also for wh
 
 from typing import Any
 
-import architecture
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 import by_the_page
@@ -191,11 +189,10 @@ def _short(value: object) -> object:
 
 
 def main() -> None:
-    architecture.main()
     with tempfile.TemporaryDirectory() as place:
         readme = ROOT / "README.md"
-        page = replaced(readme.read_text(encoding="utf-8"), "rooms", architecture.rooms_table())
-        readme.write_text(replaced(page, "demo", demo_output(Path(place))), encoding="utf-8")
+        page = replaced(readme.read_text(encoding="utf-8"), "demo", demo_output(Path(place)))
+        readme.write_text(page, encoding="utf-8")
         walk = ROOT / "docs" / "walk.md"
         trace = next(Path(place).glob("*.trace.json"))
         page = ROOT / "docs" / "trace-format.md"

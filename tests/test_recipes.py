@@ -232,7 +232,7 @@ async def test_a_judge_provider_is_one_file(
     refused = await command(source, "evaluate", address, "--dry-run", **settings)
     assert (refused.returncode, "alphabet:latin" in refused.stderr) == (2, True)
 
-    add(source / "llm" / "alphabet.py", PROVIDER_FILE)
+    add(source / "judge" / "providers" / "alphabet.py", PROVIDER_FILE)
     scores = document(await command(source, "evaluate", address, "--dry-run", "--json", **settings))
     ranked = [row for row in scores["rankings"] if row["status"] == "ranked"]
     assert [row["rank"] for row in ranked] == list(range(1, 8))
@@ -271,7 +271,7 @@ async def test_a_network_is_one_entry(local_chain: LocalChain, source: Path, mon
 
     deployed = local_chain.deployment
     presets = {"factory": deployed.factory, "from_block": deployed.from_block, "token": deployed.token}
-    add(source / "networks.py", NETWORK_ENTRY.format(registry=deployed.identity_registry, **presets))
+    add(source / "config" / "networks.py", NETWORK_ENTRY.format(registry=deployed.identity_registry, **presets))
     found = document(await command(source, *words, **settings))
     assert found["network"] == "islands"
     assert [item["address"].lower() for item in found["challenges"]] == [address]
@@ -313,13 +313,13 @@ async def test_a_second_contract_version_is_one_file_and_one_entry(
     refused = await command(source, "evaluate", address, **settings)
     assert (refused.returncode, "getSubmission" in refused.stderr) == (1, True)
 
-    (source / "contracts" / "ChallengeV2.json").write_text(json.dumps(made), encoding="utf-8")
-    names = source / "contracts" / "__init__.py"
+    (source / "chain" / "contracts" / "ChallengeV2.json").write_text(json.dumps(made), encoding="utf-8")
+    names = source / "chain" / "contracts" / "__init__.py"
     names.write_text(
         names.read_text(encoding="utf-8").replace('Literal["Challenge",', 'Literal["Challenge", "ChallengeV2",')
     )
-    add(source / "contracts" / "versions.py", SECOND_VERSION)
-    add(source / "networks.py", SECOND_NETWORK)
+    add(source / "chain" / "contracts" / "versions.py", SECOND_VERSION)
+    add(source / "config" / "networks.py", SECOND_NETWORK)
     scores = document(await command(source, "evaluate", address, "--json", **settings))
     contract = local_chain.web3.eth.contract(address=to_checksum_address(address), abi=made["abi"])
     posted = [await contract.functions.winners(place).call() for place in range(len(demo_round.PAYOUT_BPS))]
@@ -347,7 +347,7 @@ def told(source: Path, program: str) -> dict[str, object]:
 
 def test_a_provider_says_its_price_and_its_limit(source: Path) -> None:
     """One file in llm/ is named in CLARA_JUDGES, built, priced, limited and asked; nothing else is edited."""
-    (source / "llm" / "first.py").write_text(PRICED_PROVIDER, encoding="utf-8")
+    (source / "judge" / "providers" / "first.py").write_text(PRICED_PROVIDER, encoding="utf-8")
     found = told(source, ASK)
     assert (found["winner"], found["spent"], found["most"]) == ("A", 240, 2.0)
     assert "first:MODEL" in str(found["forms"])

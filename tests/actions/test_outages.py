@@ -13,7 +13,6 @@ from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import Outcome, Pace
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.scoring_window import Window
 from clara_eval.challenges.status import read_status
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -23,6 +22,7 @@ from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.evaluation.replay import check_trace
+from clara_eval.evaluation.scoring_window import Window
 from clara_eval.service.endings import ending_of
 from clara_eval.service.options import EngineOptions
 

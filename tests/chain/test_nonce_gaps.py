@@ -31,6 +31,7 @@ from tests.support.posting import (
 from tests.support.signers import LocalWeb3Signer
 
 from clara_eval.chain.model import Challenge
+from clara_eval.chain.nonces import FILLING
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import ContractCall, Outcome, Receipt, TransactionSender
@@ -38,7 +39,6 @@ from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet
-from clara_eval.challenges.nonces import FILLING
 from clara_eval.challenges.post import publish
 from clara_eval.core.errors import Stalled, Temporary
 from clara_eval.devnet.local_chain import local_chain as fresh_chain

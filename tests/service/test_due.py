@@ -12,14 +12,6 @@ from hypothesis import strategies as st
 
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
 from clara_eval.challenges.challenge_index import summary_of
-from clara_eval.challenges.scoring_window import (
-    Speed,
-    Window,
-    all_comparisons,
-    how_degraded,
-    most_comparisons,
-    needed_seconds,
-)
 from clara_eval.challenges.status import gravest
 from clara_eval.core.address import Address
 from clara_eval.core.errors import (
@@ -33,6 +25,14 @@ from clara_eval.core.errors import (
     Stalled,
     Temporary,
     Unscorable,
+)
+from clara_eval.evaluation.scoring_window import (
+    Speed,
+    Window,
+    all_comparisons,
+    how_degraded,
+    most_comparisons,
+    needed_seconds,
 )
 from clara_eval.service.due import Action, Memory, due
 from clara_eval.service.endings import ending_of

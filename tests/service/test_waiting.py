@@ -29,10 +29,10 @@ from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.scoring_window import Window
 from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.evaluation.scoring_window import Window
 from clara_eval.judge.calls import Patience
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine

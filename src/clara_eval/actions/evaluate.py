@@ -27,13 +27,6 @@ from clara_eval.challenges.evaluate import Evaluation, walk_and_publish
 from clara_eval.challenges.post_recorder import record_posted
 from clara_eval.challenges.public_documents import is_posted
 from clara_eval.challenges.read import look_at_challenge
-from clara_eval.challenges.scoring_window import (
-    Speed,
-    Window,
-    all_comparisons,
-    how_degraded,
-    most_comparisons,
-)
 from clara_eval.challenges.status import StatusWriter, gravest
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import (
@@ -49,6 +42,13 @@ from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.scoring_window import (
+    Speed,
+    Window,
+    all_comparisons,
+    how_degraded,
+    most_comparisons,
+)
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.costs.caps import check_prize
 from clara_eval.store.leases import evaluation_lease, held

@@ -20,9 +20,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from clara_eval.chain.posted import Posted, PostedBy
-from clara_eval.chain.transaction import StoredTransaction, read_signed
-from clara_eval.challenges.nonces import (
+from clara_eval.chain.nonces import (
     FILLED_AT_ONCE,
     FILLING,
     MOST_FILLED,
@@ -31,6 +29,8 @@ from clara_eval.challenges.nonces import (
     missing_before,
     within_reach,
 )
+from clara_eval.chain.posted import Posted, PostedBy
+from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
 from clara_eval.core.processes import this_process

@@ -15,6 +15,7 @@ from clara_eval.chain.contracts.refusals import Refusal, decode_refusal
 from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
 from clara_eval.chain.model import Block
 from clara_eval.chain.node import LOOK_AGAIN_SECONDS, EthereumChain, TransactionReceipt
+from clara_eval.chain.nonces import find_gap
 from clara_eval.chain.rpc import Call, NodeDown, NodeRefusal, quantity
 from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.chain.sender import (
@@ -26,7 +27,6 @@ from clara_eval.chain.sender import (
 )
 from clara_eval.chain.transaction import StoredTransaction, Unsigned, read_signed
 from clara_eval.chain.wallet import Wallet
-from clara_eval.challenges.nonces import find_gap
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import (
     CannotPublish,

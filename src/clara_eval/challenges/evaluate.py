@@ -35,7 +35,6 @@ from clara_eval.challenges.review import (
     read_review,
     request_review,
 )
-from clara_eval.challenges.scoring_window import Window
 from clara_eval.challenges.status import StatusWriter, review_meaning
 from clara_eval.config.eval_config import EvalConfig, read_metadata
 from clara_eval.config.networks import Network
@@ -70,6 +69,7 @@ from clara_eval.evaluation.review_defaults import (
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import is_by_default, read_rulings, rule_by_clock, ruled_plan
 from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.scoring_window import Window
 from clara_eval.evaluation.sources import (
     Askers,
     LiveSources,

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.scoring_window import LAST_SHARE, SPARE_SHARE
 from clara_eval.core.address import Address
 from clara_eval.core.codec import Form
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadTrace
 from clara_eval.evaluation.rulings import RuledStage, Ruling
+from clara_eval.evaluation.scoring_window import LAST_SHARE, SPARE_SHARE
 from clara_eval.store.ports import RunEntries
 
 ABOUT = re.compile(r"rejected|copy|feature:[a-z][a-z0-9_]{0,39}|game:0x[0-9a-f]{40}")

@@ -15,7 +15,13 @@ from itertools import accumulate
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import Placed
-from clara_eval.challenges.scoring_window import (
+from clara_eval.core.address import Address
+from clara_eval.core.flags import Flag
+from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
+from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.objections import last_for
+from clara_eval.evaluation.review_rules import Round, round_flags
+from clara_eval.evaluation.scoring_window import (
     DECIDE_SHARE,
     LAST_SHARE,
     NOTICE_SECONDS,
@@ -23,12 +29,6 @@ from clara_eval.challenges.scoring_window import (
     UNREAD_SECONDS,
     UNREAD_SHARE,
 )
-from clara_eval.core.address import Address
-from clara_eval.core.flags import Flag
-from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
-from clara_eval.evaluation.features.features import Features
-from clara_eval.evaluation.objections import last_for
-from clara_eval.evaluation.review_rules import Round, round_flags
 from clara_eval.ranking.rank import Ranking
 from clara_eval.submissions import Rejected
 

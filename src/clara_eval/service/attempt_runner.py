@@ -22,12 +22,12 @@ from clara_eval.challenges.attempt_memory import Attempts, read_attempts, save_a
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.read import look_at_challenge
-from clara_eval.challenges.scoring_window import Speed
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
 from clara_eval.documents.results import EvalStatus, State, read
 from clara_eval.documents.store_keys import status_key
+from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.due import window_used
 from clara_eval.service.endings import Ending, ending_of, ending_of_result
