@@ -71,10 +71,7 @@ def test_no_word_of_the_writer_is_left(language: str, carrier: str, program: obj
     """In every carrier the payload is gone, no library word of it makes a sentence, and the work is still there."""
     assert callable(program)
     text = program(70_001, LIE)
-    view = neutral_code(text.encode(), language, LIMITER)
-    if view is None:
-        assert carrier == "broken code"
-        return
+    view = _neutral(text, language)
     assert LIE not in view
     assert not re.search("report|correctness|verified|proof", view, re.IGNORECASE), view
     assert "70001" in view
