@@ -503,7 +503,9 @@ def test_a_harness_is_checked_on_a_reference(machine: Machine) -> None:
     """A harness that fails on the reference, measures nothing or has ambiguous names is found."""
     good = check_harness(machine, Harness("solidity", HARNESS), PLAIN)
     assert good.problems == ()
-    assert [warning.partition(" gives")[0] for warning in good.warnings] == ["metric_error", "metric_gas"]
+    metrics, (types,) = good.warnings[:2], good.warnings[2:]
+    assert [warning.partition(" gives")[0] for warning in metrics] == ["metric_error", "metric_gas"]
+    assert "Declare an interface" in types
     assert "Check the result after the measured call" in good.warnings[0]
     wrong = check_harness(machine, Harness("solidity", HARNESS.replace("== 6", "== 7")), PLAIN)
     assert "does not pass: failed (test_small)" in wrong.problems[0]

@@ -80,6 +80,8 @@ class _Reader:
         found = json.loads(line)
         stack = [int(one, 16) for one in found["stack"][-4:]]
         built = self._ended(frame, int(found["gas"], 16), stack)
+        if len(stack) < 3:  # code of a submission may ask for more than there is; the machine halts it
+            return built
         if op == _CODECOPY and stack[-3] == self.length:
             frame.copied = stack[-1]
         elif op in _ASKED:
@@ -87,7 +89,7 @@ class _Reader:
         return built
 
     def _kind(self, frame: _Frame, offset: int, more: int) -> list[int]:
-        if more < 0 or more % 32:  # what a constructor is given comes in words of 32 bytes
+        if frame.copied is None or more < 0 or more % 32:  # a constructor is given words of 32 bytes
             return self.others
         return self.sure if frame.copied == offset else self.likely
 
@@ -96,7 +98,7 @@ class _Reader:
             return None
         before, costs = frame.creating
         frame.creating = None
-        if not stack[-1]:
+        if not stack or not stack[-1]:
             return None
         costs.append(before - gas)
         return f"0x{stack[-1]:040x}"

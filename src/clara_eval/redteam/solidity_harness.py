@@ -212,6 +212,18 @@ IDLE_ATTACKS: tuple[HarnessAttack, ...] = (
         inside="constructor() { assembly { mstore(0, 0x620fffff5ff3) return(26, 6) } }",
     ),
     _idle(
+        "broken_steps",
+        "code of its own that builds something, then builds with an empty stack, while the scales read every step",
+        inside="constructor() { assembly { let a := create(0, 0, 0) mstore(0, 0xf0) pop(create(0, 31, 1)) "
+        "mstore(0, 0x5f5f5ff0505f5f5ff0f0) return(22, 10) } }",
+    ),
+    _idle(
+        "member_named_require",
+        "public functions with the names of builtins",
+        inside="function require(bool, string memory) public pure {} function gasleft() public pure {} "
+        "function revert(string memory) public pure {}",
+    ),
+    _idle(
         "gone",
         "a constructor that destroys the contract",
         inside="constructor() { selfdestruct(payable(msg.sender)); }",
