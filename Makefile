@@ -33,10 +33,11 @@ test-model: setup ## a real round with the small real language model
 	$(UV) install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-local.lock
 	$(BIN)/pytest -q -m local_model
 
-check: setup ## format, lint, types, compiled contracts
+check: setup ## format, lint, types, layers, compiled contracts
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 	node scripts/compile_contracts.mjs --check
 
 format: setup

@@ -7,7 +7,7 @@ import sys
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["clara_eval.testing.fixtures", "clara_eval.testing.databases"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.databases"]
 
 # A shared machine has slow moments; a property is about values, never about time.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])

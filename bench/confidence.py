@@ -20,18 +20,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from clara_eval.eval_config import FeatureSchema, compile_schema, parse_eval_config
+from tests.support.judge_confidence import measure_confidence, separation_of
+
+from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
+from clara_eval.evaluation.play import Comparison, play_tournament
 from clara_eval.judge.calls import JudgeLine, Patience
 from clara_eval.judge.comparison import ModelJudge
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.providers.local import LocalLlm
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector, make_vector
-from clara_eval.llm.local import LocalLlm
-from clara_eval.money.prices import PriceCard
-from clara_eval.money.run_budget import RunBudget
+from clara_eval.ranking.schedule import Both, Field
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.testing.judge_confidence import measure_confidence, separation_of
-from clara_eval.tournament.play import Comparison, play_tournament
-from clara_eval.tournament.schedule import Both, Field
 
 CRITERIA = "The best solution is complete, tested and simple: more tests and a lower complexity are better."
 CONFIG = {

@@ -18,9 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from clara_eval.execution import Executed, Harness, Language, Machine, Submission
-from clara_eval.execution.model import LANGUAGES
-from clara_eval.hashing import plain_json, sha256_hex
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.harness import (
+    Executed,
+    Harness,
+    Language,
+    Machine,
+    Submission,
+)
+from clara_eval.harness.model import LANGUAGES
 
 SUBMISSIONS = 25
 TESTS = 10

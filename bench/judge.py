@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from clara_eval.eval_config import compile_schema, parse_eval_config
+from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.judge.vector import JudgeVector, make_vector
@@ -206,13 +206,13 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
+    from clara_eval.evaluation.play import play_tournament
     from clara_eval.judge.calls import JudgeLine, Patience
-    from clara_eval.llm.openai import OpenAiLlm
-    from clara_eval.money.prices import PriceCard
-    from clara_eval.money.run_budget import RunBudget
+    from clara_eval.judge.costs.prices import PriceCard
+    from clara_eval.judge.costs.run_budget import RunBudget
+    from clara_eval.judge.providers.openai import OpenAiLlm
+    from clara_eval.ranking.schedule import Field, Full
     from clara_eval.store.sqlite import SqliteStore
-    from clara_eval.tournament.play import play_tournament
-    from clara_eval.tournament.schedule import Field, Full
 
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
     shown = vectors(items)
@@ -334,7 +334,7 @@ def main() -> None:
     if asked.part:
         run_part(asked.part, asked.root, asked.items)
         return
-    command = [sys.executable, "-m", "clara_eval.testing.fake_endpoint", "0", str(LATENCY)]
+    command = [sys.executable, "-m", "tests.support.fake_endpoint", "0", str(LATENCY)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

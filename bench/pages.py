@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser
+from tests.support.api_service import Service, running_service
+from tests.support.browser import chromium, launched
+from tests.support.round_pages import put_round
 
-from clara_eval.challenge.model import Address
-from clara_eval.testing.api_service import Service, running_service
-from clara_eval.testing.browser import chromium, launched
-from clara_eval.testing.round_pages import put_round
+from clara_eval.core.address import Address
 
 SIZES = (25, 100, 1000)
 MOST_BYTES = 150_000

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clara_eval.testing.chaos import World
+    from tests.support.chaos import World
 
 CPU_SECONDS, MEGABYTES, TRACE_MEGABYTES, VERIFY_SECONDS = 12.0, 300.0, 10.0, 10.0
 TICK_MICROSECONDS = 25.0
@@ -43,14 +43,15 @@ SECONDS_A_BLOCK = 2
 
 async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     """Walk, file and publish one round, as an evaluation does between the chain and the post."""
-    from clara_eval.hashing import plain_json
-    from clara_eval.pipeline.public_documents import plots_document, public_keys, scores_document
-    from clara_eval.pipeline.record import entries
+    from tests.support.large_round import PLAN_BY_RULES, large_challenge, walk_large
+
+    from clara_eval.challenges.public_documents import plots_document, public_keys, scores_document
+    from clara_eval.core.hashing import plain_json
+    from clara_eval.documents.store_keys import plots_key, scores_key
+    from clara_eval.evaluation.record import entries
+    from clara_eval.evaluation.trace.document import TraceWriter, render
     from clara_eval.store.sqlite import SqliteStore
-    from clara_eval.testing.large_round import PLAN_BY_RULES, large_challenge, walk_large
-    from clara_eval.trace.archive import save_trace, stream_trace
-    from clara_eval.trace.document import TraceWriter, render
-    from clara_eval.trace.store_keys import plots_key, scores_key
+    from clara_eval.store.trace_archive import save_trace, stream_trace
 
     challenge = large_challenge(entries_count)
     store = await SqliteStore.open(place / "round.db")
@@ -80,7 +81,7 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
 
 
 async def verified(place: Path) -> dict[str, Any]:
-    from clara_eval.pipeline.replay import check_trace
+    from clara_eval.evaluation.replay import check_trace
 
     before = time.process_time()
     with (place / "trace.json").open(encoding="utf-8", newline="\n") as lines:
@@ -90,13 +91,14 @@ async def verified(place: Path) -> dict[str, Any]:
 
 async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
     """CPU seconds of ticks beside so many finished and as many open challenges, and of the same without them."""
+    from tests.service.test_many import finished, ticked
+    from tests.service.test_resting import at_rest
+    from tests.support.faulty_node import FaultyNode
+
     from clara_eval.app import open_app
-    from clara_eval.demo.lifecycle import local_settings
-    from clara_eval.demo.round import post_round
+    from clara_eval.devnet.demo.lifecycle import local_settings
+    from clara_eval.devnet.demo.round import post_round
     from clara_eval.devnet.local_chain import local_chain
-    from clara_eval.engine.test_many import finished, ticked
-    from clara_eval.engine.test_resting import at_rest
-    from clara_eval.testing.faulty_node import FaultyNode
 
     async with local_chain() as chain, FaultyNode(chain.rpc_url) as node:
         await post_round(chain)
@@ -132,11 +134,12 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
 
 async def discovery(place: Path, count: int) -> dict[str, Any]:
     """What a tick with a few new challenges costs, before and after the factory made so many others that are open."""
+    from tests.service.test_many import ticked
+    from tests.support.faulty_node import FaultyNode
+
     from clara_eval.app import open_app
-    from clara_eval.demo.lifecycle import local_settings
+    from clara_eval.devnet.demo.lifecycle import local_settings
     from clara_eval.devnet.local_chain import DAY, USDC, Terms, local_chain
-    from clara_eval.engine.test_many import ticked
-    from clara_eval.testing.faulty_node import FaultyNode
 
     terms = Terms(open_seconds=10 * DAY)
     async with local_chain() as chain, FaultyNode(chain.rpc_url) as node:
@@ -172,7 +175,7 @@ async def service(place: Path, challenges: int, entries_count: int, wanted: str)
     after each. The workers are as they are shipped, but for ticks every quarter of a minute instead of every five
     minutes, and blocks come as on Base.
     """
-    from clara_eval.testing.chaos import ChaosPlan, world
+    from tests.support.chaos import ChaosPlan, world
 
     plan = ChaosPlan(challenges, entries_count, workers=1, kills=0, by_rules=True)
     rows: list[dict[str, Any]] = []
@@ -192,7 +195,7 @@ async def service(place: Path, challenges: int, entries_count: int, wanted: str)
 @contextmanager
 def database(kind: str, file: Path) -> Iterator[str]:
     """An empty database, as a URL."""
-    from clara_eval.testing.databases import running_postgres
+    from tests.support.databases import running_postgres
 
     if kind == "sqlite":
         yield f"sqlite:///{file}"
@@ -246,7 +249,7 @@ def _busy_seconds() -> float:
 
 async def _posted(made: World, count: int) -> tuple[int, float]:
     """How many of the challenges have scores on the chain, and when, once there are so many; one question a second."""
-    from clara_eval.contracts.abi import abi
+    from clara_eval.chain.contracts.abi import abi
 
     wanted: Any = {"fromBlock": made.first_block, "topics": [abi("Challenge").event("ScoresPosted").topic]}
     until = time.monotonic() + 3600

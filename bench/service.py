@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from tests.support.chaos import ChaosPlan, World, post_challenge, world
 
-from clara_eval.challenge.model import Address
+from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR
-from clara_eval.testing.chaos import ChaosPlan, World, post_challenge, world
 
 RATE = 200
 TARGET = 1.10

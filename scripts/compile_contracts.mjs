@@ -12,8 +12,8 @@ import { fileURLToPath } from "node:url";
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
 const sourceDir = path.join(root, "solidity");
-const shipped = path.join(root, "src", "clara_eval", "contracts");
-const forTests = path.join(root, "src", "clara_eval", "testing");
+const shipped = path.join(root, "src", "clara_eval", "chain", "contracts");
+const forTests = path.join(root, "tests", "support");
 const contracts = [
   { name: "Challenge", source: "Challenge.sol", folder: shipped },
   { name: "ChallengeFactory", source: "ChallengeFactory.sol", folder: shipped },

@@ -23,26 +23,33 @@ from typing import Any
 from eth_account import Account
 from pydantic import SecretStr
 
+from clara_eval.actions.act import act
+from clara_eval.actions.challenges import addresses, challenges_at
+from clara_eval.actions.claim import FINALIZATION_SECONDS, claim
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
+from clara_eval.actions.finalize import finalize
+from clara_eval.actions.plan import Action
+from clara_eval.actions.post import post
+from clara_eval.actions.submit import Handing, submit
+from clara_eval.actions.terms import Posting
+from clara_eval.actions.times import show_moment
+from clara_eval.actions.verify import verify_trace
 from clara_eval.app import Caller, open_app, open_caller
 from clara_eval.chain.rpc import NodeRefusal
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.challenge.model import Address, to_address
-from clara_eval.demo.round import CONFIG, entry
-from clara_eval.errors import BadInput, CannotAct, ClaraError, ConfigError, NotYet, Temporary
-from clara_eval.hashing import keccak_hex, plain_json
-from clara_eval.settings import Settings
-from clara_eval.use_cases.act import act
-from clara_eval.use_cases.challenges import addresses, challenges_at
-from clara_eval.use_cases.claim import FINALIZATION_SECONDS, claim
-from clara_eval.use_cases.documents import ActResult
-from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
-from clara_eval.use_cases.finalize import finalize
-from clara_eval.use_cases.plan import Action
-from clara_eval.use_cases.post import post
-from clara_eval.use_cases.submit import Handing, submit
-from clara_eval.use_cases.terms import Posting
-from clara_eval.use_cases.times import show_moment
-from clara_eval.use_cases.verify import verify_trace
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import (
+    BadInput,
+    CannotAct,
+    ClaraError,
+    ConfigError,
+    NotYet,
+    Temporary,
+)
+from clara_eval.core.hashing import keccak_hex, plain_json
+from clara_eval.devnet.demo.round import CONFIG, entry
+from clara_eval.documents.actions import ActResult
 
 NETWORK = "base-sepolia"
 ENTRIES = ("deque_window", "token_bucket", "nested_flags")

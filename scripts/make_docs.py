@@ -20,17 +20,15 @@ sys.path.insert(0, str(Path(__file__).parent))  # the other scripts, also for wh
 
 from typing import Any
 
-import architecture
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 import by_the_page
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from clara_eval.cli import app
-from clara_eval.cli.commands import COMMANDS
-from clara_eval.solutions.model import REJECTIONS
+from clara_eval.interfaces.cli import app
+from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.submissions.model import REJECTIONS
 
 ROOT = Path(__file__).parents[1]
 COMMAND = Path(sys.executable).parent / "clara-eval"
@@ -191,11 +189,10 @@ def _short(value: object) -> object:
 
 
 def main() -> None:
-    architecture.main()
     with tempfile.TemporaryDirectory() as place:
         readme = ROOT / "README.md"
-        page = replaced(readme.read_text(encoding="utf-8"), "rooms", architecture.rooms_table())
-        readme.write_text(replaced(page, "demo", demo_output(Path(place))), encoding="utf-8")
+        page = replaced(readme.read_text(encoding="utf-8"), "demo", demo_output(Path(place)))
+        readme.write_text(page, encoding="utf-8")
         walk = ROOT / "docs" / "walk.md"
         trace = next(Path(place).glob("*.trace.json"))
         page = ROOT / "docs" / "trace-format.md"

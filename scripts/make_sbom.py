@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
-from clara_eval import __version__
+from clara_eval.core.version import __version__
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements-server.lock"

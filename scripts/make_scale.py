@@ -16,15 +16,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clara_eval.challenge.model import Address, Block, Challenge, ChallengeStatus, Token
-from clara_eval.engine.due import FINALIZATION_DELAY, Action, Memory, due
-from clara_eval.engine.options import EngineOptions
-from clara_eval.engine.resting import DEEP_SECONDS
-from clara_eval.engine.tick import FINALIZED_AT_ONCE
-from clara_eval.eval_config import parse_eval_config
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.config.eval_config import parse_eval_config
+from clara_eval.core.address import Address
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.quote import Size, quote
 from clara_eval.judge.expected_calls import expected_calls
-from clara_eval.money.prices import PriceCard
-from clara_eval.money.quote import Size, quote
+from clara_eval.service.due import FINALIZATION_DELAY, Action, Memory, due
+from clara_eval.service.options import EngineOptions
+from clara_eval.service.resting import DEEP_SECONDS
+from clara_eval.service.tick import FINALIZED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "scale.json"

@@ -15,12 +15,12 @@ from pathlib import Path
 import aiohttp
 from PIL import Image
 from playwright.async_api import Browser, BrowserContext, Page
+from tests.support.browser import chromium, launched
 
-from clara_eval.demo.living import Tempo, living_world
-from clara_eval.engine.options import EngineOptions
-from clara_eval.service import serving
-from clara_eval.settings import Settings
-from clara_eval.testing.browser import chromium, launched
+from clara_eval.config.settings import Settings
+from clara_eval.devnet.demo.living import Tempo, living_world
+from clara_eval.interfaces.serve import serving
+from clara_eval.service.options import EngineOptions
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SIZES = {"desktop": (1280, 1320), "phone": (390, 844)}

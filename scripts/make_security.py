@@ -13,11 +13,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from clara_eval.redteam.harness_attack import HarnessAttack
+from clara_eval.redteam.solidity_harness import SOLIDITY_ATTACKS
+
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "security.json"
 PAGE = ROOT / "docs" / "security.md"
 COMMAND = Path(sys.executable).parent / "clara-eval"
 BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
+BEGIN_ATTACKS, END_ATTACKS = "<!-- begin harness attacks -->", "<!-- end harness attacks -->"
+HARNESS_ATTACKS: dict[str, tuple[HarnessAttack, ...]] = {
+    "Solidity": SOLIDITY_ATTACKS,
+}
 
 
 def table(report: dict[str, Any]) -> str:
@@ -53,11 +60,23 @@ def _target(figure: dict[str, Any]) -> str:
     return f"{'≤' if bound == 'atMost' else '≥'} {_shown(figure, value)}"
 
 
+def attack_table() -> str:
+    """Every attack on a harness, by language."""
+    lines = ["| language | attack | what the submission does |", "|---|---|---|"]
+    for language, attacks in HARNESS_ATTACKS.items():
+        lines += [f"| {language} | `{attack.name}` | {attack.what} |" for attack in attacks]
+    return "\n".join(lines)
+
+
 def page(text: str, report: dict[str, Any]) -> str:
-    """The page with its figures written anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(report)}\n{END}{after}"
+    """The page with its figures and its table of attacks written anew."""
+    return _between(_between(text, BEGIN, END, table(report)), BEGIN_ATTACKS, END_ATTACKS, attack_table())
+
+
+def _between(text: str, begin: str, end: str, inside: str) -> str:
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{inside}\n{end}{after}"
 
 
 def _started(*arguments: str) -> subprocess.Popen[str]:

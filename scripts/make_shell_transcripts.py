@@ -20,12 +20,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from make_transcript import START
 from make_transcript import shape as common_shape
+from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, agent_environment
 from typer.testing import CliRunner
 
-from clara_eval.cli import app
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.local_chain import DAY, HOUR, DevAccount, LocalChain, local_chain
-from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, agent_environment
+from clara_eval.devnet.local_chain import (
+    DAY,
+    HOUR,
+    DevAccount,
+    LocalChain,
+    local_chain,
+)
+from clara_eval.interfaces.cli import app
 
 OUT = Path(__file__).parents[1] / "docs" / "transcripts"
 HEADS = {

@@ -18,10 +18,16 @@ from typing import Any
 
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitRequestParams, ElicitResult
+from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
 
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.local_chain import DAY, HOUR, DevAccount, LocalChain, local_chain
-from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
+from clara_eval.devnet.local_chain import (
+    DAY,
+    HOUR,
+    DevAccount,
+    LocalChain,
+    local_chain,
+)
 
 OUT = Path(__file__).parents[1] / "docs" / "transcripts" / "lifecycle.md"
 START = 1_800_000_000

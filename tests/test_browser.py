@@ -13,13 +13,22 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
+from tests.support.api_service import (
+    ADMIN,
+    CHAIN,
+    REVIEWED,
+    UNKNOWN,
+    Service,
+    running_service,
+    status,
+    summary,
+)
+from tests.support.browser import chromium, launched
+from tests.support.round_pages import account, put_round
 
-from clara_eval.challenge.model import Address
-from clara_eval.pipeline.review import request_review
-from clara_eval.testing.api_service import ADMIN, CHAIN, REVIEWED, UNKNOWN, Service, running_service, status, summary
-from clara_eval.testing.browser import chromium, launched
-from clara_eval.testing.round_pages import account, put_round
-from clara_eval.trace.store_keys import index_key, status_key
+from clara_eval.challenges.review import request_review
+from clara_eval.core.address import Address
+from clara_eval.documents.store_keys import index_key, status_key
 
 pytestmark = [pytest.mark.xdist_group("browser")]
 SMALL, LARGE, RUNS, STRANGE = (Address("0x" + digit * 40) for digit in "4567")

@@ -19,9 +19,9 @@ from typing import Any
 
 import yaml
 
-from clara_eval import __version__
-from clara_eval.observe.metrics import Metrics
-from clara_eval.settings import FROM_FILES, Settings
+from clara_eval.config.settings import FROM_FILES, Settings
+from clara_eval.core.version import __version__
+from clara_eval.service.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -49,10 +49,12 @@ def test_the_readme_shows_what_the_demo_prints(make_docs: ModuleType, demo: str)
     assert masked(make_docs.part(readme, "demo")) == masked(demo)
 
 
-def test_the_readme_names_every_room(make_docs: ModuleType) -> None:
-    """The table of rooms in the README is the list that the imports are held to."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert make_docs.part(readme, "rooms") == make_docs.architecture.rooms_table()
+def test_the_pages_name_every_package() -> None:
+    """The README and the page on architecture name each package of the source."""
+    packages = {path.name for path in (ROOT / "src" / "clara_eval").iterdir() if (path / "__init__.py").exists()}
+    for page in ("README.md", "docs/architecture.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert [name for name in sorted(packages) if f"`{name}`" not in text] == []
 
 
 def test_the_walk_shows_the_kinds_of_entries_a_trace_has(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:
@@ -129,10 +131,10 @@ def test_every_function_of_the_walk_exists(name: str) -> None:
 
 
 def test_the_walk_is_a_whole_one() -> None:
-    """From the tick to the check of a trace, with every room of the walk on the way."""
+    """From the tick to the check of a trace, with every package on the way."""
     assert len(WALK) >= 15
-    rooms = {"challenge", "eval_config", "solutions", "features", "tournament", "ranking", "winners", "publish"}
-    assert rooms <= {name.split(".")[0] for name in WALK}
+    packages = {"service", "actions", "challenges", "config", "submissions", "evaluation", "ranking", "chain"}
+    assert packages <= {name.split(".")[0] for name in WALK}
 
 
 def test_there_are_twelve_recipes() -> None:

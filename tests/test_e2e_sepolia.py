@@ -20,17 +20,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 from eth_utils.address import to_checksum_address
+from tests.support.faulty_node import FaultyNode, longest_range
 
-from clara_eval.challenge.model import to_address
-from clara_eval.contracts import artifact
+from clara_eval.chain.contracts import artifact
+from clara_eval.config.networks import NETWORKS
+from clara_eval.core.address import to_address
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.devnet.dev_node import DevNode
 from clara_eval.devnet.local_chain import create
-from clara_eval.networks import NETWORKS
-from clara_eval.testing.faulty_node import FaultyNode, longest_range
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "e2e_sepolia.py"
-SILENT = Path(__file__).parents[1] / "src" / "clara_eval" / "testing" / "SilentRegistry.json"
+SILENT = Path(__file__).parents[1] / "tests" / "support" / "SilentRegistry.json"
 SEPOLIA = NETWORKS["base-sepolia"]
 AGED_BLOCKS = 10_500
 """From the preset's first block to the node's: more than one request may span, so searches have to go in steps."""

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.eval_config import collect_problems
-from clara_eval.execution import Executed, Harness, Machine, MissingEngine, Submission
-from clara_eval.execution.checking import check_harness
-from clara_eval.execution.model import SUFFIXES
+from clara_eval.actions.check_harness import check_harness
+from clara_eval.config.eval_config import collect_problems
+from clara_eval.harness import (
+    Executed,
+    Harness,
+    Machine,
+    MissingEngine,
+    Submission,
+)
+from clara_eval.harness.model import SUFFIXES
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 HARNESSES = {"gas-golf": "harness.sol", "fee-curve": "harness.sol", "rate-limiter": "harness.hidden.js"}
@@ -74,11 +80,11 @@ def test_gas_golf_tells_cheap_from_dear_and_careless(machine: Machine) -> None:
 
 
 def test_the_hidden_tests_of_the_rate_limiter_find_the_seam(machine: Machine) -> None:
-    """Two limiters pass everything; counting anew in every window fails exactly the hidden test of the seam."""
+    """Two limiters pass everything; counting anew in every window fails the hidden test of the seam, and has no number."""
     found = {name: measured(machine, "rate-limiter", f"{name}.js") for name in ("ring", "filtered", "fixed_window")}
     assert [one.outcome for one in found.values()] == ["passed", "passed", "failed"]
     failed = [call.name for call in found["fixed_window"].calls if call.outcome != "passed"]
-    assert failed == ["test_any_window_not_only_whole_ones"]
+    assert failed == ["metric_burst", "test_any_window_not_only_whole_ones"]
 
 
 SOLIDITY = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"

@@ -15,11 +15,11 @@ from types import ModuleType
 
 import aiohttp
 import pytest
+from tests.support.api_service import ADMIN, QUIET, running_service
+from tests.support.debian import program
 
-from clara_eval.cli.commands import COMMANDS
-from clara_eval.settings import Settings
-from clara_eval.testing.api_service import ADMIN, QUIET, running_service
-from clara_eval.testing.debian import program
+from clara_eval.config.settings import Settings
+from clara_eval.interfaces.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))

@@ -11,18 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import open_app
-from clara_eval.challenge.model import Address
-from clara_eval.demo.lifecycle import local_settings, write_trace
-from clara_eval.demo.round import data_uri, entry
-from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, Terms
-from clara_eval.errors import CannotPublish
-from clara_eval.eval_config import build_metadata, config_hash
-from clara_eval.hashing import keccak_hex
-from clara_eval.pipeline.replay import check_trace
-from clara_eval.publish.send import Pace
-from clara_eval.settings import Settings
-from clara_eval.use_cases.evaluate import EvaluationRequest, evaluate
+from clara_eval.chain.sender import Pace
+from clara_eval.config.eval_config import build_metadata, config_hash
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.core.errors import CannotPublish
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
+from clara_eval.devnet.demo.round import data_uri, entry
+from clara_eval.devnet.local_chain import (
+    HOUR,
+    USDC,
+    Handed,
+    LocalChain,
+    Terms,
+)
+from clara_eval.evaluation.replay import check_trace
 
 MEASURED = [{"name": "max_complexity", "source": "measured"}, {"name": "tests", "source": "measured"}]
 READ = {"name": "is_complete", "type": "boolean", "better": "higher"}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from clara_eval.observe.metrics import Metrics
-from clara_eval.publish.send import Intention
+from clara_eval.chain.sender import Intention
+from clara_eval.service.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "deploy" / "prometheus-rules.yml"

@@ -18,9 +18,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from clara_eval import __version__
+from clara_eval.core.extras import MODULES
+from clara_eval.core.version import __version__
 from clara_eval.devnet.anvil import find_anvil
-from clara_eval.extras import MODULES
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

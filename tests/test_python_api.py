@@ -14,15 +14,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
 
 import clara_eval
-from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, Terms
-from clara_eval.errors import BadInput, BadTrace, NotFound
-from clara_eval.eval_config import build_metadata, config_hash
-from clara_eval.hashing import keccak_hex
+from clara_eval.config.eval_config import build_metadata, config_hash
+from clara_eval.core.errors import BadInput, BadTrace, NotFound
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.local_chain import (
+    DAY,
+    USDC,
+    Handed,
+    LocalChain,
+    Terms,
+)
 from clara_eval.store.open import open_store
-from clara_eval.testing.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
-from clara_eval.trace.archive import stream_trace
+from clara_eval.store.trace_archive import stream_trace
 
 DOC = Path(__file__).parents[1] / "docs" / "python.md"
 PLACEHOLDER = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 
-from clara_eval.challenge.model import Address
-from clara_eval.demo import round as demo_round
+from clara_eval.core.address import Address
+from clara_eval.devnet.demo import round as demo_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ import json
 
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import Provider
-from clara_eval.money.prices import FREE
+from clara_eval.judge.costs.prices import FREE
 
 
 class AlphabetLlm:
@@ -63,7 +63,7 @@ PRICED_PROVIDER = '''
 
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import Provider
-from clara_eval.money.prices import PriceCard
+from clara_eval.judge.costs.prices import PriceCard
 
 CARD = PriceCard(2_000_000, 2_000_000, 2_000_000, 2_000_000)
 
@@ -90,12 +90,12 @@ PROVIDER = Provider(
 ASK = """
 import asyncio, json, pathlib
 from clara_eval.judge.comparison import ModelJudge
-from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.vector import make_vector
-from clara_eval.llm.registry import forms, parse_judge, price_card
-from clara_eval.model_pool import ModelPool
-from clara_eval.money.run_budget import RunBudget
-from clara_eval.settings import Settings
+from clara_eval.judge.providers.registry import forms, parse_judge, price_card
+from clara_eval.challenges.model_pool import ModelPool
+from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.config.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
 
 async def main():
@@ -115,7 +115,7 @@ asyncio.run(main())
 
 PROMPT = """
 import json
-from clara_eval.eval_config import Feature, FeatureSchema
+from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import comparison_grammar, comparison_prompt
 from clara_eval.judge.templates import prompt_files
 from clara_eval.judge.vector import make_vector
@@ -232,7 +232,7 @@ async def test_a_judge_provider_is_one_file(
     refused = await command(source, "evaluate", address, "--dry-run", **settings)
     assert (refused.returncode, "alphabet:latin" in refused.stderr) == (2, True)
 
-    add(source / "llm" / "alphabet.py", PROVIDER_FILE)
+    add(source / "judge" / "providers" / "alphabet.py", PROVIDER_FILE)
     scores = document(await command(source, "evaluate", address, "--dry-run", "--json", **settings))
     ranked = [row for row in scores["rankings"] if row["status"] == "ranked"]
     assert [row["rank"] for row in ranked] == list(range(1, 8))
@@ -271,7 +271,7 @@ async def test_a_network_is_one_entry(local_chain: LocalChain, source: Path, mon
 
     deployed = local_chain.deployment
     presets = {"factory": deployed.factory, "from_block": deployed.from_block, "token": deployed.token}
-    add(source / "networks.py", NETWORK_ENTRY.format(registry=deployed.identity_registry, **presets))
+    add(source / "config" / "networks.py", NETWORK_ENTRY.format(registry=deployed.identity_registry, **presets))
     found = document(await command(source, *words, **settings))
     assert found["network"] == "islands"
     assert [item["address"].lower() for item in found["challenges"]] == [address]
@@ -280,7 +280,7 @@ async def test_a_network_is_one_entry(local_chain: LocalChain, source: Path, mon
 
 async def second_contract(chain: LocalChain, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Another Challenge.sol, compiled by our script and deployed behind a factory of its own; its artifact."""
-    for name in ("solidity", "scripts", "src/clara_eval/contracts", "src/clara_eval/testing"):
+    for name in ("solidity", "scripts", "src/clara_eval/chain/contracts", "tests/support"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
     (folder / "node_modules").symlink_to(ROOT / "node_modules")
     contract = folder / "solidity" / "Challenge.sol"
@@ -291,7 +291,9 @@ async def second_contract(chain: LocalChain, folder: Path, monkeypatch: pytest.M
     contract.write_text(text, encoding="utf-8")
     words = ["node", str(folder / "scripts" / "compile_contracts.mjs")]
     await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True, timeout=150)
-    made: dict[str, Any] = json.loads((folder / "src/clara_eval/contracts/Challenge.json").read_text(encoding="utf-8"))
+    made: dict[str, Any] = json.loads(
+        (folder / "src/clara_eval/chain/contracts/Challenge.json").read_text(encoding="utf-8")
+    )
     deployed = chain.web3.eth.contract(abi=made["abi"], bytecode=made["bytecode"]).constructor().data_in_transaction
     receipt = (await chain.node.receipts([await chain.node.post(chain.owner, None, deployed)]))[0]
     registry = to_checksum_address(chain.deployment.identity_registry)
@@ -311,13 +313,13 @@ async def test_a_second_contract_version_is_one_file_and_one_entry(
     refused = await command(source, "evaluate", address, **settings)
     assert (refused.returncode, "getSubmission" in refused.stderr) == (1, True)
 
-    (source / "contracts" / "ChallengeV2.json").write_text(json.dumps(made), encoding="utf-8")
-    names = source / "contracts" / "__init__.py"
+    (source / "chain" / "contracts" / "ChallengeV2.json").write_text(json.dumps(made), encoding="utf-8")
+    names = source / "chain" / "contracts" / "__init__.py"
     names.write_text(
         names.read_text(encoding="utf-8").replace('Literal["Challenge",', 'Literal["Challenge", "ChallengeV2",')
     )
-    add(source / "contracts" / "versions.py", SECOND_VERSION)
-    add(source / "networks.py", SECOND_NETWORK)
+    add(source / "chain" / "contracts" / "versions.py", SECOND_VERSION)
+    add(source / "config" / "networks.py", SECOND_NETWORK)
     scores = document(await command(source, "evaluate", address, "--json", **settings))
     contract = local_chain.web3.eth.contract(address=to_checksum_address(address), abi=made["abi"])
     posted = [await contract.functions.winners(place).call() for place in range(len(demo_round.PAYOUT_BPS))]
@@ -345,7 +347,7 @@ def told(source: Path, program: str) -> dict[str, object]:
 
 def test_a_provider_says_its_price_and_its_limit(source: Path) -> None:
     """One file in llm/ is named in CLARA_JUDGES, built, priced, limited and asked; nothing else is edited."""
-    (source / "llm" / "first.py").write_text(PRICED_PROVIDER, encoding="utf-8")
+    (source / "judge" / "providers" / "first.py").write_text(PRICED_PROVIDER, encoding="utf-8")
     found = told(source, ASK)
     assert (found["winner"], found["spent"], found["most"]) == ("A", 240, 2.0)
     assert "first:MODEL" in str(found["forms"])
@@ -379,7 +381,7 @@ def test_a_prompt_is_edited_as_a_file(source: Path) -> None:
 def test_a_prompt_without_its_placeholder_is_refused_by_name(source: Path) -> None:
     """An edit that loses a vector is a setting's error that names the file and what it has to hold."""
     (source / "prompts" / "compare.user.md").write_text("Left: {{first}}\n", encoding="utf-8")
-    caught = "from clara_eval.errors import ConfigError\ntry:\n" + "".join(
+    caught = "from clara_eval.core.errors import ConfigError\ntry:\n" + "".join(
         f"    {line}\n" for line in PROMPT.strip().splitlines()
     )
     caught += "except ConfigError as bad:\n    print(json.dumps({'said': str(bad), 'remedy': bad.remedy}))\n"

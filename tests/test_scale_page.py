@@ -10,17 +10,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.support.faulty_node import FaultyNode
 
 from clara_eval.app import open_app
-from clara_eval.challenge.model import to_address
-from clara_eval.demo.lifecycle import local_settings
-from clara_eval.demo.round import post_round
+from clara_eval.core.address import to_address
+from clara_eval.devnet.demo.lifecycle import local_settings
+from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.engine.due import due
-from clara_eval.engine.options import EngineOptions
-from clara_eval.engine.tick import _LOOKED_AT_TOGETHER as TOGETHER
-from clara_eval.engine.tick import Ticker
-from clara_eval.testing.faulty_node import FaultyNode
+from clara_eval.service.due import due
+from clara_eval.service.options import EngineOptions
+from clara_eval.service.tick import _LOOKED_AT_TOGETHER as TOGETHER
+from clara_eval.service.tick import Ticker
 
 ROOT = Path(__file__).parents[1]
 

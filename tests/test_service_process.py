@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clara_eval.demo.round import post_round, submit_round
+from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 
 COMMAND = (sys.executable, "-m", "clara_eval")

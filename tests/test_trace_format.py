@@ -19,30 +19,30 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
+from tests.challenges.test_attestation import signed_round
+from tests.challenges.test_evaluate import opened
+from tests.challenges.test_models import Dropping, judged, script
+from tests.evaluation.test_execution import public_round
+from tests.evaluation.test_replay import traced
+from tests.support.forged_trace import Entries, forged
+from tests.support.large_round import large_lines
+from tests.support.scripted_llm import ScriptedLlm
+from tests.support.signing_endpoint import SigningEndpoint
+from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.attestation import Quotes
-from clara_eval.demo.round import data_uri, entry
+from clara_eval.actions.objections import sign_objection
+from clara_eval.config.eval_config import config_hash
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
-from clara_eval.eval_config import config_hash
-from clara_eval.execution import Machine
-from clara_eval.hashing import keccak_hex
+from clara_eval.evaluation.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
+from clara_eval.evaluation.replay import is_same
+from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.harness import Machine
+from clara_eval.judge.attestation import Quotes
 from clara_eval.judge.port import Answer, Llm, Prompt
-from clara_eval.pipeline.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
-from clara_eval.pipeline.replay import is_same
-from clara_eval.pipeline.rulings import RULINGS, Ruling
-from clara_eval.pipeline.test_attestation import signed_round
-from clara_eval.pipeline.test_evaluate import opened
-from clara_eval.pipeline.test_execution import public_round
-from clara_eval.pipeline.test_models import Dropping, judged, script
-from clara_eval.pipeline.test_replay import traced
-from clara_eval.testing.forged_trace import Entries, forged
-from clara_eval.testing.large_round import large_lines
-from clara_eval.testing.scripted_llm import ScriptedLlm
-from clara_eval.testing.signing_endpoint import SigningEndpoint
-from clara_eval.testing.verifiers import node_refusals, refusal_of
-from clara_eval.trace.archive import stream_trace
-from clara_eval.trace.document import read_entries
-from clara_eval.use_cases.objections import sign_objection
+from clara_eval.store.trace_archive import stream_trace
 
 ROOT = Path(__file__).parents[1]
 Fields = dict[str, dict[str, str]]

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.challenges.test_attestation import FORGERIES as FORGED_ANSWERS
+from tests.challenges.test_attestation import signed_round
+from tests.evaluation.test_execution import public_round
+from tests.support.forged_trace import Change, Entries, forged
+from tests.support.large_round import large_lines
+from tests.support.signing_endpoint import SigningEndpoint
 
-from clara_eval.api import templating
-from clara_eval.api.verify_view import _held
-from clara_eval.cli.verify import _document, _tell
+from clara_eval.core.errors import BadTrace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.errors import BadTrace
-from clara_eval.execution import Machine
-from clara_eval.pipeline.replay import check_trace
-from clara_eval.pipeline.test_attestation import FORGERIES as FORGED_ANSWERS
-from clara_eval.pipeline.test_attestation import signed_round
-from clara_eval.pipeline.test_execution import public_round
-from clara_eval.testing.forged_trace import Change, Entries, forged
-from clara_eval.testing.large_round import large_lines
-from clara_eval.testing.signing_endpoint import SigningEndpoint
-from clara_eval.trace.document import Approval, render
+from clara_eval.evaluation.replay import check_trace
+from clara_eval.evaluation.trace.document import Approval, render
+from clara_eval.harness import Machine
+from clara_eval.interfaces.api import templating
+from clara_eval.interfaces.api.verify_view import _held
+from clara_eval.interfaces.cli.verify import _document, _tell
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "verifier" / "verify.mjs"

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.large_round import large_lines
+from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.hashing import plain_json, sha256_hex
-from clara_eval.testing.large_round import large_lines
-from clara_eval.testing.verifiers import node_refusals, refusal_of
-from clara_eval.trace.document import OPENING, START, Approval, read_entries, render
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.evaluation.trace.document import (
+    OPENING,
+    START,
+    Approval,
+    read_entries,
+    render,
+)
 
 Spell = Callable[[str], str]
 """From the right text of an entry to another one."""
@@ -193,15 +199,14 @@ def _approved(*changes: tuple[str, object]) -> bytes:
     return "".join([*lines, list(render([], digest, [Approval(**values)]))[-1]]).encode()
 
 
-APPROVALS: dict[str, tuple[str, object]] = {
-    f"an approval with {name} {value!r}": (name, value)
-    for name, values in {
-        "at": (True, "1", 1.0, None, 2**53 + 1, -1.5, [1]),
-        "by": (1, None, "\ud800", ["Ada"]),
-        "note": (1, None, "\udfff", {}),
-        "of": ("0x" + "11" * 32, None, ""),
-    }.items()
-    for value in values
+WRONG_APPROVALS: dict[str, tuple[object, ...]] = {
+    "at": (True, "1", 1.0, None, 2**53 + 1, -1, -1.5, [1]),
+    "by": (1, None, "\ud800", ["Ada"]),
+    "note": (1, None, "\udfff", {}),
+    "of": ("0x" + "11" * 32, None, ""),
+}
+APPROVALS = {
+    f"an approval with {name} {value!r}": (name, value) for name, wrong in WRONG_APPROVALS.items() for value in wrong
 }
 
 

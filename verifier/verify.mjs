@@ -402,7 +402,8 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
 function checkWinners(bodies, challenge) {
   const ranking = bodies.get("ranking"), placed = bodies.get("placed"), winners = bodies.get("winners"), agents = new Map(challenge.submissions.map((s) => [s.submitter, s.agentId]));
   const byClock = bodies.get("rulings").some((r) => r.kind === "default"), behind = new Set((bodies.get("flags") ?? []).filter((f) => f.code === "gave_way").map((f) => f.account)), last = (rows, is) => [...rows.filter((row) => !is(row)), ...rows.filter(is)];
-  const wanted = [...last((ranking?.standings ?? []).map((s) => [s.item, +s.score]), ([who]) => behind.has(who)), ...last(bodies.get("rejected"), (r) => byClock && !r.isOutage).map((r) => [r.account, 0])]; hold(byClock || !behind.size, "flags", "somebody gave way although the clock did not rule");
+  const rows = (ranking?.standings ?? []).map((s) => [s.item, +s.score]), first = rows.filter(([who]) => !behind.has(who)); let low = Math.min(...first.map((row) => row[1]));
+  const wanted = [...first, ...rows.filter(([who]) => behind.has(who)).map(([who, score]) => [who, (low = Math.min(low, score))]), ...last(bodies.get("rejected"), (r) => byClock && !r.isOutage).map((r) => [r.account, 0])]; hold(byClock || !behind.size, "flags", "somebody gave way although the clock did not rule");
   hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
   if (!hold(+challenge.winnerCount === challenge.payoutBps.length && placed.length >= challenge.winnerCount, "winners", "there are more or fewer shares or entries than winners")) return;
   const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount, prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);

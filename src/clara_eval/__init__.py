@@ -13,17 +13,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+from clara_eval.core.version import __version__
+
 __all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "parse_eval_config", "rank", "verify"]
 
 if TYPE_CHECKING:
-    from clara_eval.public import EvalConfig, Settings, evaluate, parse_eval_config, rank, verify
+    from clara_eval.interfaces.python import (
+        EvalConfig,
+        Settings,
+        evaluate,
+        parse_eval_config,
+        rank,
+        verify,
+    )
 else:
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from clara_eval import public
+        from clara_eval.interfaces import python as public
 
         return getattr(public, name)
 

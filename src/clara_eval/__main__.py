@@ -1,5 +1,5 @@
 """`python -m clara_eval` is the command line."""
 
-from clara_eval.cli import main
+from clara_eval.interfaces.cli import main
 
 main()

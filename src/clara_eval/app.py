@@ -12,37 +12,45 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from clara_eval.chain.dollars import is_dollar
+from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.sender import Pace, Receipt, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
+from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet, open_wallet
-from clara_eval.challenge.model import Address, Challenge, to_address
-from clara_eval.errors import BadInput, ConfigError
-from clara_eval.execution.machine import open_machine
-from clara_eval.fetch import FetchLimits, UriFetch, Web
-from clara_eval.fetch.contents import IpfsContents
+from clara_eval.challenges.evaluate import Options, Ports
+from clara_eval.challenges.model_pool import ModelPool
+from clara_eval.challenges.stored_results import MAX_TRACE_BYTES, ApiRecords, StoreRecords
+from clara_eval.config.networks import Network
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.dollars import micro_usd
+from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.harness import Machine
 from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.limits import within
 from clara_eval.judge.port import Asker, PaidAnswer
-from clara_eval.llm.registry import build_llm, models_of, parse_jury, price_cards, token_limits
-from clara_eval.model_pool import ModelPool
-from clara_eval.money.dollars import is_dollar, micro_usd
-from clara_eval.money.prices import FREE
-from clara_eval.money.run_budget import RunBudget
-from clara_eval.networks import Network
-from clara_eval.pipeline.evaluate import Options, Ports
-from clara_eval.pipeline.plan import EvaluationPlan
-from clara_eval.publication.cloudflare_kv import CloudflareKv
-from clara_eval.publication.ipfs import IpfsPublication
-from clara_eval.publication.port import Publication
-from clara_eval.publish.policy import SigningPolicy, agent_policy, evaluator_policy
-from clara_eval.publish.send import Pace, Receipt, TransactionSender
-from clara_eval.settings import Settings
+from clara_eval.judge.providers.registry import (
+    build_llm,
+    models_of,
+    parse_jury,
+    price_cards,
+    token_limits,
+)
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.open import open_store, opened_store
-from clara_eval.store.rows import MAX_TRACE_BYTES, ApiRecords, StoreRecords
+from clara_eval.store.ports import Store
+from clara_eval.store.publication.cloudflare_kv import CloudflareKv
+from clara_eval.store.publication.ipfs import IpfsPublication
+from clara_eval.store.publication.port import Publication
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.trace.store import Store
+from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
+from clara_eval.submissions.fetch.contents import IpfsContents
 
 CALIBRATION_RUN = "calibration"
 """The run under which answers about labelled pairs are kept."""
@@ -343,3 +351,8 @@ def evaluator_address(settings: Settings) -> Address | None:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, BadInput):
             return None
     return None
+
+
+def open_machine(settings: Settings) -> Machine:
+    """The machine as the operator's settings say it."""
+    return Machine(solc=settings.solc, cache=settings.cache_dir.expanduser())

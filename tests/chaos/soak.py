@@ -28,22 +28,30 @@ from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
-from clara_eval.challenge.model import Address
-from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.local_chain import LocalChain, local_chain
-from clara_eval.errors import ClaraError
-from clara_eval.observe.logs import configure_logs
-from clara_eval.testing.chaos import ChaosPlan, Ground, Report, ground, run_chaos, world_on
-from clara_eval.testing.databases import fresh_database, running_postgres
-from clara_eval.testing.kill_points import KILL_POINTS
-from clara_eval.testing.nursery import Nursery
-from clara_eval.testing.scenarios import (
+from tests.support.chaos import (
+    ChaosPlan,
+    Ground,
+    Report,
+    ground,
+    run_chaos,
+    world_on,
+)
+from tests.support.databases import fresh_database, running_postgres
+from tests.support.kill_points import KILL_POINTS
+from tests.support.nursery import Nursery
+from tests.support.scenarios import (
     closed_round,
     connections_scenario,
     node_scenario,
     poison_scenario,
     reorg_scenario,
 )
+
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ClaraError
+from clara_eval.devnet.anvil import AnvilOptions
+from clara_eval.devnet.local_chain import LocalChain, local_chain
+from clara_eval.service.logs import configure_logs
 
 Scenario = Callable[[LocalChain, Address, Path, int], Awaitable[list[str]]]
 SCENARIOS: dict[str, Scenario] = {

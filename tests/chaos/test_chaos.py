@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.chaos import ChaosPlan, run_chaos, world
+from tests.support.databases import running_postgres
+from tests.support.scenarios import closed_round, posts_of
+from tests.support.step_worker import KILLED, StepWorkers
 
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.testing.chaos import ChaosPlan, run_chaos, world
-from clara_eval.testing.databases import running_postgres
-from clara_eval.testing.scenarios import closed_round, posts_of
-from clara_eval.testing.step_worker import KILLED, StepWorkers
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("chaos")]
 STEPS = ("after:take_lease:1", "after:add_entry:3", "before:save_transaction:1", "after:broadcast:1")

@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.scenarios import (
+    NODE_KINDS,
+    closed_round,
+    node_scenario,
+    poison_scenario,
+    reorg_scenario,
+)
 
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.testing.scenarios import NODE_KINDS, closed_round, node_scenario, poison_scenario, reorg_scenario
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("chaos")]
 

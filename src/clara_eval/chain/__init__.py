@@ -1,1 +1,1 @@
-"""The chain over JSON-RPC: reading in batches, sending once."""
+"""The chain: JSON-RPC, the contracts, the wallet and the sender of transactions."""

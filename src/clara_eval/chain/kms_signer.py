@@ -11,11 +11,11 @@ import asyncio
 from typing import Any
 
 from clara_eval.chain.signatures import address_of, signed_with
-from clara_eval.challenge.model import Address
-from clara_eval.errors import ClaraError, ConfigError, Temporary
-from clara_eval.extras import require
-from clara_eval.hashing import keccak_hex
-from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
+from clara_eval.chain.transaction import SignedBytes, Unsigned, signing_payload
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.extras import require
+from clara_eval.core.hashing import keccak_hex
 
 KEY_SPEC = "ECC_SECG_P256K1"
 """The one kind of key whose signatures the chain knows."""

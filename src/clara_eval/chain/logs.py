@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.rpc import Call, NodeRefusal, Rpc
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.challenge.model import Address, Checkpoint
-from clara_eval.errors import Temporary
+from clara_eval.core.address import Address
+from clara_eval.core.errors import Temporary
 
 FIRST_SPAN = 10_000
 LARGEST_SPAN = 50_000

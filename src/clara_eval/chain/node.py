@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clara_eval.chain.contracts import (
+from clara_eval.chain.contracts.clients import (
     ChallengeContract,
     ChallengeFactoryContract,
     ChallengeState,
@@ -23,25 +23,30 @@ from clara_eval.chain.contracts import (
     View,
     describe_tokens,
 )
+from clara_eval.chain.contracts.versions import contract_version
+from clara_eval.chain.discovery import NewChallenge, NewClaim, NewSubmission, Page
 from clara_eval.chain.logs import Filter, Logs
-from clara_eval.chain.rpc import Call, Node, NodeRefusal, Rpc, quantity
-from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.challenge.discover import NewChallenge, NewClaim, NewSubmission, Page
-from clara_eval.challenge.model import (
-    Address,
+from clara_eval.chain.model import (
     Block,
     Challenge,
     ChallengeStatus,
     Checkpoint,
-    Submission,
     Token,
-    Version,
 )
-from clara_eval.contracts.versions import contract_version
-from clara_eval.errors import NotFound, Temporary
-from clara_eval.networks import Network
-from clara_eval.publish.posted import Posted, PostedBy, ScoringState
-from clara_eval.winners import Winner
+from clara_eval.chain.posted import Posted, PostedBy, ScoringState
+from clara_eval.chain.rpc import (
+    Call,
+    Node,
+    NodeRefusal,
+    Rpc,
+    quantity,
+)
+from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.winners import Winner
+from clara_eval.config.networks import Network
+from clara_eval.core.address import Address
+from clara_eval.core.errors import NotFound, Temporary
+from clara_eval.core.submission import Submission, Version
 
 LAG_BLOCKS = 3
 """A node this far behind another is not the one to ask."""

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from clara_eval.chain.signatures import address_of, signed_with
-from clara_eval.challenge.model import Address
-from clara_eval.errors import ConfigError, Temporary
-from clara_eval.http_body import TooLong, read_at_most
-from clara_eval.publish.transaction import SignedBytes, Unsigned, signing_payload
+from clara_eval.chain.transaction import SignedBytes, Unsigned, signing_payload
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.http_body import TooLong, read_at_most
 
 _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
 _MOST_ANSWER = 1_000_000

@@ -20,9 +20,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import aiohttp
 
 from clara_eval.chain.rpc_errors import Meaning, meaning_of
-from clara_eval.errors import ConfigError, Temporary
-from clara_eval.gather import gather_or_raise
-from clara_eval.http_body import TooLong, read_at_most
+from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.http_body import TooLong, read_at_most
 
 log = logging.getLogger(__name__)
 

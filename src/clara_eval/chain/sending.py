@@ -11,17 +11,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from clara_eval.chain.contracts.refusals import Refusal, decode_refusal
+from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
+from clara_eval.chain.model import Block
 from clara_eval.chain.node import LOOK_AGAIN_SECONDS, EthereumChain, TransactionReceipt
+from clara_eval.chain.nonces import find_gap
 from clara_eval.chain.rpc import Call, NodeDown, NodeRefusal, quantity
 from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.sender import (
+    ContractCall,
+    Mined,
+    Sent,
+    TransactionLog,
+    TransactionSender,
+)
+from clara_eval.chain.transaction import StoredTransaction, Unsigned, read_signed
 from clara_eval.chain.wallet import Wallet
-from clara_eval.challenge.model import ZERO_ADDRESS, Address, Block
-from clara_eval.contracts.refusals import Refusal, decode_refusal
-from clara_eval.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
-from clara_eval.publish.fees import Fees, first_fees, raised_fees
-from clara_eval.publish.nonces import find_gap
-from clara_eval.publish.send import ContractCall, Mined, Sent, TransactionLog, TransactionSender
-from clara_eval.publish.transaction import StoredTransaction, Unsigned, read_signed
+from clara_eval.core.address import ZERO_ADDRESS, Address
+from clara_eval.core.errors import (
+    CannotPublish,
+    ClaraError,
+    NotYet,
+    Stalled,
+    Temporary,
+)
 
 GAS_MARGIN = 50_000
 """On top of a fifth more than the estimate: the state may change before the transaction is mined."""

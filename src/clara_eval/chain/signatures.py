@@ -7,11 +7,11 @@ expected address: nothing was sent, a person is told at once, and it goes on whe
 
 from __future__ import annotations
 
-from clara_eval.attestation.eip191 import ORDER
-from clara_eval.challenge.model import Address
-from clara_eval.errors import ConfigError
-from clara_eval.hashing import keccak_hex
-from clara_eval.publish.transaction import SignedBytes, Unsigned, signed_bytes, signing_payload
+from clara_eval.chain.transaction import SignedBytes, Unsigned, signed_bytes, signing_payload
+from clara_eval.core.address import Address
+from clara_eval.core.eip191 import ORDER
+from clara_eval.core.errors import ConfigError
+from clara_eval.core.hashing import keccak_hex
 
 
 def address_of(public_key: str) -> Address | None:

@@ -17,12 +17,12 @@ from pydantic import SecretStr
 
 from clara_eval.chain.kms_signer import KmsSigner
 from clara_eval.chain.remote_signer import RemoteSigner
-from clara_eval.challenge.model import Address, to_address
-from clara_eval.errors import ConfigError
-from clara_eval.private_file import write_private
-from clara_eval.publish.policy import SigningPolicy
-from clara_eval.publish.transaction import SignedBytes, StoredTransaction, Unsigned
-from clara_eval.settings import Settings
+from clara_eval.chain.signing_policy import SigningPolicy
+from clara_eval.chain.transaction import SignedBytes, StoredTransaction, Unsigned
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import ConfigError
+from clara_eval.core.private_file import write_private
 
 KMS = "aws-kms:"
 """What CLARA_SIGNER_URL begins with where the key is in AWS KMS."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from clara_eval.errors import ConfigError, Temporary
+from clara_eval.core.errors import ConfigError, Temporary
 
 LOCAL_CHAIN_ID = 31337
 MNEMONIC = "test test test test test test test test test test test junk"

@@ -22,10 +22,10 @@ from web3.exceptions import Web3Exception
 from web3.types import RPCEndpoint, TxReceipt
 
 from clara_eval.chain.accounts import key_from_seed, seed_from_mnemonic
-from clara_eval.challenge.model import Address, to_address
-from clara_eval.contracts.refusals import Refusal, decode_refusal
+from clara_eval.chain.contracts.refusals import Refusal, decode_refusal
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
 from clara_eval.devnet.anvil import MNEMONIC
-from clara_eval.errors import BadInput, ClaraError, ConfigError, Temporary
 
 
 class Refused(ClaraError):

@@ -20,12 +20,12 @@ from web3.contract import AsyncContract
 from web3.logs import DISCARD
 from web3.types import TxReceipt
 
-from clara_eval.challenge.model import Address, to_address
-from clara_eval.contracts import ContractName, artifact
+from clara_eval.chain.contracts import ContractName, artifact
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput
+from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.devnet.dev_node import DevAccount, DevNode, Refused
-from clara_eval.errors import BadInput
-from clara_eval.hashing import keccak_hex
 
 __all__ = ["DAY", "HOUR", "USDC", "Deployment", "DevAccount", "Handed", "LocalChain", "Refused", "Terms", "local_chain"]
 

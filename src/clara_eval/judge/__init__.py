@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clara_eval.judge.comparison import Decision, Judge, ModelJudge
+from clara_eval.judge.feature_types import type_names
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.templates import prompt_files
-from clara_eval.judge.typing import type_names
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.judge.verdict import Verdict
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from clara_eval.errors import BadAnswer, Temporary
+from clara_eval.core.errors import BadAnswer, Temporary
 from clara_eval.judge.outages import AnswerCut
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 

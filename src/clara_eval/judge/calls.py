@@ -20,8 +20,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from clara_eval.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
+from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.limits import is_cut, without_thinking
 from clara_eval.judge.outages import (
     Garbled,
@@ -34,10 +36,15 @@ from clara_eval.judge.outages import (
     TooSlow,
     Unanswered,
 )
-from clara_eval.judge.port import Answer, AnswerBook, Llm, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import (
+    Answer,
+    AnswerBook,
+    Llm,
+    PaidAnswer,
+    Prompt,
+    request_hash,
+)
 from clara_eval.judge.reading import makes_sense
-from clara_eval.money.prices import PriceCard
-from clara_eval.money.run_budget import RunBudget
 
 Sleep = Callable[[float], Awaitable[None]]
 CallListener = Callable[[str, str, str, float], None]

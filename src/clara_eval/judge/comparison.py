@@ -15,8 +15,8 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from clara_eval.eval_config import Feature, FeatureSchema
-from clara_eval.hashing import plain_json
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.hashing import plain_json
 from clara_eval.judge.asking import TRIES, Asked, again_grammar, ask_until
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view

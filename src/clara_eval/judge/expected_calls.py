@@ -10,15 +10,15 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from clara_eval.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
+from clara_eval.config.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
 from clara_eval.judge.comparison import comparison_prompt
+from clara_eval.judge.costs.prices import estimated_tokens
+from clara_eval.judge.costs.quote import ExpectedCalls, Size
 from clara_eval.judge.extraction import Asked, Subject, asked_features, extraction_questions
+from clara_eval.judge.feature_types import typing_prompt
 from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Prompt, Purpose
-from clara_eval.judge.typing import typing_prompt
 from clara_eval.judge.vector import Value, make_vector
-from clara_eval.money.prices import estimated_tokens
-from clara_eval.money.quote import ExpectedCalls, Size
 
 VERDICT_TOKENS = 90
 TOKENS_PER_VALUE = 14

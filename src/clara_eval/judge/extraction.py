@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clara_eval.errors import BadAnswer
-from clara_eval.eval_config import Feature, FeatureSchema
-from clara_eval.hashing import plain_json
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.errors import BadAnswer
+from clara_eval.core.hashing import plain_json
 from clara_eval.judge.comparison import describe
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
@@ -47,9 +47,9 @@ MOST_COUNTED = 100_000
 LINE = "_line"
 VIEWS = {
     "full": "It is shown as it was handed in.",
-    "neutral": "We changed it on purpose: names were replaced by neutral ones; comments, the contents of strings and code "
-    "that nothing calls were removed. Describe what the code does, do not hold against it what we removed, and report "
-    "null for facts that only that could show.",
+    "neutral": "We changed it on purpose: names were replaced by neutral ones; comments, the contents of strings and "
+    "code that nothing calls were removed. Describe what the code does, do not hold against it what we removed, and "
+    "report null for facts that only that could show.",
 }
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.errors import BadAnswer
-from clara_eval.eval_config import FeatureSchema
+from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.core.errors import BadAnswer
 from clara_eval.judge.asking import TRIES, ask_until
 from clara_eval.judge.comparison import Decision, VectorPrompts
 from clara_eval.judge.port import Asker

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clara_eval.errors import ConfigError, Temporary
+from clara_eval.core.errors import ConfigError, Temporary
 
 
 class RateLimited(Temporary):

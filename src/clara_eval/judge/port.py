@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
 
-from clara_eval.attestation.model import Signed
-from clara_eval.hashing import plain_json
+from clara_eval.core.hashing import plain_json
+from clara_eval.judge.attestation.model import Signed
 
 Purpose = Literal["schema", "features", "comparison"]
 Stop = Literal["end", "max_tokens", "refusal"]

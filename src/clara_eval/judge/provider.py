@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from clara_eval.config.settings import Settings
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import AnswerBook, ConnectedLlm, Llm, Prompt
-from clara_eval.money.prices import PriceCard
-from clara_eval.money.run_budget import RunBudget
-from clara_eval.settings import Settings
 
 EFFORT = "low"
 """How much a model that thinks is told to think: judges read short texts and compare a few typed facts."""

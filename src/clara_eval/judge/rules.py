@@ -12,14 +12,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.errors import ConfigError
-from clara_eval.eval_config import Feature, FeatureSchema
-from clara_eval.eval_config.model import LARGEST_NUMBER
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.constants import LARGEST_NUMBER
+from clara_eval.core.errors import ConfigError
 from clara_eval.judge.comparison import Decision
+from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.provider import Provider
 from clara_eval.judge.vector import JudgeVector, Value
 from clara_eval.judge.verdict import Side, Verdict
-from clara_eval.money.prices import FREE
 
 TIE_BAND = 0.0001
 """A ten-thousandth of the whole scale: closer than that, the facts do not say who is better."""

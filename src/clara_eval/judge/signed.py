@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clara_eval.attestation import NotAttested, SigningKey, check_answer
+from clara_eval.judge.attestation import NotAttested, SigningKey, check_answer
 from clara_eval.judge.completion import asks, read_completion
 from clara_eval.judge.port import Answer, Prompt
 

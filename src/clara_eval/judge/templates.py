@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from clara_eval.errors import ConfigError
-from clara_eval.hashing import sha256_hex
+from clara_eval.core.errors import ConfigError
+from clara_eval.core.hashing import sha256_hex
 
 NAMES = (
     "extract.system",
@@ -61,7 +61,7 @@ class Template:
 
 @cache
 def template(name: str) -> Template:
-    text = resources.files("clara_eval").joinpath("prompts", f"{name}.md").read_text("utf-8")
+    text = resources.files("clara_eval").joinpath("judge", "prompts", f"{name}.md").read_text("utf-8")
     return Template(name, text, sha256_hex(text.encode()), tuple(_HOLE.split(text)))
 
 

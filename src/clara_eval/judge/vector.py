@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from clara_eval.errors import BadInput
-from clara_eval.eval_config import Feature, FeatureSchema
-from clara_eval.hashing import plain_json
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.errors import BadInput
+from clara_eval.core.hashing import plain_json
 
 Value = int | float | bool | str | None
 STEPS = 1000

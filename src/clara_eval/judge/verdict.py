@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.errors import BadAnswer
+from clara_eval.core.errors import BadAnswer
 from clara_eval.judge.reading import read_object, shown
 
 Side = Literal["A", "B", "tie"]

@@ -7,7 +7,7 @@ order in which they arrived.
 
 from __future__ import annotations
 
-from clara_eval.flags import Flag
+from clara_eval.core.flags import Flag
 from clara_eval.ranking.consistency import Consistency
 from clara_eval.ranking.rank import Ranking, Standing, rank
 from clara_eval.ranking.uncertainty import Margin

@@ -16,8 +16,15 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.strength import Strengths, cell_keys, fit_without, merge, one_thread, picture
-from clara_eval.tournament.tally import Floats, Ints, Tally, connected_groups
+from clara_eval.ranking.strength import (
+    Strengths,
+    cell_keys,
+    fit_without,
+    merge,
+    one_thread,
+    picture,
+)
+from clara_eval.ranking.tally import Floats, Ints, Tally, connected_groups
 
 REFIT_LIMIT = 100_000  # groups × items²: up to 46 single items are fitted again, beyond that first order
 

@@ -24,7 +24,7 @@ from math import fsum
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.tournament.tally import Floats, Ints
+from clara_eval.ranking.tally import Floats, Ints
 
 Small = npt.NDArray[np.int32]
 Halves = npt.NDArray[np.float32]

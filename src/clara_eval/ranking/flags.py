@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clara_eval.flags import Flag
+from clara_eval.core.flags import Flag
 from clara_eval.ranking.consistency import Consistency, JudgeReport
 from clara_eval.ranking.uncertainty import Margin
 

@@ -18,9 +18,9 @@ from sys import intern
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.errors import BadInput
-from clara_eval.tournament.results import Result, Winner
-from clara_eval.tournament.tally import HALF_POINTS, Ints, Tally, tally
+from clara_eval.core.errors import BadInput
+from clara_eval.ranking.results import Result, Winner
+from clara_eval.ranking.tally import HALF_POINTS, Ints, Tally, tally
 
 VERDICTS: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
 WINNERS: dict[int, Winner] = {points: winner for winner, points in HALF_POINTS.items()}

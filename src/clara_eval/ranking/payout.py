@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clara_eval.errors import BadInput
+from clara_eval.core.errors import BadInput
 
 
 def checked_payout(winner_count: int, payout_bps: Sequence[int] | None) -> tuple[int, ...]:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clara_eval.tournament.tally import Floats, Tally, tally
+from clara_eval.ranking.tally import Floats, Tally, tally
 
 if TYPE_CHECKING:
     from clara_eval.ranking.rank import Ranking, Standing
+    from clara_eval.ranking.results import Result
     from clara_eval.ranking.simulator import Point
     from clara_eval.ranking.uncertainty import Margin
-    from clara_eval.tournament.results import Result
 
 MOST_ROWS = 60
 LABEL = 26

@@ -19,19 +19,38 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from clara_eval.errors import BadInput
-from clara_eval.flags import Flag
+from clara_eval.core.errors import BadInput
+from clara_eval.core.flags import Flag
 from clara_eval.ranking.consistency import Consistency, examine
 from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
+from clara_eval.ranking.estimate import estimate
 from clara_eval.ranking.flags import raise_flags
 from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
-from clara_eval.ranking.uncertainty import Chances, Margin, chances, margins, misallocation, without_noise
-from clara_eval.tournament.estimate import estimate
-from clara_eval.tournament.results import Result
-from clara_eval.tournament.strength import ELO_PER_LOGIT, Strengths
-from clara_eval.tournament.tally import Floats, Ints, Tally, content_hash, tally
+from clara_eval.ranking.results import Result
+from clara_eval.ranking.strength import ELO_PER_LOGIT, Strengths
+from clara_eval.ranking.tally import (
+    Floats,
+    Ints,
+    Tally,
+    content_hash,
+    tally,
+)
+from clara_eval.ranking.ties import (
+    equal_records,
+    in_order,
+    level,
+    tie_flags,
+    tied_places,
+)
+from clara_eval.ranking.uncertainty import (
+    Chances,
+    Margin,
+    chances,
+    margins,
+    misallocation,
+    without_noise,
+)
 
 T = TypeVar("T")
 OrderedBy = Literal["elo", "elo, then strength", "strength"]

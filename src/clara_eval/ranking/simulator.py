@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, default_rng
 
+from clara_eval.ranking.adaptive import Adaptive, Tuning
 from clara_eval.ranking.elo import DECIMALS, elo
+from clara_eval.ranking.results import Group, Pairing, Result, Winner
+from clara_eval.ranking.schedule import Both, Field, Full, Schedule
+from clara_eval.ranking.tally import Floats, Ints, Tally
 from clara_eval.ranking.ties import equal_records, level
-from clara_eval.tournament.adaptive import Adaptive, Tuning
-from clara_eval.tournament.results import Group, Pairing, Result, Winner
-from clara_eval.tournament.schedule import Both, Field, Full, Schedule
-from clara_eval.tournament.tally import Floats, Ints, Tally
 
 TOP3 = (6000, 2500, 1500)
 VERDICTS: tuple[Winner, Winner, Winner] = ("second", "tie", "first")  # by half points of the first

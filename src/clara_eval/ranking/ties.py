@@ -17,9 +17,9 @@ from math import fsum
 
 import numpy as np
 
-from clara_eval.flags import Flag
-from clara_eval.tournament.strength import one_thread
-from clara_eval.tournament.tally import Floats, Ints, Tally
+from clara_eval.core.flags import Flag
+from clara_eval.ranking.strength import one_thread
+from clara_eval.ranking.tally import Floats, Ints, Tally
 
 
 def equal_records(table: Tally) -> Ints:

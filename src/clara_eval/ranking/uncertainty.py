@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
-from clara_eval.tournament.strength import Strengths
-from clara_eval.tournament.tally import Floats, Ints
+from clara_eval.ranking.strength import Strengths
+from clara_eval.ranking.tally import Floats, Ints
 
 DRAWS = 2000
 WIDENING = 1.2

@@ -11,17 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from clara_eval.eval_config import MEASURED, FeatureSchema
-from clara_eval.features.features import Features, choose_values
-from clara_eval.features.field import compare_field
-from clara_eval.features.measured import measure
-from clara_eval.features.scanning import speaks_to_judge
+from clara_eval.config.eval_config import MEASURED, FeatureSchema
+from clara_eval.evaluation.features.features import Features, choose_values
+from clara_eval.evaluation.features.field import compare_field
+from clara_eval.evaluation.features.measured import measure
+from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.judge.prompt_view import prompt_view
 from clara_eval.redteam.entries import solution_of
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.real_files import RealFile
 from clara_eval.redteam.report import Figure, number, share
-from clara_eval.solutions import Solution, find_likeness
+from clara_eval.submissions import Solution, find_likeness
 
 BATCH = 20
 PAID = 3

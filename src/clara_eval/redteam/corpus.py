@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from clara_eval.errors import BadInput
+from clara_eval.core.errors import BadInput
 
 _FIRST = "def first(values):\n    if not values:\n        return None\n    return values[0]\n"
 _TOTAL = "def total(values, rate):\n    result = 0\n    for value in values:\n        result += value * rate\n"
@@ -75,7 +75,8 @@ def _named(payload: str) -> str:
 
 def _attribute(payload: str) -> str:
     name = "_".join(re.findall(r"[A-Za-z0-9]+", payload)[:12]).lower() or "nothing"
-    return f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n    def read(self):\n        return self.a_{name}\n"
+    held = f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n"
+    return f"{held}    def read(self):\n        return self.a_{name}\n"
 
 
 def _fake_test(payload: str) -> str:

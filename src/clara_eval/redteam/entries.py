@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from clara_eval.challenge.model import Address, Submission
-from clara_eval.features.extract import Reading
-from clara_eval.hashing import keccak_hex, sha256_hex
-from clara_eval.solutions import Solution
+from clara_eval.core.address import Address
+from clara_eval.core.hashing import keccak_hex, sha256_hex
+from clara_eval.core.submission import Submission
+from clara_eval.evaluation.features.extract import Reading
+from clara_eval.submissions import Solution
 
 READING = Reading("0x" + "22" * 20, "0x" + "11" * 32, "python")
 

@@ -12,11 +12,11 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from clara_eval.errors import Temporary
-from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
-from clara_eval.features import Features, extract_features
-from clara_eval.features.extract import questions_for
-from clara_eval.features.scanning import speaks_to_judge
+from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
+from clara_eval.core.errors import Temporary
+from clara_eval.evaluation.features import Features, extract_features
+from clara_eval.evaluation.features.extract import questions_for
+from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import Question
 from clara_eval.judge.prompt_view import prompt_view, unescaped
@@ -38,7 +38,7 @@ from clara_eval.redteam.simulators import (
     honest_reader,
     obedient_reader,
 )
-from clara_eval.solutions import Solution
+from clara_eval.submissions import Solution
 
 SCHEMA = FeatureSchema(
     (

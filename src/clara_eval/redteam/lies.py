@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from clara_eval.challenge.model import Address
-from clara_eval.eval_config import MEASURED, Feature, FeatureSchema, level_feature
-from clara_eval.execution import Call, Executed, Outcome
-from clara_eval.features import Features, extract_features
-from clara_eval.features.field import UNTOLD, compare_field
+from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
+from clara_eval.core.address import Address
+from clara_eval.evaluation.features import Features, extract_features
+from clara_eval.evaluation.features.field import UNTOLD, compare_field
+from clara_eval.harness import Call, Executed, Outcome
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import Value

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from clara_eval.code.editing import Edit, edited
+from clara_eval.code.grammars import NAME, roles_by_kind
+from clara_eval.code.parsing import Parsed, parse, walk
+from clara_eval.code.structure import read_structure
 from clara_eval.redteam.translation import python_to_javascript, typed_javascript
-from clara_eval.syntax.editing import Edit, edited
-from clara_eval.syntax.grammars import NAME, roles_by_kind
-from clara_eval.syntax.parsing import Parsed, parse, walk
-from clara_eval.syntax.structure import read_structure
 
 FRONT_BYTES = 40_000
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clara_eval.features import extract_features
-from clara_eval.features.extract import prompts_for
+from clara_eval.evaluation.features import extract_features
+from clara_eval.evaluation.features.extract import prompts_for
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam.corpus import CARRIERS, HONEST, POSITIONS, Payload

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from clara_eval.ranking import Ranking, rank
+from clara_eval.ranking.results import Result
 from clara_eval.redteam.report import Figure, number, share
-from clara_eval.tournament.results import Result
 
 SIZE = 8
 PAYOUT = (6000, 4000)

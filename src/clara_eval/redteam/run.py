@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clara_eval.errors import BadInput
+from clara_eval.core.errors import BadInput
 from clara_eval.redteam.copying import measure_clones, measure_copies, measure_honest, measure_ordinary
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection
@@ -64,28 +64,24 @@ def run_attack(attack: Attack) -> Report:
 
 
 def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figure]:
-    seed = attack.seed
-    match section:
-        case "injection":
-            step = max(1, round(1 / min(1.0, attack.size)))
-            return asyncio.run(measure_injection(payloads[::step]))
-        case "denial":
-            return asyncio.run(measure_denial(payloads[: attack.count(40)]))
-        case "names":
-            return asyncio.run(measure_names(seed))
-        case "lies":
-            return asyncio.run(_lies(attack))
-        case "harness":
-            return [*measure_solidity(), *measure_scripts()]
-        case "ties":
-            return [*measure_ties(attack.count(300), seed), *measure_stability(attack.count(60), seed)]
-        case "utility":
-            return measure_utility(attack.count(100), seed)
-        case "copies":
-            files = _files(attack, attack.count(60))
-            return [*measure_copies(files, seed=seed), *measure_clones(files)]
-        case _:
-            return [*measure_ordinary(_files(attack, attack.count(1_000))), *measure_honest(HONEST)]
+    seed, step = attack.seed, max(1, round(1 / min(1.0, attack.size)))
+    sections: dict[str, Callable[[], list[Figure]]] = {
+        "injection": lambda: asyncio.run(measure_injection(payloads[::step])),
+        "denial": lambda: asyncio.run(measure_denial(payloads[: attack.count(40)])),
+        "names": lambda: asyncio.run(measure_names(seed)),
+        "lies": lambda: asyncio.run(_lies(attack)),
+        "harness": lambda: [*measure_solidity(), *measure_scripts()],
+        "ties": lambda: [*measure_ties(attack.count(300), seed), *measure_stability(attack.count(60), seed)],
+        "utility": lambda: measure_utility(attack.count(100), seed),
+        "copies": lambda: _copies(attack),
+        "ordinary": lambda: [*measure_ordinary(_files(attack, attack.count(1_000))), *measure_honest(HONEST)],
+    }
+    return sections[section]()
+
+
+def _copies(attack: Attack) -> list[Figure]:
+    files = _files(attack, attack.count(60))
+    return [*measure_copies(files, seed=attack.seed), *measure_clones(files)]
 
 
 async def _lies(attack: Attack) -> list[Figure]:

@@ -11,8 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clara_eval.execution import Executed, Harness, Language, Machine, Outcome, Submission
-from clara_eval.execution.model import NO_SEED
+from clara_eval.harness import (
+    Executed,
+    Harness,
+    Language,
+    Machine,
+    Outcome,
+    Submission,
+)
+from clara_eval.harness.model import NO_SEED
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
 
@@ -175,6 +182,10 @@ PYTHON_ATTACKS: tuple[HarnessAttack, ...] = (
     _lazy("metaclass", "gives an object whose class claims to be a list",
           "class M(type):\n    def __eq__(self, other): return True\n    def __hash__(self): return hash(list)\n    def __instancecheck__(self, o): return True\n"
           "class P(metaclass=M):\n    __class__ = list\n    def __eq__(self, other): return True\ndef primes(n): return P()"),
+    _cheap("items_in_the_frame", "gives an object whose class claims to be list, so that its generator runs in the serving frame",
+           "\nimport os\nclass M(type):\n    def __eq__(self, other): return other is list\n    def __hash__(self): return 1\n"
+           "class P(metaclass=M):\n    def __iter__(self):\n        for _ in range(60): yield os.write(1, b'')\n        while os.read(0, 65536): os.write(1, b'x')\n"
+           "slow, asked = primes, []\ndef primes(n):\n    asked.append(n)\n    return object.__new__(P) if len(asked) > 9 else slow(n)\n"),
     _lazy("buffer", "gives an object whose bytes are made when they are asked for",
           "class B:\n    def __buffer__(self, flags): return memoryview(b'[2, 3]')\ndef primes(n): return B()"),
     _lazy("table", "has a table of the answers to every input that it saw at home",
@@ -211,6 +222,9 @@ PYTHON_ATTACKS: tuple[HarnessAttack, ...] = (
            "sys._getframe(1).f_globals['serve'] = None\n"),
     _cheap("audit_hook", "adds an audit hook of its own that stops what carries its answers",
            "\nimport sys\ndef hook(event, args):\n    if event in ('marshal.dumps', 'marshal.loads'): raise ValueError\nsys.addaudithook(hook)\n"),
+    _cheap("after_the_end", "ends what serves it and goes on in the hook for uncaught exceptions",
+           "\nimport atexit, os, sys\ndef hook(event, args):\n    if event == 'marshal.loads': raise SystemExit\ndef go_on(*_):\n    while os.read(0, 65536): os.write(1, b'x')\n"
+           "sys.excepthook = go_on\natexit.register(go_on)\nsys.addaudithook(hook)\n"),
     _cheap("late_work", "leaves its work to a finalizer that runs after the answer",
            "\nimport gc\nclass Later:\n    def __del__(self): sum(range(10))\nslow = primes\n"
            "def primes(n):\n    later = Later()\n    later.me = later\n    return slow(n)\n"),
@@ -433,10 +447,11 @@ def _measured(machine: Machine, language: Language) -> list[Figure]:
     gains = {attack.name: gain_of(attack, run_script(machine, language, attack.source), honest) for attack in attacks}
     tests = [name for name, gain in gains.items() if gain.tests]
     metrics = [name for name, gain in gains.items() if gain.metrics]
+    trials = len(attacks) if honest.outcome == Outcome.PASSED else 0  # a harness that nobody passes proves nothing
     cost = honest.features.get("fuel_work")
     return [
         share("harness", f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",
-              len(tests), len(attacks), at_most=0.0, attacks=tests),
+              len(tests), trials, at_most=0.0, attacks=tests),
         share("harness", f"{language}_undeserved_metric", f"attacks on a {language} harness that get a number unearned",
-              len(metrics), len(attacks), at_most=0.0, attacks=metrics, honestFuel=cost, honestPasses=honest.outcome == Outcome.PASSED),
+              len(metrics), trials, at_most=0.0, attacks=metrics, honestFuel=cost),
     ]  # fmt: skip

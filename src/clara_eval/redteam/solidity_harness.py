@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clara_eval.execution import Executed, Harness, Machine, Submission
-from clara_eval.execution.apart import MARK
+from clara_eval.harness import Executed, Harness, Machine, Submission
+from clara_eval.harness.apart import MARK
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
 
@@ -335,34 +335,15 @@ def measure_solidity() -> list[Figure]:
         found = {attack.name: run_solidity(machine, attack.source) for attack in SOLIDITY_ATTACKS}
     finally:
         machine.close()
-    tests = [name for name in names(IDLE_ATTACKS) if found[name].features.get("tests_passed") != 0.0]
+    idle = [attack.name for attack in IDLE_ATTACKS]
+    tests = [name for name in idle if found[name].features.get("tests_passed") != 0.0]
     gains = {name: gained for name, one in found.items() if (gained := sorted(gains_over(honest, one)))}
+    passed, better = "pass a test without the work", "get a better number than the work"
     what = "attacks on a Solidity harness that"
-    count = len(SOLIDITY_ATTACKS)
     return [
-        share(
-            "harness",
-            "solidity_tests",
-            f"{what} pass a test without the work",
-            len(tests),
-            count,
-            at_most=0.0,
-            passed=tests,
-        ),
-        share(
-            "harness",
-            "solidity_metrics",
-            f"{what} get a better number than the work",
-            len(gains),
-            count,
-            at_most=0.0,
-            gained=gains,
-        ),
+        share("harness", "solidity_tests", f"{what} {passed}", len(tests), len(idle), at_most=0.0, passed=tests),
+        share("harness", "solidity_metrics", f"{what} {better}", len(gains), len(found), at_most=0.0, gained=gains),
     ]
-
-
-def names(attacks: tuple[HarnessAttack, ...]) -> Iterator[str]:
-    return (attack.name for attack in attacks)
 
 
 def run_solidity(machine: Machine, source: str) -> Executed:

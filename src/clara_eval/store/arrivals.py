@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from clara_eval.errors import Temporary
+from clara_eval.core.errors import Temporary
 from clara_eval.judge.port import PaidAnswer
 
 MOST_AT_ONCE = 80

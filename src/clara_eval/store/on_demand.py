@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from clara_eval.store.open import is_there, open_store
-from clara_eval.trace.store import Store
+from clara_eval.store.ports import Store
 
 
 class StoreOnDemand:

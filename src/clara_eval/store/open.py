@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from clara_eval.errors import ConfigError
-from clara_eval.extras import require
+from clara_eval.core.errors import ConfigError
+from clara_eval.core.extras import require
 from clara_eval.store.sql_store import SqlStore
 
 

@@ -14,8 +14,16 @@ from contextlib import asynccontextmanager
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from clara_eval.errors import ConfigError, Temporary
-from clara_eval.store.sql_store import MIGRATIONS, Driver, Migrations, Row, SqlStore, SqlValue, migrate
+from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.store.sql_store import (
+    MIGRATIONS,
+    Driver,
+    Migrations,
+    Row,
+    SqlStore,
+    SqlValue,
+    migrate,
+)
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""

@@ -15,14 +15,14 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Protocol
 
-from clara_eval.attestation.model import Signed
-from clara_eval.errors import Deferred
-from clara_eval.hashing import plain_json
+from clara_eval.core.errors import Deferred
+from clara_eval.core.hashing import plain_json
+from clara_eval.core.processes import is_gone
+from clara_eval.judge.attestation.model import Signed
+from clara_eval.judge.costs.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.money.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
-from clara_eval.processes import is_gone
 from clara_eval.store.arrivals import Arrivals
-from clara_eval.trace.store import Checkpoint, StoredTransaction
+from clara_eval.store.ports import Checkpoint, StoredTransaction
 
 Row = tuple[Any, ...]
 SqlValue = str | int | float | None

@@ -16,9 +16,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from clara_eval.errors import ConfigError, Temporary
-from clara_eval.private_file import make_private
-from clara_eval.store.sql_store import Driver, Row, SqlStore, SqlValue, migrate
+from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.private_file import make_private
+from clara_eval.store.sql_store import (
+    Driver,
+    Row,
+    SqlStore,
+    SqlValue,
+    migrate,
+)
 
 BUSY_SECONDS = 20
 """How long another program may hold the file before we say so."""

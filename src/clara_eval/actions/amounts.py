@@ -1,0 +1,153 @@
+"""Amounts, moments and shares as people write them, exactly.
+
+Comes in: "100", "12.5 USDC", "7 days", "36h", "2026-12-01T12:00:00Z", "top3", [5000, 5000]. Goes out: base units, unix
+seconds, basis points that sum to 10000. Nothing is rounded silently: an amount finer than the token's unit is refused,
+and so is a moment without a time zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from clara_eval.chain.model import Token
+from clara_eval.core.errors import BadInput
+from clara_eval.core.untrusted import escaped
+
+_AMOUNT = re.compile(
+    r"\$?\s*(\d{1,3}(?:[_,]\d{3})+|\d{1,30})(?:\.(\d{1,36}))?\s*([A-Za-z][A-Za-z0-9.]{0,15})?", re.ASCII
+)
+_SPAN = re.compile(r"(?:in\s+)?((?:\d{1,7}(?:\.\d{1,6})?\s*[a-z]+\s*)+)", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.ASCII)
+_SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600}
+_SECONDS |= {"d": 86400, "day": 86400, "w": 604800, "week": 604800}
+
+SPLITS: dict[str, tuple[int, ...]] = {
+    "top1": (10000,),
+    "top3": (6000, 2500, 1500),
+    "top5": (4000, 2500, 1500, 1200, 800),
+}
+MAX_WINNERS = 25
+
+
+def parse_amount(text: str, token: Token, *, is_dollar: bool = True) -> int:
+    """Base units of that token; a symbol in the text has to be the token's own, or a dollar's if it is one."""
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None:
+        raise BadInput(f"{text[:40]!r} is not an amount.", value=text, remedy='Write it like "100" or "12.5 USDC".')
+    whole, fraction, symbol = found.group(1), found.group(2) or "", found.group(3)
+    asked = {(symbol or "").lower(), "usd" if text.strip().startswith("$") else ""}
+    if not asked <= {"", token.symbol.lower(), *(["usd"] if is_dollar else [])}:
+        raise BadInput(
+            f"The amount is in {symbol or 'dollars'}, but the prize token is {token.symbol}.",
+            value=text,
+            remedy="Give the amount in the prize token, or name another token by its address.",
+        )
+    if len(fraction.rstrip("0")) > token.decimals:
+        raise BadInput(f"{text[:40]!r} has more decimals than {token.symbol} ({token.decimals}).", value=text)
+    digits = fraction.rstrip("0").ljust(token.decimals, "0")
+    return int(re.sub("[_,]", "", whole) + digits)
+
+
+def show_amount(units: int, token: Token) -> str:
+    """`12.50 USDC`, without loss."""
+    whole, rest = divmod(units, 10**token.decimals)
+    fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""
+    return f"{whole}{'.' + fraction.ljust(min(2, token.decimals), '0') if fraction else ''} {token.symbol}"
+
+
+def round_amount(units: int, token: Token) -> str:
+    """`1,250.00 USDC` for a column of amounts: two decimals, with ≈ where that is not the whole of it."""
+    cents, rest = divmod(units * 100, 10**token.decimals)
+    about = "≈" if rest else ""
+    return f"{about}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
+
+
+def parse_span(text: str) -> int | None:
+    """Seconds of "7 days" or "1d 12h"; None if the text is no span of time."""
+    found = _SPAN.fullmatch(text.strip().lower().replace(",", " "))
+    if found is None:
+        return None
+    total = 0.0
+    for number, unit in _PART.findall(found.group(1)):
+        seconds = _SECONDS.get(unit) or (_SECONDS.get(unit.removesuffix("s")) if len(unit) > 2 else None)
+        if seconds is None:
+            return None
+        total += float(number) * seconds
+    return round(total)
+
+
+def parse_deadline(text: str, now: int, *, what: str = "deadline") -> int:
+    """Unix seconds: a span from `now`, a timestamp, or a date with its time zone; always in the future."""
+    moment = _moment(text.strip(), now, what)
+    if moment <= now:
+        raise BadInput(
+            f"The {what} {text[:40]!r} is not in the future.", value=text, remedy='Say for example "7 days".'
+        )
+    if moment > now + 10 * 366 * 86400:
+        raise BadInput(f"The {what} {text[:40]!r} is more than ten years away.", value=text)
+    return moment
+
+
+def _moment(text: str, now: int, what: str) -> int:
+    span = parse_span(text)
+    if span is not None:
+        return now + span
+    if re.fullmatch(r"[0-9]{9,11}", text):
+        return int(text)
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInput(
+            f"{what} {text[:40]!r} is not a moment.",
+            value=text,
+            remedy='Write "7 days", "36h", or a date with its time zone: "2026-12-01T12:00:00Z".',
+        ) from None
+    if date.tzinfo is None:
+        raise BadInput(f"{what} {text[:40]!r} has no time zone.", value=text, remedy='Add one, such as "Z" for UTC.')
+    return int(date.timestamp())
+
+
+def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -> tuple[int, ...]:
+    """Basis points of each winner: `top1`, `top3`, `top5`, `equal` (with a winner count), or a list of them."""
+    shares = _named(payout, winner_count) if isinstance(payout, str) else tuple(payout)
+    if not 1 <= len(shares) <= MAX_WINNERS:
+        raise BadInput(f"{len(shares)} winners are not possible.", path="payout", remedy=f"1 to {MAX_WINNERS} are.")
+    if any(not isinstance(share, int) or not 0 < share <= 10000 for share in shares) or sum(shares) != 10000:
+        raise BadInput(
+            f"The shares {list(shares)} do not pay out the whole prize.",
+            path="payout",
+            value=list(shares),
+            remedy="Give basis points above 0 that sum to 10000, best first.",
+        )
+    if winner_count is not None and winner_count != len(shares):
+        raise BadInput(
+            f"{len(shares)} shares cannot pay {winner_count} winners.",
+            path="winnerCount",
+            value=winner_count,
+            remedy="Leave winnerCount away, or give one share for each winner.",
+        )
+    return shares
+
+
+def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
+    name = payout.strip().lower()
+    if name in SPLITS:
+        return SPLITS[name]
+    if name == "equal":
+        if winner_count is None or not 1 <= winner_count <= MAX_WINNERS:
+            raise BadInput(
+                "An equal split needs the number of winners.", path="winnerCount", remedy=f"Give 1 to {MAX_WINNERS}."
+            )
+        share = 10000 // winner_count
+        return (*[share] * (winner_count - 1), 10000 - share * (winner_count - 1))
+    try:
+        return tuple(int(part) for part in name.split(","))
+    except ValueError:
+        raise BadInput(
+            f"{payout[:40]!r} is not a payout split.",
+            path="payout",
+            value=payout,
+            remedy="Use top1, top3, top5, equal, or basis points such as 5000,3000,2000.",
+        ) from None

@@ -1,0 +1,257 @@
+"""Which challenges there are, and one of them in full, as documents.
+
+Comes in: filters, or an address. Goes out: what the contracts say now, with the posters' words fenced. Metadata that is
+not inside the URI itself is fetched only for one challenge, never for a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.challenges import (
+    addresses,
+    challenge_at,
+    challenges_at,
+    known_evaluator,
+    submission_of,
+)
+from clara_eval.actions.claim import FINALIZATION_SECONDS
+from clara_eval.actions.plan import sender_of
+from clara_eval.actions.submit import COOLDOWN_SECONDS
+from clara_eval.app import Caller
+from clara_eval.chain.model import Challenge, ChallengeStatus, Token
+from clara_eval.challenges.agents import AgentRecord
+from clara_eval.challenges.challenge_index import inline_metadata, json_object, skills_in
+from clara_eval.config.eval_config import BadEvalConfig, read_metadata
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadInput, ClaraError
+from clara_eval.core.untrusted import TITLE_CHARS, fence
+from clara_eval.documents.actions import (
+    AgentStanding,
+    BrowseResult,
+    ChallengeSummary,
+    DetailResult,
+    OwnSubmission,
+    PostedWinner,
+    TokenDocument,
+)
+from clara_eval.documents.results import STATUS, ChainStatus
+
+MAX_PAGE = 50
+AGENTS_SHOWN = 25
+PAGES_SCANNED = 4
+"""A filter looks through at most this many pages of the newest challenges in one call."""
+KEPT_SECONDS = 10.0
+MOST_KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Newest first; `offset` counts challenges before the filter."""
+
+    status: ChainStatus | Literal["any"] = "any"
+    skill: str = ""
+    evaluator: Literal["clara", "self", "any"] = "any"
+    offset: int = 0
+    limit: int = 20
+
+
+async def browse(caller: Caller, wanted: Filter) -> BrowseResult:
+    """One page of challenges that pass the filter."""
+    if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
+        raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
+    newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
+    found: list[ChallengeSummary] = []
+    place, block = wanted.offset, 0
+    last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
+    while place < last and len(found) < wanted.limit:
+        page = await _page(caller, newest[place : place + min(wanted.limit, last - place)])
+        for challenge in page:
+            place, block = place + 1, challenge.block.number
+            words = inline_metadata(challenge.challenge_uri)
+            if _passes(challenge, words, wanted, clara):
+                found.append(summary(caller, challenge, words, clara))
+            if len(found) == wanted.limit:
+                break
+    return BrowseResult(
+        network=caller.settings.network_name,
+        blockNumber=block,
+        total=len(newest),
+        challenges=found,
+        nextOffset=place if place < len(newest) else None,
+    )
+
+
+async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
+    """As it stands now; for callers from elsewhere as it stood some seconds ago: they must not wear out a node."""
+    now = asyncio.get_running_loop().time()
+    kept = [] if caller.is_local else [caller.seen.get(address, (0.0, None)) for address in wanted]
+    if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
+        return [found for _, found in kept if found is not None]
+    page = await challenges_at(caller, wanted)
+    if not caller.is_local:
+        if len(caller.seen) > MOST_KEPT:
+            caller.seen.clear()
+        caller.seen.update({challenge.address: (now, challenge) for challenge in page})
+    return page
+
+
+def _passes(challenge: Challenge, words: dict[str, object], wanted: Filter, clara: Address | None) -> bool:
+    if wanted.status not in {"any", STATUS[challenge.status]}:
+        return False
+    if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
+        return False
+    if wanted.evaluator not in {"any", evaluator_kind(challenge, clara)}:
+        return False
+    return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
+
+
+async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
+    """Everything about one challenge, and what the caller has submitted to it."""
+    challenge = await challenge_at(caller, address)
+    content, problem = await _metadata_bytes(caller, challenge)
+    words = json_object(content)
+    config = words.get("evalConfig")
+    config_text = config if isinstance(config, str) or config is None else json.dumps(config)
+    posted = challenge.score_posted_at
+    winners, yours = await posted_winners(caller, challenge), await _yours(caller, challenge, sender)
+    return DetailResult(
+        network=caller.settings.network_name,
+        blockNumber=challenge.block.number,
+        now=challenge.block.timestamp,
+        challenge=summary(caller, challenge, words, await known_evaluator(caller)),
+        poster=challenge.poster,
+        evaluatorAddress=challenge.evaluator,
+        problemStatement=fence(_text(words, "problemStatement"), "poster"),
+        evalConfig=None if config_text is None else fence(config_text, "poster"),
+        evalConfigHash=challenge.eval_config_hash,
+        configProblem=problem or _config_problem(challenge, content),
+        scoringDeadline=challenge.scoring_deadline,
+        posterBond=str(challenge.poster_bond),
+        payoutBps=list(challenge.payout_bps),
+        scorePostedAt=posted or None,
+        claimableAt=posted + FINALIZATION_SECONDS if posted else None,
+        pageUrl=caller.page(challenge.address),
+        winners=winners,
+        yours=yours,
+        agents=await _agents(caller, [*(w["agentId"] for w in winners), *([yours["agentId"]] if yours else [])]),
+    )
+
+
+async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
+    """The records of a few agents; without a store or a service of ours there are none."""
+    found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
+    return [_standing(record) for record in found if record is not None and record.entered]
+
+
+def _standing(record: AgentRecord) -> AgentStanding:
+    earned = [
+        show_amount(int(one.amount), Token(Address(one.token.address), one.token.symbol, one.token.decimals))
+        for one in record.earned
+    ]
+    return AgentStanding(
+        agentId=str(record.agentId),
+        entered=record.entered,
+        won=record.won,
+        earned=earned,
+        averagePlace=record.averagePlace,
+    )
+
+
+async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWinner]:
+    return [
+        PostedWinner(
+            rank=rank,
+            address=winner.account,
+            agentId=str(winner.agent_id),
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            prize=show_amount(winner.prize_amount, challenge.token),
+        )
+        for rank, winner in enumerate(
+            await caller.chain.winners_on_chain(challenge.address, challenge.winner_count), start=1
+        )
+    ]
+
+
+async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
+    account = sender_of(caller, sender)
+    found = await submission_of(caller, challenge, account) if account else None
+    if found is None or account is None:
+        return None
+    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, account)
+    return OwnSubmission(
+        agentId=str(found.agent_id),
+        solutionHash=found.solution_hash,
+        submittedAt=found.submitted_at,
+        version=found.version,
+        mayResubmitAt=last + COOLDOWN_SECONDS,
+    )
+
+
+def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeSummary:
+    left = challenge.deadline - challenge.block.timestamp
+    return ChallengeSummary(
+        address=challenge.address,
+        title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
+        skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
+        status=STATUS[challenge.status],
+        acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not _is_full(challenge),
+        evaluator=evaluator_kind(challenge, clara),
+        token=token_document(challenge.token),
+        prizePool=str(challenge.prize_pool),
+        prize=show_amount(challenge.prize_pool, challenge.token),
+        winnerCount=challenge.winner_count,
+        submissionCount=challenge.submission_count,
+        maxParticipants=challenge.max_participants,
+        deadline=challenge.deadline,
+        secondsLeft=max(0, left),
+        explorerUrl=caller.explorer("address", challenge.address),
+    )
+
+
+def _is_full(challenge: Challenge) -> bool:
+    return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
+
+
+def token_document(token: Token) -> TokenDocument:
+    return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
+
+
+def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:
+    if challenge.is_scored_by_poster:
+        return "self"
+    return "clara" if challenge.evaluator == clara else "other"
+
+
+def _text(words: dict[str, object], key: str) -> str:
+    value = words.get(key)
+    return value if isinstance(value, str) else ""
+
+
+async def _metadata_bytes(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
+    uri = challenge.challenge_uri
+    if not caller.is_local and not uri.lower().startswith("data:"):
+        return b"", "The metadata is not inside the challenge URI; this server does not fetch it."
+    try:
+        return await caller.contents.fetch(uri), None
+    except ClaraError as bad:
+        return b"", f"The metadata cannot be read ({type(bad).__name__})."
+
+
+def _config_problem(challenge: Challenge, content: bytes) -> str | None:
+    """The reason in our own words: an error's text may quote the poster."""
+    if challenge.is_scored_by_poster and not json_object(content).get("evalConfig"):
+        return None
+    try:
+        read_metadata(content, challenge.eval_config_hash)
+    except BadEvalConfig:
+        return "The eval config has errors (config_check names them); it will not be evaluated."
+    except BadInput:
+        return "There is no eval config that the chain committed to; it will not be evaluated."
+    return None

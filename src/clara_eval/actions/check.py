@@ -1,0 +1,108 @@
+"""Is everything ready? Asked by an operator before going live: `clara-eval check`.
+
+Each check names what it looked at and what it found; none of them stops the others, and none shows a secret.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from clara_eval.app import App, open_app
+from clara_eval.chain.sending import posts_covered
+from clara_eval.challenges.challenge_index import summaries
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import ZERO_ADDRESS, to_address
+from clara_eval.core.errors import ClaraError
+from clara_eval.judge.providers.registry import models_of, parse_jury
+
+FEW_POSTS = 20
+"""Fewer than this many posts are not enough to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+
+
+async def preflight(settings: Settings) -> list[Finding]:
+    """Every check, in the order in which an operator would fix them."""
+    try:
+        async with open_app(settings) as app:
+            checks: list[tuple[str, Callable[[App], Awaitable[str]]]] = [
+                ("network", _network),
+                ("factory", _factory),
+                ("wallet", _wallet),
+                ("store", _store),
+                ("judges", _judges),
+            ]
+            return [await _try(name, look, app) for name, look in checks]
+    except ClaraError as bad:
+        return [Finding("settings", ok=False, detail=str(bad))]
+
+
+async def _try(name: str, look: Callable[[App], Awaitable[str]], app: App) -> Finding:
+    try:
+        return Finding(name, ok=True, detail=await look(app))
+    except ClaraError as bad:
+        return Finding(name, ok=False, detail=str(bad))
+
+
+async def _network(app: App) -> str:
+    await app.chain.rpc.check_nodes()
+    head = await app.chain.head()
+    return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
+
+
+async def _factory(app: App) -> str:
+    factory = to_address(app.settings.factory)
+    code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
+    if code in ("0x", None):
+        raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
+    count = await app.chain.factory(factory).count(await app.chain.head())
+    return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
+
+
+async def _wallet(app: App) -> str:
+    address = app.sender.address
+    if address == ZERO_ADDRESS:
+        raise ClaraError("Neither key nor evaluator address is set.", remedy="Set CLARA_EVALUATOR_KEY, or the address.")
+    if not app.sender.can_sign:
+        return f"{address}, no key: dry run"
+    assert app.wallet is not None
+    await app.wallet.signer.check()
+    balance, posts = await posts_covered(app.chain, address)
+    place = app.wallet.signer.what
+    shown = f"{address} ({place}), {balance / 1e18:.6f} ETH: enough for {posts:,} posts at the present fee"
+    shown += await _others(app)
+    if (gap := await app.sender.find_gap(app.chain_id)) is not None:
+        raise ClaraError(
+            f"{shown}. {gap.found}.", remedy="`clara-eval serve` fills it by itself: send nothing by hand."
+        )
+    if posts < FEW_POSTS:
+        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS} posts.")
+    return shown
+
+
+async def _others(app: App) -> str:
+    """After a change of address: challenges that name the earlier one and wait for scores still need its key."""
+    index = await summaries(app.store, app.chain_id)
+    waiting = [one for one in index.values() if one.chainStatus in {"open", "scoring"} and not one.scorePostedAt]
+    count = Counter(one.evaluator for one in waiting if one.evaluator != app.sender.address)
+    earlier = [f"{count[one]} of {one}" for one in sorted(count) if await app.store.pending_nonces(one)]
+    return f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
+
+
+async def _store(app: App) -> str:
+    await app.store.entry("preflight", "nothing")
+    return app.settings.database_url.split("@")[-1].split("?")[0]
+
+
+async def _judges(app: App) -> str:
+    app.build_models()
+    jury = parse_jury(app.settings.judges)
+    note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
+    return ", ".join(judge.text for judge in jury) + note

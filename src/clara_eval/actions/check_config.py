@@ -1,0 +1,80 @@
+"""Check an eval config: everything that is wrong with it at once, what it compiles to, and what an evaluation costs.
+
+In: the config's bytes, before any money is escrowed. Out: one document, the same for the command and the tool. Nothing
+is sent and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from clara_eval.actions.model_needed import missing_model
+from clara_eval.actions.quote import quote_posting
+from clara_eval.config.eval_config import (
+    canonical_config,
+    collect_problems,
+    compile_schema,
+    config_hash,
+    parse_eval_config,
+)
+from clara_eval.config.settings import Settings
+from clara_eval.judge.expected_calls import needs_model
+
+USUAL_ENTRIES = 20
+
+
+class ConfigResult(TypedDict, total=False):
+    """Only `ok` and `problems` where the config is not usable."""
+
+    ok: bool
+    problems: list[dict[str, object]]
+    hash: str
+    canonicalHash: str
+    features: list[dict[str, object]]
+    untyped: list[str]
+    needsModel: bool
+    warnings: list[str]
+    quoteUsd: float | None
+    """For twenty entries; null where a judge has no known price."""
+
+
+def check_config(content: bytes, settings: Settings) -> ConfigResult:
+    """Every problem with its place and remedy; what it means if there is no error."""
+    problems = collect_problems(content)
+    found = ConfigResult(
+        ok=all(problem.severity != "error" for problem in problems), problems=[one.to_json() for one in problems]
+    )
+    if not found["ok"]:
+        return found
+    config = parse_eval_config(content)
+    schema, untyped = compile_schema(config)
+    quote = quote_posting(settings, config, USUAL_ENTRIES)
+    lacking = missing_model(config, settings.judges)
+    return ConfigResult(
+        **found,
+        hash=config_hash(content),
+        canonicalHash=config_hash(canonical_config(config)),
+        features=[{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
+        untyped=list(untyped),
+        needsModel=needs_model(config),
+        warnings=[lacking] if lacking else [],
+        quoteUsd=None if quote is None else quote / 1_000_000,
+    )
+
+
+def in_words(found: ConfigResult) -> str:
+    """The same in a few lines, all problems first."""
+    lines = [
+        f"{problem['severity']} at {problem['path']}: {problem['reason']} {problem['remedy']}".strip()
+        for problem in found["problems"]
+    ]
+    if not found["ok"]:
+        return "\n".join(["The config is not usable.", *lines])
+    judged = [feature for feature in found["features"] if feature["judged"]]
+    measured = [feature["name"] for feature in judged if feature["source"] == "measured"]
+    cost = "unknown" if found["quoteUsd"] is None else f"${found['quoteUsd']:.2f}"
+    lines += [
+        f"The config is usable: {len(judged)} features are judged, {len(measured)} of them measured without a model.",
+        f"evalConfigHash {found['hash']}; an evaluation of {USUAL_ENTRIES} entries costs about {cost}.",
+    ]
+    return "\n".join([*lines, *(f"Warning: {said}" for said in found["warnings"])])

@@ -1,0 +1,141 @@
+"""Claiming: a winner's prize, or a submitter's share of an expired challenge.
+
+Comes in: a challenge. Goes out: a `Plan` with `claimPrize` or `claimExpiredRefund`, with `finalize` or `expire` before
+it when that is due and nobody has called it. Refuses, with the moment to come back at, what cannot be claimed yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.challenges import challenge_at, submission_of
+from clara_eval.actions.plan import (
+    Action,
+    Plan,
+    Transaction,
+    sender_of,
+    transaction,
+    with_gas,
+)
+from clara_eval.actions.times import show_moment, show_wait
+from clara_eval.app import Caller
+from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.chain.winners import Winner
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadInput, CannotAct, NotYet
+
+FINALIZATION_SECONDS = 12 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What can be claimed, and what has to be called first."""
+
+    kind: str
+    amount: int
+    rank: int | None
+    first: str | None = None
+
+
+def claim(address: str, sender: str | None = None) -> Action:
+    """Claim what the sender is owed by a challenge."""
+    return Action.of("claim", address.strip().lower(), lambda caller, _: plan_claim(caller, address, sender))
+
+
+async def plan_claim(caller: Caller, address: str, sender: str | None = None) -> Plan:
+    """Everything checked, nothing sent."""
+    claimant = sender_of(caller, sender)
+    challenge = await challenge_at(caller, address)
+    if claimant is None:
+        raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
+    due = await _due(caller, challenge, claimant)
+    claimed = await caller.chain.has_claimed(challenge.address, [claimant])
+    if claimed[claimant]:
+        raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
+    shown = show_amount(due.amount, challenge.token)
+    return Plan(
+        action="challenge_claim",
+        sender=claimant,
+        transactions=await _transactions(caller, challenge, claimant, due, shown),
+        question=f"Claim {shown} from {challenge.address} on {caller.settings.network_name}? It costs gas.",
+        summary=f"{shown} go to {claimant} as {'prize' if due.kind == 'prize' else 'share of the expired challenge'}.",
+        challenge=challenge.address,
+        details={"kind": due.kind, "amount": str(due.amount), "amountShown": shown, "rank": due.rank},
+    )
+
+
+async def _due(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    match challenge.status:
+        case ChallengeStatus.FINALIZED:
+            return await _prize(caller, challenge, claimant)
+        case ChallengeStatus.EXPIRED:
+            return await _share(caller, challenge, claimant)
+        case ChallengeStatus.CANCELLED:
+            raise CannotAct(
+                f"The challenge {challenge.address} was cancelled: its prize went back to the poster.",
+                remedy="There is nothing to claim.",
+            )
+        case ChallengeStatus.OPEN:
+            until = "is open until" if challenge.block.timestamp <= challenge.deadline else "waits for scoring since"
+            raise NotYet(
+                f"The challenge {challenge.address} {until} {show_moment(challenge.deadline)}.",
+                remedy="Prizes can be claimed 12 hours after the scores are posted.",
+            )
+        case ChallengeStatus.SCORING:
+            return await _from_scoring(caller, challenge, claimant)
+
+
+async def _from_scoring(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    now = challenge.block.timestamp
+    if challenge.score_posted_at:
+        free_at = challenge.score_posted_at + FINALIZATION_SECONDS
+        found = await _prize(caller, challenge, claimant)
+        if now < free_at:
+            raise NotYet(
+                f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
+                remedy=f"Claim at {show_moment(free_at)}, in {show_wait(free_at - now)}.",
+            )
+        return _Due(found.kind, found.amount, found.rank, first="finalize")
+    if now > challenge.scoring_deadline:
+        found = await _share(caller, challenge, claimant)
+        return _Due(found.kind, found.amount, None, first="expire")
+    raise NotYet(
+        f"No scores are posted for {challenge.address} yet.",
+        remedy=f"If none come by {show_moment(challenge.scoring_deadline)}, every submitter can claim an equal share.",
+    )
+
+
+async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    for rank, winner in enumerate(await _winners(caller, challenge), start=1):
+        if winner.account == claimant and winner.prize_amount > 0:
+            return _Due("prize", winner.prize_amount, rank)
+    raise CannotAct(
+        f"{claimant} has no prize in {challenge.address}.", remedy="Claim with the wallet that won (NotAWinner)."
+    )
+
+
+async def _winners(caller: Caller, challenge: Challenge) -> tuple[Winner, ...]:
+    return await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
+
+
+async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    if await submission_of(caller, challenge, claimant) is None:
+        raise CannotAct(
+            f"{claimant} has not submitted to {challenge.address}.",
+            remedy="Claim with the wallet that submitted (NotASubmitter).",
+        )
+    return _Due("expired_refund", (challenge.prize_pool + challenge.poster_bond) // challenge.submission_count, None)
+
+
+async def _transactions(
+    caller: Caller, challenge: Challenge, claimant: Address, due: _Due, shown: str
+) -> tuple[Transaction, ...]:
+    name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
+    contract = caller.chain.challenge(challenge.address)
+    claimed = transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")
+    if due.first is None:
+        return (await with_gas(caller, claimant, claimed),)
+    words = {"finalize": "Finalize the challenge, which is due", "expire": "Expire the challenge, which is due"}
+    first = transaction(challenge.address, contract.bare_call(due.first), words[due.first])
+    return (await with_gas(caller, claimant, first), claimed)

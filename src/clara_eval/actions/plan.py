@@ -1,0 +1,133 @@
+"""What an action would do, before anything is done: unsigned transactions with a description in words.
+
+Comes in: from `post`, `submit` and `claim`, after they looked at everything that can be looked at. Goes out: a `Plan`
+that a caller's own wallet can sign, or that `carry_out` signs with a local key. `question` is what a person is asked
+before money moves; it says the same thing each time the same action is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from clara_eval.app import Caller
+from clara_eval.chain.contracts.clients import IdentityRegistryContract
+from clara_eval.chain.contracts.refusals import Refusal
+from clara_eval.chain.model import Token
+from clara_eval.chain.node import TransactionReceipt
+from clara_eval.chain.sender import ContractCall
+from clara_eval.chain.sending import ContractRefused, estimate_gas
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, CannotAct
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.untrusted import fence, is_text
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One unsigned transaction. No action of ours ever sends ether: its value is always 0."""
+
+    to: Address
+    data: str
+    description: str
+    gas: int | None = None
+    """The node's estimate; None when it depends on a transaction before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Tokens that leave the sender's wallet."""
+
+    token: Token
+    units: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    action: str
+    sender: Address | None
+    transactions: tuple[Transaction, ...]
+    question: str
+    summary: str
+    challenge: Address | None = None
+    spends: Spending | None = None
+    warnings: tuple[str, ...] = ()
+    next: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
+    publishes: bytes | None = None
+    """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
+    place: str = ""
+    """The URI under which it then stands."""
+    is_first_part: bool = False
+    """Whether the same action has to be planned again after this, because it depends on the outcome."""
+
+
+MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
+"""Makes the plan; the number is the agent id that the plan's own first part has just registered, if it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that a caller wants done. Its key is the same whenever the same thing is asked for."""
+
+    key: str
+    plan: MakePlan
+
+    @classmethod
+    def of(cls, verb: str, request: object, plan: MakePlan) -> Action:
+        """`request` is a frozen dataclass or a text: everything that tells two requests of this verb apart."""
+        return cls(f"{verb}/{keccak_hex(repr(request).encode('utf-8', errors='surrogatepass'))[2:34]}", plan)
+
+
+def sender_of(caller: Caller, sender: str | None) -> Address | None:
+    """Who acts: the local wallet, else the address that the caller names, else nobody in particular."""
+    named = to_address(sender, what="sender") if sender else None
+    if caller.account is None:
+        return named
+    if named is not None and named != caller.account.address:
+        raise BadInput(
+            f"The sender {named} is not the local wallet {caller.account.address}.",
+            path="sender",
+            value=sender,
+            remedy="Omit the sender, or remove CLARA_WALLET_KEY to get unsigned transactions.",
+        )
+    return caller.account.address
+
+
+def require_text(text: str, path: str) -> None:
+    """Refuse what cannot be written as UTF-8: such bytes come from a shell in another encoding."""
+    if not is_text(text):
+        raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
+
+
+def transaction(to: Address, data: bytes, description: str) -> Transaction:
+    return Transaction(to, "0x" + data.hex(), description)
+
+
+async def with_gas(caller: Caller, sender: Address | None, planned: Transaction) -> Transaction:
+    """The same with the node's estimate; a contract that would refuse says so here, before anything is signed."""
+    if sender is None:
+        return planned
+    call = ContractCall("", "", planned.to, bytes.fromhex(planned.data[2:]), planned.description)
+    try:
+        gas = await estimate_gas(caller.chain, call, sender)
+    except ContractRefused as refused:
+        words = refusal_in_words(refused.refusal)
+        raise CannotAct(f"{planned.description} would be refused: {words}") from refused
+    return Transaction(planned.to, planned.data, planned.description, gas)
+
+
+def refusal_in_words(refusal: Refusal | None) -> str:
+    """A contract's refusal in our words; its own words, which a stranger may have written, stand in a fence."""
+    if refusal is None:
+        return "The contract refused, without a reason that we know."
+    if refusal.name == "Error":
+        return f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
+    return str(refusal)
+
+
+def registered_id(plan: Plan, receipt: TransactionReceipt) -> int | None:
+    """The agent id that a registration gave, from its own receipt; None where the registry emits no events."""
+    registry, owner = plan.transactions[-1].to, plan.sender
+    found = IdentityRegistryContract.agents_in(receipt.logs, registry, owner) if owner else []
+    return found[-1] if found else None

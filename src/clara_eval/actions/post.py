@@ -1,0 +1,288 @@
+"""Posting a challenge: from what a person writes to the transactions that escrow the prize.
+
+Comes in: a `Posting` in human words. Goes out: a `Plan` (approve only what is needed, create, pay the fee) with the
+quote, the fee and every warning a poster should read first. Refuses a config with errors, an evaluator that is not
+known, terms under which no result could ever be posted, a wallet without the money, and the same challenge twice.
+"""
+
+from __future__ import annotations
+
+from clara_eval.actions import terms_words as words
+from clara_eval.actions.amounts import (
+    parse_amount,
+    parse_deadline,
+    parse_payout,
+    parse_span,
+    show_amount,
+)
+from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
+from clara_eval.actions.model_needed import missing_model_of
+from clara_eval.actions.plan import (
+    Action,
+    Plan,
+    Spending,
+    Transaction,
+    require_text,
+    sender_of,
+    transaction,
+    with_gas,
+)
+from clara_eval.actions.post_harness import checked_harness
+from clara_eval.actions.quote import quote_posting
+from clara_eval.actions.terms import NO_HASH, Posting, Terms
+from clara_eval.app import Caller
+from clara_eval.chain.contracts.clients import TokenContract
+from clara_eval.chain.model import Challenge, ChallengeStatus, Token
+from clara_eval.challenges.fees import Fee, fee
+from clara_eval.config.eval_config import EvalConfig, build_metadata, config_hash, parse_eval_config
+from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
+from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
+
+USUAL_ENTRIES = 20
+"""Entries assumed for the quote when the poster names no number."""
+NEWEST = 200
+"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
+OWN = 20
+"""How many of those are compared with this one."""
+
+
+def post(posting: Posting, sender: str | None = None) -> Action:
+    """Post a challenge and escrow its prize."""
+    return Action.of("post", posting, lambda caller, _: plan_post(caller, posting, sender))
+
+
+async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> Plan:
+    """Everything checked, nothing sent."""
+    poster = sender_of(caller, sender)
+    _check_words(posting)
+    config = _config(posting)
+    unchecked = await checked_harness(caller, posting, config)
+    terms = await _terms(caller, posting, config, poster)
+    await _refuse_twice(caller, posting, terms, poster)
+    transactions = await _transactions(caller, posting, terms, poster)
+    return Plan(
+        action="challenge_post",
+        sender=poster,
+        transactions=transactions,
+        question=words.question(caller, posting, terms),
+        summary=words.summary(posting, terms),
+        spends=Spending(terms.token, terms.total),
+        warnings=(
+            *await _no_model(caller, posting, config),
+            *unchecked,
+            *words.warnings(caller, posting, config, terms),
+        ),
+        next="Agents can submit until the deadline; follow it with challenge_eval_status.",
+        details=words.details(posting, terms),
+    )
+
+
+async def _no_model(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
+    """The first thing to read: without a model nobody could evaluate this, and the prize would be split."""
+    if config is None or posting.evaluator != "clara":
+        return ()
+    said = await missing_model_of(caller.records, caller.settings, config)
+    return (said,) if said else ()
+
+
+def _check_words(posting: Posting) -> None:
+    if not posting.title.strip() or len(posting.title) > 200:
+        raise BadInput("The title is empty or longer than 200 characters.", path="title", value=posting.title[:80])
+    if not posting.problem_statement.strip():
+        raise BadInput("The problem statement is empty.", path="problemStatement", remedy="Say what agents should do.")
+    if not 0 <= posting.max_participants < 2**256:
+        raise BadInput(
+            "The number of participants is negative or too large.", path="maxParticipants", remedy="0 means no limit."
+        )
+    if posting.expected_entries is not None and posting.expected_entries < 1:
+        raise BadInput("Fewer than 1 entry is expected.", path="expectedEntries", remedy="Give 1 or more, or nothing.")
+    require_text(posting.title, "title")
+    require_text(posting.problem_statement, "problemStatement")
+    require_text("".join(posting.skills), "skills")
+    digits = posting.private_set_hash.removeprefix("0x")
+    if len(digits) != 64 or not set(digits.lower()) <= set("0123456789abcdef"):
+        raise BadInput("The private set hash is not 0x and 64 hex digits.", path="privateSetHash")
+
+
+def _config(posting: Posting) -> EvalConfig | None:
+    if posting.eval_config.strip():
+        return parse_eval_config(posting.eval_config)
+    if posting.evaluator == "clara":
+        raise BadInput(
+            "An evaluation by Clara needs an eval config with features and criteria.",
+            path="evalConfigJSON",
+            remedy='Give {"version": 1, "features": […], "criteria": "…"}, or evaluator "self" to score yourself.',
+        )
+    return None
+
+
+async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> Terms:
+    token = await _token(caller, posting)
+    head = await caller.chain.head()
+    now = head.timestamp
+    deadline = parse_deadline(posting.deadline, now)
+    window = parse_span(posting.scoring_window)
+    if not window:
+        raise BadInput(
+            f"{posting.scoring_window[:40]!r} is not a span of time.", path="scoringWindow", remedy='Say "3 days".'
+        )
+    shares = parse_payout(posting.payout, posting.winner_count)
+    _check_participants(posting, shares)
+    quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
+    charged = _fee(caller, posting, token, quote)
+    rate = await caller.chain.factory(caller.factory).poster_bond_rate(head)
+    return Terms(
+        token=token,
+        evaluator=await _evaluator(caller, posting),
+        fee=charged,
+        bond=charged.escrow * rate // 10_000,
+        deadline=deadline,
+        scoring_deadline=deadline + window,
+        uri=_metadata(posting, poster, now),
+        config_hash=config_hash(posting.eval_config.encode()) if config else NO_HASH,
+        payout_bps=shares,
+        quote_micro_usd=quote,
+    )
+
+
+def _fee(caller: Caller, posting: Posting, token: Token, quote: int | None) -> Fee:
+    """The fee is counted in dollars: a token of unknown worth cannot pay it."""
+    mode = caller.settings.fee_mode if posting.evaluator == "clara" else "platform"
+    is_dollar = caller.is_dollar(token.address)
+    if mode != "platform" and not is_dollar:
+        raise BadInput(
+            f"The evaluation fee is counted in dollars, and what {token.address} is worth is not known.",
+            path="token",
+            remedy='Offer the prize in the network\'s dollar token, or score yourself with evaluator "self".',
+        )
+    return fee(mode, parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
+
+
+async def _token(caller: Caller, posting: Posting) -> Token:
+    wanted = posting.token or caller.settings.usdc
+    if wanted is None:
+        raise BadInput(
+            f"No prize token is named, and {caller.settings.network_name} has no fixed dollar token.",
+            path="token",
+            remedy="Give the token's address, or set CLARA_USDC.",
+        )
+    address = to_address(wanted, what="token")
+    found = await caller.chain.token_at(address, await caller.chain.head())
+    if found is None:
+        raise NotFound(
+            f"No token stands at {address} on {caller.settings.network_name}.",
+            remedy="Give the address of an ERC-20 token on this network.",
+        )
+    return found
+
+
+async def _evaluator(caller: Caller, posting: Posting) -> Address:
+    if posting.evaluator == "self":
+        return ZERO_ADDRESS
+    known = await known_evaluator(caller)
+    if known is None:
+        raise ConfigError(
+            "Clara's evaluator address is not known here.",
+            remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
+        )
+    return known
+
+
+def _check_participants(posting: Posting, shares: tuple[int, ...]) -> None:
+    cap = posting.max_participants
+    if cap and cap < max(2, len(shares)):
+        raise BadInput(
+            f"At most {cap} participants cannot fill {len(shares)} winning places: no result could be posted.",
+            path="maxParticipants",
+            value=cap,
+            remedy="Allow more participants (at least 2), or pay fewer winners.",
+        )
+
+
+def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
+    return build_metadata(
+        title=posting.title,
+        problem_statement=posting.problem_statement,
+        skills=posting.skills,
+        config_text=posting.eval_config if posting.eval_config.strip() else None,
+        posted_by=poster or "",
+        timestamp=now,
+    )
+
+
+async def _refuse_twice(caller: Caller, posting: Posting, terms: Terms, poster: Address | None) -> None:
+    if poster is None or posting.allow_duplicate:
+        return
+    newest = (await addresses(caller))[-NEWEST:]
+    posters = await caller.chain.posters_of(newest)
+    own = [address for address, found in zip(newest, posters, strict=True) if found == poster]
+    twin = next((found for found in await challenges_at(caller, own[-OWN:]) if _is_same(found, terms, poster)), None)
+    if twin is not None:
+        raise CannotAct(
+            f"You already posted this: {twin.address} is open with the same config and prize.",
+            remedy="Look at it with challenge_detail; say allowDuplicate to post a second one.",
+        )
+
+
+def _is_same(found: Challenge, terms: Terms, poster: Address) -> bool:
+    return (
+        found.status is ChallengeStatus.OPEN
+        and (found.poster, found.evaluator, found.token.address) == (poster, terms.evaluator, terms.token.address)
+        and (found.prize_pool, found.payout_bps) == (terms.fee.escrow, terms.payout_bps)
+        and found.eval_config_hash == terms.config_hash
+        and abs(found.deadline - terms.deadline) < 3600
+    )
+
+
+async def _transactions(
+    caller: Caller, posting: Posting, terms: Terms, poster: Address | None
+) -> tuple[Transaction, ...]:
+    escrow = show_amount(terms.escrow, terms.token)
+    allow = TokenContract.approve(caller.factory, terms.escrow)
+    approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
+    data = caller.chain.factory(caller.factory).create_challenge(_params(posting, terms))
+    create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
+    pay = [_fee_payment(terms)] if terms.fee.amount else []
+    if poster is None:
+        return (approve, create, *pay)
+    allowance = await _check_money(caller, terms, poster)
+    if allowance < terms.escrow:
+        return (await with_gas(caller, poster, approve), create, *pay)
+    return (await with_gas(caller, poster, create), *pay)
+
+
+def _fee_payment(terms: Terms) -> Transaction:
+    data = TokenContract.transfer(terms.evaluator, terms.fee.amount)
+    words = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
+    return transaction(terms.token.address, data, words)
+
+
+async def _check_money(caller: Caller, terms: Terms, poster: Address) -> int:
+    """The poster's allowance for the factory; refuses a poster who cannot pay."""
+    token, head = caller.chain.token(terms.token.address), await caller.chain.head()
+    balance = await token.balance_of(head, poster)
+    if balance < terms.total:
+        raise CannotAct(
+            f"The wallet {poster} has {show_amount(balance, terms.token)}, but prize, bond and fee need "
+            f"{show_amount(terms.total, terms.token)}.",
+            remedy=f"Fund it on {caller.settings.network_name}, or offer a smaller prize.",
+        )
+    return await token.allowance(head, poster, caller.factory)
+
+
+def _params(posting: Posting, terms: Terms) -> dict[str, object]:
+    """The fields of `createChallenge`, by their names in the contract."""
+    return {
+        "token": terms.token.address,
+        "evaluator": terms.evaluator,
+        "prizePool": terms.fee.escrow,
+        "deadline": terms.deadline,
+        "scoringDeadline": terms.scoring_deadline,
+        "challengeURI": terms.uri,
+        "evalConfigHash": terms.config_hash,
+        "privateSetHash": posting.private_set_hash,
+        "winnerCount": len(terms.payout_bps),
+        "payoutBps": terms.payout_bps,
+        "maxParticipants": posting.max_participants,
+        "skillTags": posting.skills,
+    }

@@ -1,0 +1,138 @@
+"""Publishing posted results at every place that is configured: right after the post, and whatever is still missing.
+
+Comes in: an open app. Goes out: what each place took, or why it did not. Must hold: a place that is down, or never
+answers, keeps neither the post, nor another place, nor another challenge waiting, and is simply tried again; documents
+that a place refuses keep no others from it; one process at a time publishes one challenge, by the lease of its
+evaluation; nothing that is there already is put again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from clara_eval.app import App
+from clara_eval.challenges.challenge_index import summaries
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ClaraError, NotFound, Temporary
+from clara_eval.core.processes import this_process
+from clara_eval.store.leases import Busy, evaluation_lease, held
+from clara_eval.store.publication.port import Publication, Refused
+from clara_eval.store.publication.publish_documents import forget_published, publish_documents, unpublished
+
+_log = structlog.get_logger(__name__)
+AFTER_POST_SECONDS = 60.0
+"""For all places; what is not out by then goes on at the next tick."""
+_LEASE_SECONDS = 30.0
+
+
+class NotTried(Temporary):
+    """The place failed for another challenge a moment ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of one challenge at one place; `error` is None where everything is there."""
+
+    place: str
+    address: Address
+    error: ClaraError | None = None
+
+    @property
+    def problem(self) -> str | None:
+        return str(self.error) if self.error else None
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the place is to blame: it is not asked again in this round."""
+        return self.error is not None and not isinstance(self.error, (Refused, Busy, NotFound))
+
+
+async def publish_after_post(app: App, address: Address) -> None:
+    """At every place, by whoever holds the evaluation's lease; the post stands already, so nothing is raised."""
+    for place in app.places:
+        try:
+            await _within(AFTER_POST_SECONDS / len(app.places), app, place, address)
+        except Exception:  # noqa: BLE001 - a bug of ours does not make a failure of what is posted
+            _log.exception("publication_broke", challenge=address, place=place.name)
+
+
+async def publish_missing(app: App, seconds: float | None = None, *, again: bool = False) -> AsyncIterator[Published]:
+    """What is posted by us and not everywhere yet, also from before a place was configured.
+
+    Within so many seconds, of which every place has its share; `again` puts what should be there, too. A result whose
+    documents are lost here, so that only the chain knows it, stays as it is elsewhere.
+    """
+    index = await summaries(app.store, app.chain_id) if app.places else {}
+    posted = [address for address, summary in index.items() if summary.postedBy == "evaluator"]
+    async for told in _publish_all(app, posted, seconds, again=again):
+        if not isinstance(told.error, NotFound):
+            yield told
+
+
+async def publish_named(app: App, addresses: Sequence[Address], *, again: bool = False) -> AsyncIterator[Published]:
+    """The same for these challenges, whether the service knows them or not; one without a posted result is told."""
+    async for told in _publish_all(app, addresses, None, again=again):
+        yield told
+
+
+async def _publish_all(
+    app: App, posted: Sequence[str], seconds: float | None, *, again: bool
+) -> AsyncIterator[Published]:
+    down: set[str] = set()
+    share = seconds / len(app.places) if seconds is not None and app.places else None
+    left = {place.name: share for place in app.places}
+    if again:
+        wanted = [(place, address) for place in app.places for address in posted]
+    else:
+        wanted = await unpublished(app.store, app.places, app.chain_id, posted, traces_public=_is_public(app))
+    for place, found in wanted:
+        address = Address(found)
+        if place.name in down:
+            yield Published(place.name, address, NotTried(f"Not tried: {place.name} does not work now."))
+            continue
+        lease, holder = evaluation_lease(app.chain_id, address), f"{this_process()}:{uuid.uuid4().hex}"
+        began = time.monotonic()
+        try:
+            async with held(app.store, lease, holder, _LEASE_SECONDS):
+                if again:
+                    await forget_published(app.store, place, app.chain_id, address)
+                told = await _within(left[place.name], app, place, address)
+        except Busy as busy:  # whoever evaluates it publishes it, too
+            told = Published(place.name, address, busy)
+        rest = left[place.name]
+        left[place.name] = None if rest is None else max(0.0, rest - (time.monotonic() - began))
+        if told.is_outage:
+            down.add(place.name)
+        yield told
+
+
+async def _within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
+    """What is cut off goes on later from where it was."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _published(app, place, address)
+    except TimeoutError:
+        late = Temporary(f"{place.name} did not take everything in time.", remedy="It goes on at the next tick.")
+        _log.warning("publication_goes_on_later", challenge=address, place=place.name, seconds=seconds)
+        return Published(place.name, address, late)
+
+
+async def _published(app: App, place: Publication, address: Address) -> Published:
+    try:
+        is_out = await publish_documents(app.store, place, app.chain_id, address, traces_public=_is_public(app))
+    except ClaraError as bad:
+        _log.warning("publication_failed", challenge=address, place=place.name, problem=str(bad))
+        return Published(place.name, address, bad)
+    if is_out:
+        return Published(place.name, address)
+    return Published(place.name, address, NotFound(f"No result of ours is posted for {address}."))
+
+
+def _is_public(app: App) -> bool:
+    return app.settings.traces_public != "never"

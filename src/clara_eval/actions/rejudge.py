@@ -1,0 +1,144 @@
+"""Audit by sampling: some comparisons of a checked trace are asked again, of a judge that the auditor chooses.
+
+In: a trace that held, with its post on chain, and how many to ask. Out: how many verdicts came out otherwise, with an
+interval for all of them. Which are drawn follows from the hash of the block after the post: nobody could know it while
+the round was judged, and anybody draws the same ones. What it will cost is told before anything is asked. The node is
+asked as one of the trace's own network, whatever the settings say, and no comparison is made that was not drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from clara_eval.actions.verify import first_block_of
+from clara_eval.app import open_chain, open_jury
+from clara_eval.config.networks import network_of_chain
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadInput, BadTrace, Temporary
+from clara_eval.core.gather import gather_or_raise
+from clara_eval.evaluation.play import Comparison, compared
+from clara_eval.evaluation.replay import Checked
+from clara_eval.evaluation.ruled import RuledComparisons
+from clara_eval.judge import Judge, ModelJudge, RulesJudge
+from clara_eval.judge.calibration.measure import Measured, proportion
+from clara_eval.judge.comparison import comparison_prompt
+from clara_eval.judge.costs.prices import Tokens, estimated_tokens
+from clara_eval.judge.providers.registry import parse_jury, price_cards
+
+ANSWER_TOKENS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What asking will cost, before it is asked; `micro_usd` is None where the judge has no known price."""
+
+    judge: str
+    calls: int
+    micro_usd: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    judge: str
+    seed: str
+    """The hash of the block after the post."""
+    block_number: int
+    decided: int
+    """Comparisons of the trace that have a verdict: from these it was drawn."""
+    drawn: int
+    unanswered: int
+    otherwise: tuple[Comparison, ...]
+    """As recorded, where the judge now decides otherwise."""
+    disagreement: Measured
+    """The share that comes out otherwise, with a 95 % interval for all comparisons of the round."""
+    cost: Foreseen
+
+
+def draw(seed: str, count: int, wanted: int) -> list[int]:
+    """`wanted` different numbers below `count`: the first ones of a shuffle by SHA-256 over the seed and a counter."""
+    moved: dict[int, int] = {}
+    chosen: list[int] = []
+    for place in range(min(wanted, count)):
+        digest = hashlib.sha256(bytes.fromhex(seed.removeprefix("0x")) + place.to_bytes(8)).digest()
+        other = place + int.from_bytes(digest) % (count - place)
+        chosen.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return chosen
+
+
+async def rejudge(
+    checked: Checked,
+    settings: Settings,
+    *,
+    judge: str,
+    wanted: int,
+    rpc: str | None,
+    foreseen: Callable[[Foreseen], None],
+) -> Rejudged:
+    """Ask `wanted` comparisons again; `foreseen` is told the cost first, and may end it by raising."""
+    if rpc is None or checked.posted is None:
+        raise BadInput(
+            "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
+        )
+    number = checked.posted.block_number + 1
+    seed = await _block_hash(checked.challenge.chain_id, settings, rpc, number)
+    decided = decided_numbers(checked.walk.comparisons)
+    chosen = [checked.walk.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
+    cost = _foresee(checked, settings, judge, chosen)
+    foreseen(cost)
+    async with open_jury(settings, judge) as (askers, _store):
+        asker = askers[judge]
+        criteria, schema = checked.walk.metadata.config.criteria, checked.walk.schema
+        found: Judge = RulesJudge(schema) if asker is None else ModelJudge(asker, criteria, schema)
+        again = await gather_or_raise(_again(checked, found, one) for one in chosen)
+    answered = [(before, after) for before, after in zip(chosen, again, strict=True) if after.winner is not None]
+    otherwise = tuple(before for before, after in answered if before.winner != after.winner)
+    return Rejudged(
+        judge, seed, number, len(decided), len(chosen), len(chosen) - len(answered), otherwise,
+        proportion(len(otherwise), len(answered)), cost,
+    )  # fmt: skip
+
+
+async def _block_hash(chain_id: int, settings: Settings, rpc: str, number: int) -> str:
+    network = network_of_chain(chain_id)
+    if network is None:
+        raise BadTrace(f"The trace is of chain {chain_id}, which is not a known network.", entry="header")
+    async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
+        return (await chain.block_at(number)).hash
+
+
+def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
+    """Which of them have a verdict. In a large round by rules all have one, and none is made to find that out."""
+    if isinstance(comparisons, RuledComparisons):
+        return range(len(comparisons))
+    return [number for number, one in enumerate(comparisons) if one.winner is not None]
+
+
+async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
+    """Shown in the same order as before."""
+    first, second = (checked.walk.features[account].vector for account in _pair(one))
+    decision = await judge.compare(first, second)
+    if decision.outage:
+        raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
+    return compared(one.pairing, decision)
+
+
+def _pair(one: Comparison) -> tuple[Address, Address]:
+    return Address(one.first), Address(one.second)
+
+
+def _foresee(checked: Checked, settings: Settings, judge: str, chosen: list[Comparison]) -> Foreseen:
+    (named,) = parse_jury(judge)
+    card = price_cards(settings, [named]).get(named.text)
+    if named.text == "rules":
+        return Foreseen(judge, 0, 0)
+    criteria, schema = checked.walk.metadata.config.criteria, checked.walk.schema
+    prompts = [
+        comparison_prompt(criteria, schema, *(checked.walk.features[a].vector for a in _pair(one))) for one in chosen
+    ]
+    counts = [estimated_tokens(prompt.system + prompt.user) for prompt in prompts]
+    cost = None if card is None else sum(card.cost(Tokens(count, ANSWER_TOKENS)) for count in counts)
+    return Foreseen(judge, len(prompts), cost)

@@ -1,0 +1,224 @@
+"""Feedback on the agents of final challenges, given once, within a budget of gas.
+
+Comes in: an open app whose settings name a registry. Goes out: a receipt for each feedback. Must hold: only results
+that we posted and that are final are told; what is said about each agent is written down before the first transaction,
+so that every attempt says the same; agents that the evaluator owns or acts for are skipped; a tick spends no more gas
+than its budget, and the rest follows at the next. What was given counts for good once the safe block has it: what a
+reorg took away is given again. A registry that refuses one agent a few times is left in peace about that one, and
+keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field
+
+import structlog
+
+from clara_eval.app import App, reputation_registry
+from clara_eval.chain.model import Block, ChallengeStatus
+from clara_eval.chain.sender import Outcome, Receipt
+from clara_eval.chain.sending import ContractRefused, estimate_gas
+from clara_eval.challenges.challenge_index import inline_metadata, skills_in, summaries
+from clara_eval.challenges.feedback import EarnedFeedback, give_feedback
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import Scores, read
+from clara_eval.documents.store_keys import scores_key
+from clara_eval.store.publication.publish_documents import trace_uri
+from clara_eval.store.trace_archive import archived_trace, trace_keccak
+
+_log = structlog.get_logger(__name__)
+FEEDBACK = "feedback:"
+"""Before the address of every challenge whose feedback is planned; the document says what is given already."""
+MOST_REFUSALS = 3
+"""A registry that takes a call in rehearsal and reverts it when it is mined costs gas each time."""
+
+
+@dataclass(slots=True)
+class FeedbackPlan:
+    """Everything that is to be said about one challenge, and how far it got."""
+
+    planned: list[EarnedFeedback]
+    skipped: list[int]
+    """Agents that the evaluator owns or acts for, or that are gone."""
+    given: dict[str, str | None]
+    """By agent, the transaction."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """By agent, how often the registry refused."""
+    last_block: int = 0
+    """The latest one in which something was given."""
+    is_settled: bool = False
+    """The safe block has all of it: no reorg takes it away."""
+
+    @property
+    def left(self) -> list[EarnedFeedback]:
+        return [one for one in self.wanted if str(one.agent_id) not in self.given]
+
+    @property
+    def wanted(self) -> list[EarnedFeedback]:
+        """All but those whom the registry refuses for good."""
+        return [one for one in self.planned if self.refused.get(str(one.agent_id), 0) < MOST_REFUSALS]
+
+    def refuse(self, agent: str, problem: str) -> None:
+        """The registry did not take it."""
+        _log.warning("feedback_refused", agent=agent, problem=problem)
+        self.refused[agent] = self.refused.get(agent, 0) + 1
+
+    @property
+    def text(self) -> str:
+        rows = [_row(one) for one in self.planned]
+        return plain_json({**asdict(self), "planned": rows, "isDone": self.is_settled and not self.left})
+
+
+def _row(one: EarnedFeedback) -> dict[str, object]:
+    return {**asdict(one), "agent_id": str(one.agent_id)}
+
+
+def _read(text: str) -> FeedbackPlan:
+    told = json.loads(text)
+    planned = [
+        EarnedFeedback(**{**row, "agent_id": int(row["agent_id"]), "registry": to_address(row["registry"])})
+        for row in told["planned"]
+    ]
+    return FeedbackPlan(
+        planned, told["skipped"], told["given"], told.get("refused", {}), told.get("last_block", 0),
+        told.get("is_settled", False),
+    )  # fmt: skip
+
+
+async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
+    """What final challenges of ours still lack, oldest first, until the gas of one tick is used up."""
+    registry = reputation_registry(app.settings)
+    if registry is None or not app.sender.can_sign:
+        return
+    budget = Budget(app.settings.reputation_gas)
+    for address in await _final_and_ours(app):
+        plan = await _plan(app, registry, address)
+        if plan is None:
+            continue
+        await _settle(app, address, plan)
+        for earned in plan.left:
+            if budget.is_used_up:
+                _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left))
+                return
+            receipt = await _give(app, earned, plan, budget)
+            if receipt is not None:
+                yield receipt
+            if not budget.is_used_up:
+                await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+
+
+@dataclass(slots=True)
+class Budget:
+    """The gas of one tick."""
+
+    gas: int
+    is_used_up: bool = False
+    whole: int = 0
+
+    def __post_init__(self) -> None:
+        self.whole = self.gas
+
+
+async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Budget) -> Receipt | None:
+    """One feedback, and what became of it in the plan; None where nothing was sent."""
+    agent = str(earned.agent_id)
+    try:
+        used = await estimate_gas(app.chain, earned.call(), app.sender.address)
+        if used > budget.whole:
+            plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
+            return None
+        if used > budget.gas:
+            budget.is_used_up = True
+            return None
+        budget.gas -= used
+        receipt = await give_feedback(earned, sender=app.sender, chain=app.chain)
+    except ContractRefused as bad:
+        plan.refuse(agent, str(bad))
+        return None
+    if receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE):
+        plan.given[agent] = receipt.tx_hash
+        plan.last_block, plan.is_settled = max(plan.last_block, receipt.block_number or 0), False
+    elif receipt.outcome is Outcome.REVERTED:
+        plan.refuse(agent, "It was mined and reverted.")
+    return receipt
+
+
+async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
+    """Once the safe block is past everything that was given: what stands there stays, what does not is given again."""
+    if plan.is_settled or plan.left or (await app.chain.safe_block()).number < plan.last_block:
+        return
+    for earned in plan.wanted:
+        found = await app.chain.feedback_since(earned.registry, earned.agent_id, app.sender.address, earned.posted_at)
+        if not any(one.endpoint == earned.endpoint for one in found):
+            _log.warning("feedback_gone", agent=earned.agent_id, challenge=address)
+            del plan.given[str(earned.agent_id)]
+    plan.is_settled = not plan.left
+    await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+
+
+async def _final_and_ours(app: App) -> list[Address]:
+    rows = await app.store.items(app.chain_id, FEEDBACK)
+    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
+    index = await summaries(app.store, app.chain_id)
+    final = [
+        (summary.scorePostedAt or 0, address)
+        for address, summary in index.items()
+        if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
+    ]
+    return [address for _, address in sorted(final)]
+
+
+async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:
+    """What is to be said, fixed at the first look; None where that is not certain yet."""
+    text = await app.store.get(app.chain_id, FEEDBACK + address)
+    if text is not None:
+        return _read(text)
+    safe = await app.chain.safe_block()
+    challenge = (await app.chain.challenges_at([address], safe))[0]
+    scores = await read(app.store, app.chain_id, Scores, scores_key(address))
+    archived = await archived_trace(app.store, app.chain_id, address)
+    if challenge.status is not ChallengeStatus.FINALIZED or scores is None:
+        return None
+    if archived is None or scores.traceDigest != archived.digest or scores.postedBy != "evaluator":
+        plan = FeedbackPlan([], [], {})  # made in another life of this store: there is no trace to point at
+    else:
+        if await app.chain.reputation(registry).identity_registry(safe) != challenge.identity_registry:
+            raise BadInput(
+                f"The registry of feedback {registry} is about other agents than those of {address}.",
+                remedy="Check CLARA_REPUTATION_REGISTRY.",
+            )
+        chosen = _chosen(app, scores)
+        skipped = await _skipped(app, challenge.identity_registry, [agent for agent, _ in chosen], safe)
+        uri = await trace_uri(app.store, app.chain_id, address, archived.digest) or ""
+        place = (uri, await trace_keccak(app.store, app.chain_id, address))
+        skill = next(iter(skills_in(inline_metadata(challenge.challenge_uri))), "")
+        where = f"eip155:{app.chain_id}:{address}"
+        planned = [
+            EarnedFeedback(challenge.run, registry, agent, score, skill, where, *place, challenge.score_posted_at)
+            for agent, score in chosen
+            if agent not in skipped
+        ]
+        plan = FeedbackPlan(planned, skipped, {})
+    await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+    return plan
+
+
+def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
+    """Agents with their scores, best first: all that were ranked, or the winners; an agent with two entries once."""
+    paid = {winner.account for winner in scores.winners}
+    is_for_winners = app.settings.reputation == "winners"
+    rows = [row for row in scores.rankings if row.status == "ranked" and (row.address in paid or not is_for_winners)]
+    best: dict[int, int] = {}
+    for row in rows:
+        if row.agentId is not None and row.score is not None:
+            best.setdefault(row.agentId, row.score)
+    return list(best.items())
+
+
+async def _skipped(app: App, registry: Address, agents: list[int], block: Block) -> list[int]:
+    told = await app.chain.registry(registry).authorized(block, app.sender.address, agents)
+    return [agent for agent, is_ours in zip(agents, told, strict=True) if is_ours is not False]

@@ -1,0 +1,347 @@
+"""How an evaluation goes and how it ended, for the people and agents who wait for it.
+
+Comes in: an address, and what the evaluation left in its records. Goes out: status, leaderboard, and one submitter's
+score with the reasons. Before scores are posted on chain only status and progress are told: a free oracle invites
+probing. What the chain says about winners and prizes wins over what the records say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.browse import posted_winners, token_document
+from clara_eval.actions.challenges import challenge_at, posted_by, submission_of
+from clara_eval.actions.claim import FINALIZATION_SECONDS
+from clara_eval.actions.plan import sender_of
+from clara_eval.actions.times import show_moment, show_wait
+from clara_eval.app import Caller
+from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.challenges.comparisons import outcome
+from clara_eval.challenges.status import MEANINGS
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.errors import BadInput, NotFound, NotYet
+from clara_eval.core.flags import Flag
+from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
+from clara_eval.documents import results as documents
+from clara_eval.documents.actions import (
+    ComparisonRow,
+    EvalStatus,
+    EvalStatusResult,
+    ExecutedRow,
+    FeatureValue,
+    LeaderboardResult,
+    LeaderboardRow,
+    PostedWinner,
+    Progress,
+    ScoreResult,
+)
+from clara_eval.harness.model import feature_name
+
+RIVALS_SHOWN = 10
+MAX_FLAGS = 20
+MAX_STANDINGS = 200
+_MEANINGS: Mapping[str, str] = {
+    "none": "No evaluation is recorded here yet.",
+    **{str(state): meaning for state, meaning in MEANINGS.items()},
+}
+_WORKING = ("extracting", "comparing", "publishing")
+
+
+async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
+    """Stage, progress, time left, and the reason if it waits or stopped."""
+    challenge = await challenge_at(caller, address)
+    found = await caller.records.status(challenge.address)
+    status = _status(found, challenge)
+    reason = found.reason if found and found.reason != _MEANINGS[status] else None  # said once is enough
+    return EvalStatusResult(
+        network=caller.settings.network_name,
+        address=challenge.address,
+        chainStatus=documents.STATUS[challenge.status],
+        status=status,
+        progress=100 if status == "complete" else found.progress if found else 0,
+        stage=_progress(found.stage if found else None),
+        reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
+        warning=found.warning if found else None,
+        startedAt=found.startedAt if found else None,
+        updatedAt=found.updatedAt if found else None,
+        retryAt=found.retryAt if found else None,
+        objectionsUntil=found.objectionsUntil if found else None,
+        scoringDeadline=challenge.scoring_deadline,
+        scorePostedAt=challenge.score_posted_at or None,
+        explanation=_explanation(challenge, status),
+    )
+
+
+def _status(found: documents.EvalStatus | None, challenge: Challenge) -> EvalStatus:
+    if found is not None:
+        return found.status
+    return "complete" if challenge.score_posted_at else "none"
+
+
+def _explanation(challenge: Challenge, status: EvalStatus) -> str:
+    now = challenge.block.timestamp
+    if challenge.status is ChallengeStatus.CANCELLED:
+        return "The challenge was cancelled and the prize went back to the poster."
+    if challenge.status is ChallengeStatus.EXPIRED:
+        return "No scores were posted in time: every submitter can claim an equal share with challenge_claim."
+    if challenge.status is ChallengeStatus.FINALIZED:
+        return "The result is final; winners can claim with challenge_claim."
+    if challenge.score_posted_at:
+        free_at = challenge.score_posted_at + FINALIZATION_SECONDS
+        return f"Scores are posted; prizes can be claimed from {show_moment(free_at)}."
+    if now < challenge.deadline:
+        return (
+            f"Submissions are accepted for another {show_wait(challenge.deadline - now)}; the evaluation starts then."
+        )
+    return f"{_MEANINGS[status]} Scores have to be posted by {show_moment(challenge.scoring_deadline)}."
+
+
+def _progress(stage: documents.StageProgress | None) -> Progress:
+    say = stage or documents.StageProgress()
+    return Progress(
+        stage=say.name if say.name and say.name.isidentifier() else None,
+        done=say.done,
+        total=say.total,
+        calls=say.calls,
+        costUsd=say.costUsd,
+        secondsLeft=say.secondsLeft,
+    )
+
+
+def is_waiting(status: EvalStatusResult) -> bool:
+    """Whether looking again soon may show something new."""
+    is_over = status["scorePostedAt"] is not None or status["chainStatus"] in {"finalized", "cancelled", "expired"}
+    return not is_over and status["status"] in {"none", "pending", *_WORKING}
+
+
+async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
+    """Everybody's place if the evaluation is recorded here, else the winners that the chain names."""
+    if not 1 <= limit <= MAX_STANDINGS:
+        raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
+    challenge = await challenge_at(caller, address)
+    _require_posted(challenge)
+    posted = await posted_winners(caller, challenge)
+    scores = await caller.records.scores(challenge.address)
+    standings = _standings(challenge, scores, posted)
+    return LeaderboardResult(
+        network=caller.settings.network_name,
+        address=challenge.address,
+        source="chain" if scores is None else "evaluation",
+        postedBy=await posted_by(caller, challenge),
+        token=token_document(challenge.token),
+        standings=standings[:limit],
+        total=len(standings),
+        traceDigest=scores.traceDigest if scores else None,
+        trace=caller.records.trace_place(challenge.address),
+        pageUrl=caller.page(challenge.address),
+        warning=scores.warning if scores else None,
+        flags=_flags(scores.flags if scores else []),
+    )
+
+
+async def score(caller: Caller, address: str, submitter: str | None = None) -> ScoreResult:
+    """One submitter's place and why; without a submitter, the local wallet's own."""
+    challenge = await challenge_at(caller, address)
+    account = to_address(submitter, what="submitter") if submitter else sender_of(caller, None)
+    if account is None:
+        raise BadInput("No submitter is given.", path="submitter", remedy="Give the address that submitted.")
+    if await submission_of(caller, challenge, account) is None:
+        raise NotFound(
+            f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
+        )
+    _require_posted(challenge)
+    posted = await posted_winners(caller, challenge)
+    scores = await caller.records.scores(challenge.address)
+    standings = _standings(challenge, scores, posted)
+    standing = next((item for item in standings if item["address"] == account), None)
+    if standing is None:
+        raise NotFound(
+            f"The place of {account} is not known here: the chain names only the winners.",
+            remedy="Ask a service that evaluated it: set CLARA_API_URL.",
+        )
+    return await _score(caller, challenge, standing, standings, scores)
+
+
+async def _score(
+    caller: Caller,
+    challenge: Challenge,
+    standing: LeaderboardRow,
+    standings: list[LeaderboardRow],
+    scores: documents.Scores | None,
+) -> ScoreResult:
+    account = Address(standing["address"])
+    is_shown = scores is not None and caller.settings.traces_public == "after_post"
+    facts = await caller.records.features(challenge.address, account) if is_shown else None
+    games = await _comparisons(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
+    rival = _closest(standings, standing)
+    return ScoreResult(
+        network=caller.settings.network_name,
+        address=challenge.address,
+        submitter=account,
+        standing=standing,
+        entries=max(len(standings), challenge.submission_count),
+        token=token_document(challenge.token),
+        postedBy=await posted_by(caller, challenge),
+        features=_features(facts.features if facts else {}),
+        notes=_notes(facts.text if facts else {}),
+        flags=_flags(facts.flags if facts else []),
+        games=games,
+        closestRival=rival,
+        why=_why(standing, rival, games),
+        traceDigest=scores.traceDigest if scores else None,
+        trace=caller.records.trace_place(challenge.address),
+        pageUrl=caller.page(challenge.address),
+        claimable=_claimable(challenge, standing),
+    )
+
+
+def _require_posted(challenge: Challenge) -> None:
+    if challenge.score_posted_at == 0:
+        raise NotYet(
+            f"No scores are posted for {challenge.address} yet; until then only the status is public.",
+            remedy="Follow challenge_eval_status.",
+        )
+
+
+def _standings(
+    challenge: Challenge, scores: documents.Scores | None, posted: list[PostedWinner]
+) -> list[LeaderboardRow]:
+    paid = {winner["address"]: winner for winner in posted}
+    if scores is None or not scores.rankings:
+        return [_from_chain(winner) for winner in posted]
+    return [_standing(challenge, row, paid.get(row.address)) for row in scores.rankings]
+
+
+def _from_chain(winner: PostedWinner) -> LeaderboardRow:
+    return LeaderboardRow(
+        address=winner["address"], agentId=winner["agentId"], rank=winner["rank"], score=winner["score"],
+        elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None, tiedWith=[],
+        prizeAmount=winner["prizeAmount"], prize=winner["prize"], status="unknown", reason=None,
+        executed=None,
+    )  # fmt: skip
+
+
+def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner | None) -> LeaderboardRow:
+    amount = int(winner["prizeAmount"]) if winner else 0
+    return LeaderboardRow(
+        address=to_address(row.address),
+        agentId=None if row.agentId is None else str(row.agentId),
+        rank=row.rank or 0,
+        score=winner["score"] if winner else row.score,
+        elo=row.elo,
+        low=row.low,
+        high=row.high,
+        pTop=row.pTop,
+        wins=row.wins,
+        losses=row.losses,
+        ties=row.ties,
+        tiedWith=[to_address(other) for other in row.tiedWith],
+        prizeAmount=str(amount),
+        prize=show_amount(amount, challenge.token),
+        status="rejected" if row.status == "rejected" else "ranked",
+        reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
+        executed=_executed(row.executed),
+    )
+
+
+def _executed(run: documents.ExecutedRun | None) -> ExecutedRow | None:
+    if run is None:
+        return None
+    return ExecutedRow(
+        outcome=run.outcome[:40],
+        testsPassed=run.testsPassed,
+        tests=run.tests,
+        gas=run.gas,
+        fuel=run.fuel,
+        metrics={feature_name(name): value for name, value in run.metrics.items()},
+    )
+
+
+def _closest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> LeaderboardRow | None:
+    others = [item for item in standings if item["address"] != standing["address"] and item["elo"] is not None]
+    own = standing["elo"]
+    if own is None or not others:
+        return None
+    return min(others, key=lambda item: (abs((item["elo"] or 0.0) - own), item["rank"]))
+
+
+def _nearest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> list[Address]:
+    others = [item for item in standings if item["address"] != standing["address"] and item["status"] == "ranked"]
+    others.sort(key=lambda item: (abs(item["rank"] - standing["rank"]), item["rank"]))
+    return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
+
+
+async def _comparisons(
+    caller: Caller, address: Address, account: Address, rivals: Iterable[Address]
+) -> list[ComparisonRow]:
+    found: list[ComparisonRow] = []
+    for rival in rivals:
+        for first, second in ((account, rival), (rival, account)):
+            game = await caller.records.comparison(address, first, second)
+            if game is not None:
+                found.append(_comparison(game, rival, shown_first=first == account))
+    return found
+
+
+def _comparison(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
+    return ComparisonRow(
+        rival=rival,
+        shownFirst=shown_first,
+        result=outcome(game, shown_first=shown_first),
+        confidence=game.confidence,
+        reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
+    )
+
+
+def _features(values: Mapping[str, documents.Value]) -> list[FeatureValue]:
+    """Only numbers, booleans and short closed values; anything longer is not a typed fact."""
+    return [
+        FeatureValue(name=name[:40], value=value)
+        for name, value in values.items()
+        if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
+    ]
+
+
+def _notes(values: Mapping[str, str]) -> list[Untrusted]:
+    return [
+        fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS) for name, value in values.items()
+    ]
+
+
+def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
+    told = (json.dumps(to_camel_json(flag), sort_keys=True) for flag in flags[:MAX_FLAGS])
+    return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in told]
+
+
+def _why(standing: LeaderboardRow, rival: LeaderboardRow | None, games: list[ComparisonRow]) -> str:
+    if standing["status"] == "rejected":
+        return "The submission was rejected and ranks after all that were compared; see its reason."
+    parts = [f"Rank {standing['rank']}"]
+    if standing["elo"] is not None:
+        interval = (
+            f" (likely {standing['low']:.0f} to {standing['high']:.0f})"
+            if standing["low"] is not None and standing["high"] is not None
+            else ""
+        )
+        parts.append(f"Elo {standing['elo']:.0f}{interval}")
+    if standing["wins"] is not None:
+        parts.append(f"{standing['wins']:g} won, {standing['losses'] or 0:g} lost, {standing['ties'] or 0:g} tied")
+    if standing["tiedWith"]:
+        parts.append(f"tied with {', '.join(standing['tiedWith'])}: among equals the earlier submission is first")
+    if rival is not None:
+        against = [game["result"] for game in games if game["rival"] == rival["address"]]
+        met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
+        parts.append(f"closest rival {rival['address']} at rank {rival['rank']}{met}")
+    return "; ".join(parts) + "."
+
+
+def _claimable(challenge: Challenge, standing: LeaderboardRow) -> str:
+    if not int(standing["prizeAmount"] or 0):
+        return "No prize to claim."
+    if challenge.status is ChallengeStatus.FINALIZED:
+        return "The prize can be claimed now with challenge_claim, unless it was already."
+    free_at = challenge.score_posted_at + FINALIZATION_SECONDS
+    return f"The prize can be claimed from {show_moment(free_at)} with challenge_claim."

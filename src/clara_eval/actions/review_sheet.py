@@ -1,0 +1,133 @@
+"""Everything a person needs to decide about one result that waits, on one sheet.
+
+In: the store. Out: a `ReviewSheet`: what the money is about and how long there is, the ranking, what is doubtful and
+why, the facts of those near the pay line side by side, and the games between them. For the operator only: it names who
+stands near the money. What models and submitters wrote is data; whoever shows it escapes it.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import permutations
+from typing import Any
+
+from pydantic import BaseModel
+
+from clara_eval.challenges.comparisons import read_comparison
+from clara_eval.challenges.review import known_review
+from clara_eval.core.address import Address
+from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.flags import Flag
+from clara_eval.documents.results import (
+    EvalStatus,
+    Features,
+    Ranked,
+    Scores,
+    Summary,
+    Token,
+    Value,
+    read,
+)
+from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
+from clara_eval.evaluation.rulings import read_rulings
+from clara_eval.store.ports import Store
+
+NEAR = 2
+"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
+
+
+class ShownComparison(BaseModel):
+    """One look at two entries near the pay line; `winner` is an address, `tie`, or null without a verdict."""
+
+    first: str
+    second: str
+    winner: str | None
+    confidence: float | None
+    reason: str
+
+
+class ReviewSheet(BaseModel):
+    address: str
+    traceDigest: str  # noqa: N815 - the casing of the documents
+    """What an approval or a ruling has to name."""
+    state: str
+    reasons: list[str]
+    unlessDecided: str  # noqa: N815
+    """What happens if nobody decides, and when; empty once somebody did."""
+    postsAt: int | None  # noqa: N815
+    note: str
+    status: str | None
+    title: str | None
+    prizePool: str | None  # noqa: N815
+    """Base units of the token."""
+    token: Token | None
+    winnerCount: int  # noqa: N815
+    scoringDeadline: int | None  # noqa: N815
+    secondsLeft: int | None  # noqa: N815
+    ranking: list[Ranked]
+    doubts: list[Flag]
+    """The flags that hold the post, and those that only warn."""
+    facts: dict[str, dict[str, Value]]
+    """By feature: the value of each entry near the pay line."""
+    games: list[ShownComparison]
+    rulings: list[dict[str, Any]]
+    """What was ruled before; the result shown was walked with it."""
+
+
+async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
+    """The sheet of one challenge; NotFound where no review is known."""
+    review = await known_review(store, chain_id, address)
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    summary = await read(store, chain_id, Summary, index_key(address))
+    status = await read(store, chain_id, EvalStatus, status_key(address))
+    rows = scores.rankings if scores else []
+    near = _near(rows)
+    rulings = await read_rulings(store, f"{chain_id}:{address}")
+    return ReviewSheet(
+        address=address,
+        traceDigest=review.digest,
+        state=review.state,
+        reasons=list(review.reasons),
+        unlessDecided=review.unless_decided if review.state == "waiting" else "",
+        postsAt=review.posts_at,
+        note=review.note,
+        status=status.status if status else None,
+        title=summary.title if summary else None,
+        prizePool=scores.prizePool if scores else None,
+        token=scores.token if scores else None,
+        winnerCount=sum(row.prizeAmount is not None for row in rows),
+        scoringDeadline=summary.scoringDeadline if summary else None,
+        secondsLeft=max(0, (review.posts_at or summary.scoringDeadline) - int(time.time())) if summary else None,
+        ranking=rows,
+        doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
+        facts=await _facts(store, chain_id, address, near),
+        games=await _comparisons(store, chain_id, address, near),
+        rulings=[to_camel_json(one) for one in rulings],
+    )
+
+
+def _near(rows: list[Ranked]) -> list[str]:
+    """The paid, and those just below the pay line."""
+    paid = sum(row.prizeAmount is not None for row in rows)
+    return [row.address for row in rows[: paid + NEAR]]
+
+
+async def _facts(store: Store, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
+    facts: dict[str, dict[str, Value]] = {}
+    for account in near:
+        found = await read(store, chain_id, Features, features_key(address, account))
+        for name, value in found.features.items() if found else ():
+            facts.setdefault(name, {})[account] = value
+    return facts
+
+
+async def _comparisons(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
+    """The looks at two of those next to the pay line, in both orders."""
+    games: list[ShownComparison] = []
+    for first, second in permutations(near[-2 * NEAR :], 2):
+        found = await read_comparison(store, chain_id, address, first, second)
+        if found is not None:
+            winner = {"A": first, "B": second}.get(found.winner or "", found.winner)
+            said = found.model_dump(exclude={"votes", "winner"})
+            games.append(ShownComparison(first=first, second=second, winner=winner, **said))
+    return games

@@ -1,0 +1,310 @@
+"""Submitting a solution: its content becomes a URI and a hash, and both go on chain.
+
+Comes in: text, a file, or a URI. Goes out: a `Plan` with the `submit` transaction (or first the agent's registration).
+`solutionHash` is keccak256 of the content itself. Refuses a challenge that is closed or full, an agent id that the
+sender does not own, a second submission within the hour (it says when to try again), and content too large to store.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clara_eval.actions.challenges import challenge_at, submission_of
+from clara_eval.actions.plan import (
+    Action,
+    Plan,
+    require_text,
+    sender_of,
+    transaction,
+    with_gas,
+)
+from clara_eval.actions.times import show_moment, show_wait
+from clara_eval.app import Caller
+from clara_eval.chain.contracts.clients import IdentityRegistryContract
+from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadInput, CannotAct, NotYet
+from clara_eval.core.hashing import keccak_hex
+
+COOLDOWN_SECONDS = 3600
+DATA_URI_BYTES = 16_000
+"""A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
+FILE_BYTES = 5_000_000
+UNPINNED = (
+    "This hash covers only the address, not what stands there: the submission is unpinned. It never counts as the "
+    "original of anything, and near a paid place it waits for a person. Leave out the hash to commit to the content."
+)
+MUTABLE = (
+    "An https URL can change after the deadline. If its content no longer has this hash, the submission is rejected: "
+    "ipfs: or data: are safer."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handing:
+    """What an agent hands in: exactly one of content, file and uri."""
+
+    challenge: str
+    content: str = ""
+    file: str = ""
+    uri: str = ""
+    solution_hash: str = ""
+    """Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here."""
+    agent_id: int | None = None
+    register: bool = False
+    """Register the sender as an agent first if it is not one yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    uri: str
+    content_hash: str
+    warnings: tuple[str, ...] = ()
+    publishes: bytes | None = None
+
+
+def submit(handing: Handing, sender: str | None = None) -> Action:
+    """Submit a solution, after a registration if that is wanted and needed."""
+
+    async def plan(caller: Caller, registered: int | None) -> Plan:
+        given = handing if registered is None else replace(handing, agent_id=registered)
+        return await plan_submit(caller, given, sender)
+
+    return Action.of("submit", handing, plan)
+
+
+async def plan_submit(caller: Caller, handing: Handing, sender: str | None = None) -> Plan:
+    """Everything checked, nothing sent."""
+    agent = sender_of(caller, sender)
+    challenge = await challenge_at(caller, handing.challenge)
+    _check_open(challenge)
+    if agent is not None:
+        await _check_turn(caller, challenge, agent)
+    agent_id = await _agent_id(caller, challenge, handing, agent)
+    solution = await _solution(caller, handing)
+    if agent_id is None:
+        return await _register_first(caller, challenge, handing, agent)
+    contract = caller.chain.challenge(challenge.address)
+    data = contract.submit(agent_id, solution.uri, solution.content_hash)
+    planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
+    return Plan(
+        action="challenge_submit",
+        sender=agent,
+        transactions=(await with_gas(caller, agent, planned),),
+        question=f"Submit {_what(handing)} to {challenge.address} on {caller.settings.network_name} "
+        f"as agent {agent_id}? It costs gas, becomes public, and can be replaced once an hour until the deadline.",
+        summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
+        challenge=challenge.address,
+        warnings=solution.warnings,
+        publishes=solution.publishes,
+        place=solution.uri,
+        next=f"The deadline is {show_moment(challenge.deadline)}; then follow challenge_eval_status.",
+        details={
+            "agentId": str(agent_id),
+            "solutionURI": solution.uri if len(solution.uri) <= 300 else solution.uri[:300] + "…",
+            "solutionHash": solution.content_hash,
+            "deadline": challenge.deadline,
+        },
+    )
+
+
+def _check_open(challenge: Challenge) -> None:
+    now = challenge.block.timestamp
+    if challenge.status is not ChallengeStatus.OPEN:
+        raise CannotAct(
+            f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open.",
+            remedy="challenge_browse lists the open ones.",
+        )
+    if now >= challenge.deadline:
+        raise CannotAct(
+            f"The deadline of {challenge.address} passed {show_moment(challenge.deadline)}.",
+            remedy="Submissions are accepted only before it; challenge_browse lists the open ones.",
+        )
+
+
+async def _check_turn(caller: Caller, challenge: Challenge, agent: Address) -> None:
+    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, agent)
+    free_at, now = last + COOLDOWN_SECONDS, challenge.block.timestamp
+    if last and now < free_at:
+        late = " That is after the deadline." if free_at >= challenge.deadline else ""
+        raise NotYet(
+            f"You submitted at {show_moment(last)}; only one submission per hour and address is accepted "
+            "(SubmissionCooldown).",
+            remedy=f"Try again at {show_moment(free_at)}, in {show_wait(free_at - now)}.{late}",
+        )
+    is_full = challenge.max_participants and challenge.submission_count >= challenge.max_participants
+    if is_full and not last:
+        raise CannotAct(
+            f"The challenge {challenge.address} has all of its {challenge.max_participants} participants.",
+            remedy="Only those who have already submitted can submit again.",
+        )
+
+
+async def _agent_id(caller: Caller, challenge: Challenge, handing: Handing, agent: Address | None) -> int | None:
+    """The agent id to submit with; None if the sender has none yet and wants to be registered first."""
+    if handing.agent_id is not None:
+        await _check_owner(caller, challenge, handing.agent_id, agent)
+        return handing.agent_id
+    if agent is None:
+        raise BadInput(
+            "Neither an agent id nor a sender is given.",
+            path="agentId",
+            remedy="Give the id that your wallet owns in the identity registry, or your address as sender.",
+        )
+    before = await submission_of(caller, challenge, agent)
+    if before is not None:
+        return before.agent_id
+    registry, head = caller.chain.registry(challenge.identity_registry), await caller.chain.head()
+    if await registry.balance_of(head, agent):
+        return await _owned_id(caller, challenge, agent)
+    if handing.register:
+        return None
+    raise CannotAct(
+        f"{agent} owns no agent in the identity registry {challenge.identity_registry}.",
+        remedy="Say register to register it first, or submit with the wallet that owns an agent.",
+    )
+
+
+async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
+    if not 0 <= agent_id < 2**256:
+        raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
+    registry = caller.chain.registry(challenge.identity_registry)
+    (owner,) = await registry.owners_of(await caller.chain.head(), [agent_id])
+    if owner is None:
+        raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
+    if agent is not None and owner != agent:
+        raise CannotAct(
+            f"Agent {agent_id} belongs to {owner}, not to {agent}.",
+            remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
+        )
+
+
+async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int:
+    """The newest agent id of this address, found in the registry's events."""
+    owned = await caller.chain.agents_of(challenge.identity_registry, agent, await caller.chain.head())
+    if not owned:
+        raise BadInput(
+            f"{agent} owns an agent, but neither the registry's events nor the node tell which.",
+            path="agentId",
+            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer "
+            f"event; where the registry emits no events, ask it: ownerOf(id) of {challenge.identity_registry} is your "
+            "address for the right id.",
+        )
+    return owned[-1]
+
+
+def _what(handing: Handing) -> str:
+    """What becomes public, for the one who is asked: a file has to be named."""
+    return f"the content of the file {handing.file[:200]!r}" if handing.file else "this solution"
+
+
+async def _register_first(caller: Caller, challenge: Challenge, handing: Handing, agent: Address | None) -> Plan:
+    data = IdentityRegistryContract.register("")
+    planned = transaction(challenge.identity_registry, data, "Register as an agent")
+    return Plan(
+        action="challenge_submit",
+        sender=agent,
+        transactions=(await with_gas(caller, agent, planned),),
+        question=f"Register {agent} as an agent on {caller.settings.network_name} and submit {_what(handing)} to "
+        f"{challenge.address}? It costs gas, and the solution becomes public.",
+        summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
+        challenge=challenge.address,
+        next="When the registration is in a block, call this again to submit.",
+        details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
+        is_first_part=True,
+    )
+
+
+async def _solution(caller: Caller, handing: Handing) -> _Solution:
+    given = [name for name in ("content", "file", "uri") if getattr(handing, name)]
+    if len(given) != 1:
+        raise BadInput(
+            f"Exactly one of content, file and uri is needed; given: {', '.join(given) or 'none'}.",
+            path="content",
+            remedy="Give the solution's text as content.",
+        )
+    require_text(handing.uri or handing.content, given[0])
+    if handing.uri:
+        return await _from_uri(caller, handing)
+    if handing.solution_hash:
+        raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Omit it.")
+    content = _read_file(caller, handing.file) if handing.file else handing.content.encode()
+    place = await caller.contents.place_of(content) if caller.is_local else None
+    if place is not None:
+        return _Solution(place, keccak_hex(content), publishes=content)
+    return _as_data_uri(content)
+
+
+def _as_data_uri(content: bytes) -> _Solution:
+    if len(content) > DATA_URI_BYTES:
+        raise BadInput(
+            f"The content has {len(content):,} bytes; at most {DATA_URI_BYTES:,} can be stored on chain itself.",
+            path="content",
+            value=len(content),
+            remedy="Set CLARA_IPFS_API to pin it, or publish it and give its ipfs: or https: URI.",
+        )
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        raise BadInput("The content is not UTF-8 text.", path="content", remedy="Submit text.") from None
+    uri = "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
+    costly = f"{len(content):,} bytes are stored on chain; an ipfs: URI would cost less gas."
+    return _Solution(uri, keccak_hex(content), (costly,) if len(content) > 2_000 else ())
+
+
+def draft_text(caller: Caller, content: str, file: str) -> str:
+    """A draft to be measured, given as text or as a local file."""
+    if bool(content) == bool(file):
+        raise BadInput("Give the draft either as content or as a file.", path="content")
+    try:
+        return _read_file(caller, file).decode("utf-8") if file else content
+    except UnicodeDecodeError:
+        raise BadInput(f"The file {file[:200]!r} is not UTF-8 text.", path="file", value=file) from None
+
+
+def _read_file(caller: Caller, name: str) -> bytes:
+    if not caller.is_local:
+        raise BadInput("Files are read only from the caller's own machine.", path="file", remedy="Give the content.")
+    try:
+        with Path(name).expanduser().open("rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
+        told = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."
+        raise BadInput(told, path="file", value=name, remedy="Name a file that you can read.") from None
+    if len(content) > FILE_BYTES:
+        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
+    if not content:
+        raise BadInput(f"The file {name[:200]!r} is empty.", path="file", value=name)
+    return content
+
+
+async def _from_uri(caller: Caller, handing: Handing) -> _Solution:
+    scheme = handing.uri.partition(":")[0].lower()
+    if scheme not in {"data", "https", "ipfs"} or len(handing.uri) > 30_000:
+        raise BadInput(
+            f"{handing.uri[:80]!r} is not a URI that the evaluator reads.",
+            path="uri",
+            remedy="Use data:, https: or ipfs:.",
+        )
+    warnings = (MUTABLE,) if scheme == "https" else ()
+    if handing.solution_hash:
+        given = _hash(handing.solution_hash)
+        if scheme != "data" and given == keccak_hex(handing.uri.encode()):
+            warnings = (UNPINNED,)
+        return _Solution(handing.uri, given, warnings)
+    if not caller.is_local and scheme != "data":
+        raise BadInput(
+            "This server does not fetch URIs for its callers.",
+            path="solutionHash",
+            remedy="Give solutionHash: keccak256 of the content behind the URI.",
+        )
+    return _Solution(handing.uri, keccak_hex(await caller.contents.fetch(handing.uri)), warnings)
+
+
+def _hash(text: str) -> str:
+    digits = text.strip().lower().removeprefix("0x")
+    if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
+        raise BadInput(f"{text[:80]!r} is not a hash.", path="solutionHash", remedy="0x and 64 hex digits (keccak256).")
+    return "0x" + digits

@@ -1,0 +1,188 @@
+"""Functions, events and errors of the shipped ABIs as bytes, and back: the one codec.
+
+Comes in: names and Python values. Goes out: calldata, topics, and values read from answers, logs and reverts. Must
+hold: the fields of a struct go by their names, so that a contract with another order of them is understood; text that
+strangers stored is decoded leniently, so that bytes that are not UTF-8 become U+FFFD instead of an error; data of the
+wrong shape, or longer than allowed, is `Undecodable`, never a guess. Nothing here depends on bytecode: any contract
+with these signatures is understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
+
+from clara_eval.chain.contracts import AbiItem, ContractName, artifact
+from clara_eval.core.errors import ClaraError
+from clara_eval.core.hashing import keccak_hex
+
+MOST_BYTES = 4_000_000
+"""A longer answer than any honest contract gives."""
+
+
+class Undecodable(ClaraError):
+    """The bytes are not what the ABI says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function: how it is called, and what it answers. An error is one, too: it only has arguments."""
+
+    name: str
+    inputs: tuple[AbiItem, ...]
+    outputs: tuple[AbiItem, ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(_type(item) for item in self.inputs)
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({','.join(self.types)})"
+
+    @property
+    def selector(self) -> bytes:
+        return _selector(self.signature)
+
+    def call(self, *values: object) -> bytes:
+        """Calldata; a struct is a mapping by the names of its fields."""
+        placed = [_placed(value, item) for value, item in zip(values, self.inputs, strict=True)]
+        encoded: bytes = encode(self.types, placed)
+        return self.selector + encoded
+
+    def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[object, ...]:
+        """The outputs in order, with structs as mappings and bytes32 as 0x text."""
+        return _values(self.outputs, _bytes(data, at_most))
+
+    def named_answer(self, values: tuple[object, ...]) -> Mapping[str, Any]:
+        """An answer by the names of its parts: of one struct those of its fields."""
+        if len(values) == 1 and isinstance(values[0], Mapping):
+            return values[0]
+        return {item["name"]: value for item, value in zip(self.outputs, values, strict=True)}
+
+    def arguments(self, calldata: bytes) -> tuple[Any, ...]:
+        """The arguments inside calldata of this function; what follows them is ignored, as Solidity does."""
+        return _values(self.inputs, calldata[4:])
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its topic, and what stands in a log entry."""
+
+    signature: str
+    inputs: tuple[AbiItem, ...]
+
+    @property
+    def topic(self) -> str:
+        return keccak_hex(self.signature.encode())
+
+    def read(self, entry: Mapping[str, object]) -> dict[str, Any]:
+        """The values by name; indexed text and bytes are only their hash."""
+        found = self.read_indexed(entry)
+        plain = [item for item in self.inputs if not item["indexed"]]
+        values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
+        return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
+
+    def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, object]:
+        """Only what stands in the topics, which no stranger's text can spoil."""
+        indexed = [item for item in self.inputs if item["indexed"]]
+        topics: Sequence[str] = entry["topics"][1:]
+        if len(topics) != len(indexed):
+            raise Undecodable(f"The entry is not {self.signature}.")
+        return {item["name"]: _word(item["type"], word) for item, word in zip(indexed, topics, strict=True)}
+
+
+class Abi:
+    """One contract's ABI; an overloaded function is named by its signature."""
+
+    def __init__(self, entries: Sequence[AbiItem]) -> None:
+        self._functions: dict[str, Function] = {}
+        self._events: dict[str, Event] = {}
+        self.errors: list[Function] = []
+        for entry in entries:
+            made = Function(entry.get("name", ""), tuple(entry.get("inputs", ())), tuple(entry.get("outputs", ())))
+            if entry["type"] == "event":
+                self._events[made.name] = Event(made.signature, made.inputs)
+            elif entry["type"] == "error":
+                self.errors.append(made)
+            elif entry["type"] == "function":
+                self._functions[made.signature] = made
+                self._functions.setdefault(made.name, made)
+
+    def function(self, name: str) -> Function:
+        return self._functions[name]
+
+    def event(self, name: str) -> Event:
+        return self._events[name]
+
+
+@cache
+def abi(name: ContractName) -> Abi:
+    return Abi(artifact(name).abi)
+
+
+@cache
+def _selector(signature: str) -> bytes:
+    return bytes.fromhex(keccak_hex(signature.encode())[2:10])
+
+
+def _type(item: AbiItem, *, reading: bool = False) -> str:
+    kind = item["type"]
+    if kind.startswith("tuple"):
+        inside = ",".join(_type(part, reading=reading) for part in item["components"])
+        return f"({inside}){kind.removeprefix('tuple')}"
+    # bytes for string: the same encoding, and no failure on bytes that are not UTF-8
+    return kind.replace("string", "bytes") if reading else kind
+
+
+def _bytes(data: object, at_most: int) -> bytes:
+    if not isinstance(data, str) or len(data) > 2 * at_most + 2:
+        raise Undecodable("There is no answer, or one that is too long.")
+    try:
+        return bytes.fromhex(data.removeprefix("0x"))
+    except ValueError as bad:
+        raise Undecodable("The answer is not hex.") from bad
+
+
+def _values(items: Sequence[AbiItem], data: bytes) -> tuple[object, ...]:
+    types = [_type(item, reading=True) for item in items]
+    try:
+        values = decode(types, data)
+    except (DecodingError, OverflowError, ValueError) as bad:
+        raise Undecodable(f"The data is not ({','.join(types)}).") from bad
+    return tuple(_ours(value, item) for value, item in zip(values, items, strict=True))
+
+
+def _placed(value: Any, item: AbiItem) -> object:
+    """A value as the encoder takes it: the fields of a struct in the ABI's order."""
+    kind = item["type"]
+    if kind.endswith("]"):
+        inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
+        return [_placed(part, inner) for part in value]
+    if kind == "tuple":
+        return tuple(_placed(value[part["name"]], part) for part in item["components"])
+    return bytes.fromhex(value.removeprefix("0x")) if kind == "bytes32" and isinstance(value, str) else value
+
+
+def _ours(value: Any, item: AbiItem) -> object:
+    kind = item["type"]
+    if kind.endswith("]"):
+        inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
+        return tuple(_ours(part, inner) for part in value)
+    if kind == "tuple":
+        return {inner["name"]: _ours(part, inner) for part, inner in zip(value, item["components"], strict=True)}
+    if kind == "bytes32":
+        return "0x" + value.hex()
+    return value.decode("utf-8", errors="replace") if kind == "string" else value
+
+
+def _word(kind: str, word: str) -> object:
+    """An indexed value: numbers as they are, an address in lower case, all else as its 32 bytes."""
+    if kind == "address":
+        return "0x" + word[-40:].lower()
+    return int(word, 16) if kind.startswith("uint") else word

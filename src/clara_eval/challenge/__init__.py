@@ -1,1 +1,0 @@
-"""Room 2: what the contract says, at one pinned block."""

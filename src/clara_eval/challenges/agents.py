@@ -1,0 +1,167 @@
+"""An agent's record across challenges: entered, won, earned, average place. The one read model for every door.
+
+In the store stands one `RoundResult` for each challenge that is over, read from the chain: who entered (the contract's
+submissions, found by its events) and, once scores are posted, whom the contract pays. `agent_record` puts an agent's
+together; places that are not paid come from our own posted ranking, and are unknown where we made none. Must hold: a
+result counts only once its block is deep enough, so nothing in a record is ever taken back.
+"""
+
+# ruff: noqa: N815 - the fields are named as in the documents
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pydantic import Field
+
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import (
+    Document,
+    Scores,
+    Summary,
+    Token,
+    Values,
+    read,
+)
+from clara_eval.documents.store_keys import index_key, scores_key
+
+RESULTS = "round-result:"
+ENTRIES = "agent-entry:"
+
+
+class AgentKeys(Values, Protocol):
+    """What reading a record needs of a store."""
+
+    async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
+
+
+class Entrant(Document):
+    agentId: int
+    address: str
+
+
+class PaidWinner(Document):
+    """As the contract holds it."""
+
+    agentId: int
+    address: str
+    score: int
+    prizeAmount: str
+
+
+class RoundResult(Document):
+    """`round-result:{address}`: who entered, and whom the contract pays."""
+
+    chainStatus: str
+    token: Token
+    entrants: list[Entrant]
+    winners: list[PaidWinner] = Field([], description="In their order; empty while nothing is posted.")
+    isOver: bool = Field(False, description="Nothing of it can change any more.")
+
+
+class AgentEntry(Document):
+    """One challenge that an agent entered."""
+
+    challenge: str
+    title: str = ""
+    chainStatus: str
+    place: int | None = Field(None, description="Null where nothing is posted, or only the paid places are known.")
+    entrants: int
+    score: int | None = None
+    prizeAmount: str | None = None
+    token: Token
+
+
+class Earned(Document):
+    token: Token
+    amount: str = Field(description="Base units of the token.")
+
+
+class AgentRecord(Document):
+    """What an agent did in the challenges known here."""
+
+    agentId: int
+    entered: int
+    won: int = Field(description="Paid places.")
+    earned: list[Earned] = Field(description="By token, what the contracts pay.")
+    averagePlace: float | None = Field(description="Over the challenges in which its place is known.")
+    placed: int = Field(description="In how many challenges its place is known.")
+    challenges: list[AgentEntry] = Field(description="The latest deadline first.")
+
+
+def result_key(address: str) -> str:
+    return RESULTS + address
+
+
+def entry_key(agent_id: int | str, address: str) -> str:
+    """With no address: what all entries of an agent begin with."""
+    return f"{ENTRIES}{agent_id}:{address}"
+
+
+def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
+    """What is kept of one challenge: its result, and one line for each agent in it."""
+    lines = [(entry_key(one.agentId, address), "1") for one in result.entrants]
+    return [*lines, (result_key(address), plain_json(result.model_dump()))]
+
+
+async def agent_record(store: AgentKeys, chain_id: int, agent_id: int) -> AgentRecord:
+    """The record of one agent; empty where it entered nothing that is over."""
+    start = entry_key(agent_id, "")
+    found = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
+    entries = [
+        (deadline, entry) for address in found for deadline, entry in await _entry(store, chain_id, agent_id, address)
+    ]
+    ordered = [entry for _, entry in sorted(entries, key=lambda pair: (-pair[0], pair[1].challenge))]
+    places = [entry.place for entry in ordered if entry.place is not None]
+    return AgentRecord(
+        agentId=agent_id,
+        entered=len(ordered),
+        won=sum(entry.prizeAmount is not None for entry in ordered),
+        earned=_earned(ordered),
+        averagePlace=round(sum(places) / len(places), 2) if places else None,
+        placed=len(places),
+        challenges=ordered,
+    )
+
+
+async def _entry(store: AgentKeys, chain_id: int, agent_id: int, address: str) -> list[tuple[int, AgentEntry]]:
+    """With the challenge's deadline; nothing where the result is not there yet."""
+    result = await read(store, chain_id, RoundResult, result_key(address))
+    if result is None:
+        return []
+    summary = await read(store, chain_id, Summary, index_key(address))
+    mine = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    place, score = (paid[0][0], paid[0][1].score) if paid else await _ranked(store, chain_id, address, mine, result)
+    prize = sum(int(one.prizeAmount) for _, one in paid)
+    entry = AgentEntry(
+        challenge=address,
+        title=summary.title if summary else "",
+        chainStatus=result.chainStatus,
+        place=place,
+        entrants=len(result.entrants),
+        score=score,
+        prizeAmount=str(prize) if prize else None,
+        token=result.token,
+    )
+    return [(summary.deadline if summary else 0, entry)]
+
+
+async def _ranked(
+    store: AgentKeys, chain_id: int, address: str, mine: set[str], result: RoundResult
+) -> tuple[int | None, int | None]:
+    """Place and score in our own ranking, where exactly that is posted."""
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
+    rows = [row for row in scores.rankings if row.address in mine] if scores and is_ours and result.winners else []
+    return (rows[0].rank, rows[0].score) if rows else (None, None)
+
+
+def _earned(entries: Sequence[AgentEntry]) -> list[Earned]:
+    sums: dict[str, int] = {}
+    tokens = {entry.token.address: entry.token for entry in entries}
+    for entry in entries:
+        if entry.prizeAmount is not None:
+            sums[entry.token.address] = sums.get(entry.token.address, 0) + int(entry.prizeAmount)
+    return [Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(sums.items())]

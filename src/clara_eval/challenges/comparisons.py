@@ -1,0 +1,105 @@
+"""The comparisons of a round, read for a few entries at a time: a field of a thousand has a million.
+
+Comes in: a store and the accounts of interest. Goes out: the recorded comparisons between them, by who was shown first.
+A large round by rules stores none: it keeps one document with its schema and its items, a verdict follows from that and
+from the two vectors, and the comparison is made when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Literal
+
+from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.documents.results import (
+    Document,
+    Features,
+    Pairwise,
+    Values,
+    read,
+)
+from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
+from clara_eval.evaluation.play import compared
+from clara_eval.evaluation.votes import votes_document
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.vector import JudgeVector
+from clara_eval.ranking.field import is_shown
+from clara_eval.ranking.results import Pairing
+from clara_eval.store.ports import PublicKeys
+
+Played = dict[tuple[str, str], Pairwise]
+"""By (shown first, shown second)."""
+Outcome = Literal["won", "lost", "tie", "undecided"]
+
+
+class Verdicts(Document):
+    """`verdicts`: what every comparison of a large round by rules follows from; `items` are in canonical order."""
+
+    judge: str
+    schedule: str
+    count: int
+    sha256: str
+    items: list[str]
+    features: list[dict[str, object]]
+    """The schema."""
+
+    def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
+        """The comparison of these two, from their facts; None where they were not shown so, or are not known."""
+        if not {first, second} <= facts.keys() & set(self.items) or first == second:
+            return None
+        places = self.items.index(first), self.items.index(second)
+        if not is_shown(self.schedule, len(self.items), self.count, *places):
+            return None
+        schema = FeatureSchema.from_json({"features": self.features})
+        shown = [
+            JudgeVector(tuple((f.name, facts[account].features[f.name]) for f in schema.judged))
+            for account in (first, second)
+        ]
+        decision = RulesJudge(schema).decide(*shown)
+        return Pairwise.model_validate(votes_document([compared(Pairing(first, second, self.judge), decision)]))
+
+
+async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:
+    """Every comparison in which both sides are of these accounts."""
+    if (ruled := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(keys, chain_id, address, ruled, list(permutations(accounts, 2)))
+    wanted, found = set(accounts), Played()
+    for first in accounts:
+        start = pairwise_key(address, first, "")
+        for key, value in await keys.items(chain_id, start):
+            if (second := key.removeprefix(start)) in wanted:
+                found[first, second] = Pairwise.model_validate_json(value)
+    return found
+
+
+async def comparisons_of(values: Values, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
+    """The comparisons of one account against these rivals, in both orders."""
+    asked = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
+    if (ruled := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(values, chain_id, address, ruled, asked)
+    found = {pair: await read(values, chain_id, Pairwise, pairwise_key(address, *pair)) for pair in asked}
+    return {pair: comparison for pair, comparison in found.items() if comparison is not None}
+
+
+async def read_comparison(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
+    """One comparison: the look in which the first was shown first."""
+    return (await comparisons_of(values, chain_id, address, first, [second])).get((first, second))
+
+
+async def _ruled(
+    values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
+) -> Played:
+    """Comparisons of a large round by rules, each made from the facts of the two."""
+    accounts = dict.fromkeys(account for pair in asked for account in pair)
+    read_facts = {a: await read(values, chain_id, Features, features_key(address, a)) for a in accounts}
+    facts = {account: found for account, found in read_facts.items() if found is not None}
+    made = {pair: ruled.comparison(*pair, facts) for pair in asked}
+    return {pair: comparison for pair, comparison in made.items() if comparison is not None}
+
+
+def outcome(comparison: Pairwise, *, shown_first: bool) -> Outcome:
+    """How a comparison ended for the entry that was shown first, as A, or for the other."""
+    own, other = ("A", "B") if shown_first else ("B", "A")
+    results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
+    return results.get(comparison.winner, "undecided")

@@ -1,0 +1,99 @@
+"""Who pays for an evaluation, to the unit.
+
+Comes in: the fee mode, the prize pool the poster offers in base units of a dollar token, its decimals, and the quote.
+Goes out: a `Fee` that adds up: what the poster pays is what is escrowed plus the fee. `platform` takes nothing,
+`prize_pool` takes 1 % (at least $1, at most $50) out of the pool before it is escrowed, `poster` adds the quote on top.
+Refuses a pool that the fee would eat up, and a quote that is not known where the poster has to pay it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from clara_eval.core.errors import BadInput
+
+FeeMode = Literal["platform", "prize_pool", "poster"]
+
+SHARE_BPS = 100
+MIN_FEE_USD = 1
+MAX_FEE_USD = 50
+_MICRO = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fee:
+    """`total == escrow + amount`, always; all three in base units of the prize token."""
+
+    mode: FeeMode
+    amount: int
+    """What the evaluation costs the poster."""
+    escrow: int
+    """The prize pool that goes into the contract."""
+    total: int
+    """What leaves the poster's wallet, the contract's bond aside."""
+    decimals: int
+
+    @property
+    def shown(self) -> str:
+        """One sentence for the poster."""
+        if self.amount == 0:
+            return "The platform pays for the evaluation."
+        words = "is taken from the prize pool before escrow" if self.mode == "prize_pool" else "is added to the prize"
+        return f"The evaluation fee of ${dollars(self.amount, self.decimals)} {words}."
+
+
+def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: int | None = None) -> Fee:
+    """The fee of one challenge. Fractions of a unit fall in the poster's favour, except in an explicit quote."""
+    _check(mode, prize_pool_units, decimals)
+    if mode == "platform":
+        return Fee(mode, 0, prize_pool_units, prize_pool_units, decimals)
+    if mode == "poster":
+        amount = _quoted(quote_micro_usd, decimals)
+        return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
+    amount = _share(prize_pool_units, decimals)
+    if amount >= prize_pool_units:
+        raise BadInput(
+            f"A prize pool of ${dollars(prize_pool_units, decimals)} leaves nothing after the evaluation fee of "
+            f"${dollars(amount, decimals)}.",
+            path="prizePool",
+            value=prize_pool_units,
+            remedy=f"Offer more than ${dollars(amount, decimals)}.",
+        )
+    return Fee(mode, amount, prize_pool_units - amount, prize_pool_units, decimals)
+
+
+def dollars(units: int, decimals: int) -> str:
+    """Units of a dollar token as a decimal number without loss, with at least the cents."""
+    whole, rest = divmod(units, 10**decimals)
+    digits = f"{rest:0{decimals}d}" if decimals else ""
+    return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
+def _check(mode: str, prize_pool_units: int, decimals: int) -> None:
+    if mode not in get_args(FeeMode):
+        known = ", ".join(get_args(FeeMode))
+        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", value=mode, remedy=f"Use one of: {known}.")
+    if prize_pool_units <= 0:
+        raise BadInput("The prize pool has to be more than 0.", path="prizePool", value=prize_pool_units)
+    if not 0 <= decimals <= 36:
+        raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals", value=decimals)
+
+
+def _share(prize_pool_units: int, decimals: int) -> int:
+    dollar: int = 10**decimals
+    least, most = MIN_FEE_USD * dollar, MAX_FEE_USD * dollar
+    return min(max(prize_pool_units * SHARE_BPS // 10_000, least), most)
+
+
+def _quoted(quote_micro_usd: int | None, decimals: int) -> int:
+    if quote_micro_usd is None:
+        raise BadInput(
+            "The poster pays the evaluation, and its price is not known: a judge has no known token price.",
+            path="quote",
+            remedy="Choose judges with known prices, or another fee mode.",
+        )
+    if quote_micro_usd < 0:
+        raise BadInput("A quote cannot be negative.", path="quote", value=quote_micro_usd)
+    dollar: int = 10**decimals
+    return -(-quote_micro_usd * dollar // _MICRO)

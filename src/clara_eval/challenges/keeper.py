@@ -1,0 +1,56 @@
+"""The two calls nobody is paid for: `advanceToScoring` after the deadline, `finalize` 12 hours after the post.
+
+The same sender as for posting: one intention, one nonce, recorded before it is sent. When somebody else was faster
+that is as good as our own: the outcome says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clara_eval.chain.calldata import scoring_function
+from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.chain.posted import Results
+from clara_eval.chain.sender import (
+    ContractCall,
+    Intention,
+    Outcome,
+    Receipt,
+    TransactionSender,
+)
+from clara_eval.chain.transaction import StoredTransaction
+from clara_eval.core.errors import CannotPublish, NotYet
+
+
+async def advance(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
+    """Move a closed challenge on to scoring; with fewer than two submissions the contract cancels it instead."""
+    data = scoring_function("advanceToScoring", challenge.contract_version).call()
+    call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
+
+    async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
+        state = await results.scoring_state(challenge.address)
+        return None if state.status is ChallengeStatus.OPEN else _by_others(call, state.status)
+
+    return await sender.send(call, is_done)
+
+
+async def finalize(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
+    """Open the claims, once the 12 hours are over."""
+    data = scoring_function("finalize", challenge.contract_version).call()
+    call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, data)
+
+    async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
+        state = await results.scoring_state(challenge.address)
+        if state.status is ChallengeStatus.FINALIZED:
+            return _by_others(call, state.status)
+        if state.status is ChallengeStatus.OPEN or not state.score_posted_at:
+            if state.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
+                raise CannotPublish(f"The challenge is {state.status.name.capitalize()}: nothing to finalize.")
+            raise NotYet("No scores are posted yet.", remedy="Finalize 12 hours after they are.")
+        return None
+
+    return await sender.send(call, is_done)
+
+
+def _by_others(call: ContractCall, status: ChallengeStatus) -> Receipt:
+    return Receipt.of(call, Outcome.ALREADY_DONE, detail=f"The challenge is already {status.name.capitalize()}.")

@@ -1,0 +1,330 @@
+"""The models of one run: each on its line, all with one budget, within one reservation of the ledger.
+
+In: settings and the store. Out: `RunModels` for a run. Must hold: before the first call what this run may spend (twice
+its quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; where
+answers are longer than quoted, more is reserved in the same way, at most the challenge's cap; at the end the
+reservation becomes what was really spent. Judges that cost nothing reserve nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol, cast
+
+from clara_eval.chain.model import Challenge
+from clara_eval.config.eval_config import EvalConfig
+from clara_eval.config.settings import Settings
+from clara_eval.core.dollars import MICRO
+from clara_eval.core.errors import Deferred
+from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.judge.attestation import KeyReport, Quotes
+from clara_eval.judge.calls import (
+    CallListener,
+    JudgeLine,
+    LookAhead,
+    Patience,
+    Succession,
+)
+from clara_eval.judge.concurrency import Gate
+from clara_eval.judge.costs.caps import caps_of
+from clara_eval.judge.costs.ledger import Ledger
+from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
+from clara_eval.judge.costs.quote import (
+    LEAST_RESERVE,
+    READING_SHARE,
+    Quote,
+    Size,
+    quote,
+)
+from clara_eval.judge.costs.reading import ReadingBudget
+from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.expected_calls import Jury, expected_calls
+from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
+from clara_eval.judge.provider import BatchRun, BatchStore
+from clara_eval.judge.providers.attested import Attested, SigningLlm
+from clara_eval.judge.providers.registry import (
+    build_llm,
+    parse_judge,
+    price_card,
+    provider_of,
+    thinking_models,
+    token_limits,
+)
+from clara_eval.store.ports import RunAnswers
+
+UNKNOWN_THINKING = 8_192
+"""Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
+LEAST_BOUND = 8_192
+"""The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What one judge of one run will be asked next, and the money for it."""
+
+    judge: str
+    run: str
+    prompts: tuple[Prompt, ...]
+    budget: RunBudget
+    card: PriceCard | None
+
+
+Spread = Callable[[Ahead], Awaitable[None]]
+"""Has some of this asked elsewhere; returns when nobody else asks any of it any more."""
+
+
+@dataclass(slots=True)
+class RunModels:
+    """Fulfils `pipeline.evaluate.MeteredModels`."""
+
+    lines: dict[str, JudgeLine]
+    budget: RunBudget
+    run: str
+    find_report: Callable[[str, str, str], Awaitable[KeyReport]]
+    estimate_usd: float | None
+
+    def asker(self, name: str) -> Asker:
+        return self.lines[name]
+
+    def reader(self, names: Sequence[str]) -> Asker:
+        lines = [self.lines[name] for name in names]
+        return lines[0] if len(lines) == 1 else Succession(lines)
+
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        return await self.find_report(judge, key, self.run)
+
+    def meter(self) -> tuple[int, float]:
+        return sum(line.answered for line in self.lines.values()), self.budget.spent / MICRO
+
+
+class PoolStore(BatchStore, RunAnswers, Ledger, Protocol):
+    """What the models of runs need kept: answers, batches, attested keys, and the money."""
+
+    async def entry(self, run: str, key: str) -> str | None: ...
+
+
+@dataclass(slots=True)
+class ModelPool:
+    """Fulfils `pipeline.evaluate.Models`; models are built once and shared by runs."""
+
+    settings: Settings
+    store: PoolStore
+    spread: Spread | None = None
+    """Set by an engine that has other workers to share with."""
+    watch: CallListener | None = None
+    """Set by a service that counts calls."""
+    poll_seconds: float = 20.0
+    """Between two looks at a batch."""
+    patience: Patience = field(default_factory=Patience)
+    """How long an outage is waited for within one attempt."""
+    quote_root: bytes | None = None
+    """Another root of enclaves' certificates than Intel's, in DER."""
+    _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
+    _gates: dict[str, Gate] = field(default_factory=dict)
+    """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""
+    _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
+
+    @property
+    def quotes(self) -> Quotes:
+        return Quotes(self.settings.pccs_url, self.quote_root)
+
+    @asynccontextmanager
+    async def open_run(
+        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+    ) -> AsyncIterator[RunModels]:
+        """The models of this run; leaving writes what was spent in the place of what was reserved."""
+        cards = {name: self._card(name) for name in plan.models}
+        unsure = await self.store.unsure_of(challenge.run)
+        spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
+        costly = any(card != FREE for card in cards.values())
+        caps, quoted = caps_of(self.settings), self._run_quote(challenge, config, plan)
+        most = quoted.most_to_spend(caps, spent) if costly else None
+        is_walked = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
+        if is_walked:
+            most = spent  # everything is answered; what a late entry needs is reserved when it is asked
+        elif most is not None and not spent:
+            _check_worth_starting(quoted, caps.tightest)
+        ledger = _Reservation(self, challenge, unsure)
+        budget = RunBudget(
+            most,
+            spent_before=spent,
+            lost_before=unsure,
+            kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
+            extend=ledger.extend,
+        )
+        lines = {
+            name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
+            for name in cards
+        }
+        # Last before the run: a model that cannot be built must not leave a reservation behind.
+        if costly and not is_walked:
+            await ledger.take(most or spent)
+        try:
+            expected = quoted.models_micro_usd
+            yield RunModels(
+                lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
+            )
+        finally:
+            for name in cards:
+                self._attested.pop((name, challenge.run), None)
+            if ledger.line is not None:
+                await self._close_reservation(ledger.line, challenge.run, budget, unsure)
+
+    async def _close_reservation(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
+        """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
+        if budget.unsure_micro_usd:
+            await self.store.add_unsure(run, budget.unsure_micro_usd)
+        unsure = unsure_before + budget.unsure_elsewhere + budget.unsure_micro_usd
+        await self.store.settle_spend(ledger, budget.spent - unsure)
+
+    def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> JudgeLine:
+        """One model on its line for a run, for so many seconds."""
+        at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
+        clock = asyncio.get_running_loop().time
+        patience = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
+        if name not in self._gates:
+            self._gates[name] = Gate(at_once, clock=clock)
+        llm, card = self._judge(name, run), self._card(name)
+        return JudgeLine(
+            llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead,
+            gate=self._gates[name], thinks_beyond=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
+        )  # fmt: skip
+
+    def _is_foreign_thinker(self, name: str) -> bool:
+        """Whether its endpoint may leave thinking out of the limit: the providers' own count it."""
+        judge = parse_judge(name)
+        return judge.base_url is not None and provider_of(judge).thinks(judge)
+
+    def _judge(self, name: str, run: str) -> Llm:
+        """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
+        if not parse_judge(name).attestation:
+            return self._llm(name)
+        if (name, run) not in self._attested:
+            self._attested[name, run] = Attested(cast("SigningLlm", self._llm(name)), run, self.store, self.quotes)
+        return self._attested[name, run]
+
+    async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
+        """The attestation of a key that signed answers of this judge."""
+        self._judge(judge, run)
+        return await self._attested[judge, run].key_report(key)
+
+    def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> LookAhead | None:
+        """Batches where the time allows them and the model has them, else other workers, else nothing."""
+        ends_at = asyncio.get_running_loop().time() + seconds
+        spread, card = self.spread, self._card(name)
+        by_batches = provider_of(parse_judge(name)).fill_by_batches if self.settings.batches == "auto" else None
+        if by_batches is None and spread is None:
+            return None
+
+        async def look(prompts: Sequence[Prompt]) -> None:
+            left = ends_at - asyncio.get_running_loop().time()
+            batch = BatchRun(self._llm(name), self.store, run, budget, card, self.poll_seconds)
+            if by_batches is not None and await by_batches(batch, prompts, left):
+                return
+            if spread is not None:
+                before = await self.store.unsure_of(run)
+                await spread(Ahead(name, run, tuple(prompts), budget, card))
+                # Only other workers add to it while this run is under way.
+                budget.unsure_elsewhere += await self.store.unsure_of(run) - before
+
+        return look
+
+    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
+        cap = caps_of(self.settings).tightest
+        looks = challenge.submission_count * (challenge.submission_count - 1)
+        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
+        quoted = self._quote(challenge, config, plan, looks)
+        while (
+            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
+        ):
+            plan, quoted = less, self._quote(challenge, config, less, looks)
+        plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
+        affordable = quoted.affordable_looks(cap)
+        if affordable is None:
+            return plan
+        games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
+        return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
+
+    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
+        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
+        line = next((line for line in quoted.lines if line.purpose == "features"), None)
+        cards = [self._card(name) for name in plan.readers]
+        if cap is None or line is None or not line.micro_usd or None in cards:
+            return None
+        known = [card for card in cards if card is not None]
+        input_rate = max(max(card.input, card.cache_write) for card in known)
+        output_rate = max(card.output for card in known)
+        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
+
+    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
+        size = Size(challenge.submission_count, looks)
+        thinking = thinking_models(parse_judge(name) for name in plan.models)
+        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
+        return quote(size, expected, {name: self._card(name) for name in plan.models})
+
+    def _run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
+        """What this run will probably cost, with as many games as it may have."""
+        games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
+        return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
+
+    def _card(self, name: str) -> PriceCard | None:
+        return price_card(parse_judge(name), parse_prices(self.settings.prices))
+
+    def _llm(self, name: str) -> ConnectedLlm:
+        if name not in self._llms:
+            self._llms[name] = build_llm(name, self.settings)
+        return self._llms[name]
+
+    async def close(self) -> None:
+        for llm in self._llms.values():
+            await llm.close()
+
+
+@dataclass(slots=True)
+class _Reservation:
+    """The line of the ledger under which one run spends; `unsure` has a line of its own."""
+
+    pool: ModelPool
+    challenge: Challenge
+    unsure: int
+    line: int | None = None
+    most: int = 0
+
+    async def take(self, most: int) -> None:
+        """Reserve this in all, under every cap. Raises Deferred over one."""
+        run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.pool.settings)
+        amount = max(0, most - self.unsure)
+        self.line = await self.pool.store.reserve_spend(run, poster, "evaluation", amount, caps)
+
+    async def extend(self, needed: int) -> int:
+        """Reserve more for answers that are longer than quoted, at most the challenge's cap; returns what it is now."""
+        cap = caps_of(self.pool.settings).per_challenge
+        wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
+        if wanted >= needed and wanted > self.most:
+            await self.take(wanted)
+            self.most = wanted
+        return self.most
+
+
+def _check_worth_starting(quoted: Quote, cap: int | None) -> None:
+    """Raise `Deferred` for a cap that does not even pay for entries of usual size: nothing would come of it."""
+    expected = quoted.models_micro_usd
+    if cap is None or expected is None or expected <= cap:
+        return
+    raise Deferred(
+        f"The budget of ${cap / MICRO:.2f} does not pay for {quoted.size.submissions} entries of usual size: about "
+        f"${expected / MICRO:.2f}.",
+        remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD, or name a cheaper model in CLARA_JUDGES.",
+    )
+
+
+def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:
+    """The plan with half the bound of an answer; None where less would leave no room to think."""
+    tokens = plan.tokens
+    if tokens is None or tokens.most // 2 < LEAST_BOUND:
+        return None
+    return replace(plan, tokens=replace(tokens, most=tokens.most // 2))

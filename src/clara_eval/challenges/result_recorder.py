@@ -1,0 +1,66 @@
+"""Reads from the chain how challenges ended: who entered and who is paid, for the agents' records.
+
+Comes in: a challenge whose deadline has passed, ours or not. Goes out: its `RoundResult` in the store. Must hold:
+everything is read at one safe block, so that no reorg takes it back; a challenge that is over is read once more and
+then never again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus
+from clara_eval.chain.winners import Winner
+from clara_eval.challenges.agents import (
+    Entrant,
+    PaidWinner,
+    RoundResult,
+    result_key,
+    result_pairs,
+)
+from clara_eval.core.address import Address
+from clara_eval.core.camel_json import to_camel_json
+from clara_eval.documents.results import Summary, Token, read_many
+from clara_eval.store.ports import PublicKeys
+
+_ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED))
+
+
+class Rounds(Protocol):
+    """What the chain tells about a round."""
+
+    async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
+    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[Winner, ...]: ...
+
+
+async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
+    """What is written down about these."""
+    return await read_many(store, chain_id, RoundResult, result_key, addresses)
+
+
+def has_news(result: RoundResult | None, summary: Summary) -> bool:
+    """Whether the challenge was seen in another state than the one that is written down."""
+    if result is None:
+        return True
+    return result.chainStatus != summary.chainStatus or bool(result.winners) != bool(summary.scorePostedAt)
+
+
+async def record_result(store: PublicKeys, chain: Rounds, address: Address, block: Block) -> RoundResult | None:
+    """Write the result down as it is at `block`; None while submissions are open there."""
+    challenge = await chain.challenge_at(address, block)
+    if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:
+        return None
+    winners = await chain.winners_at(address, challenge.winner_count, block) if challenge.score_posted_at else ()
+    result = RoundResult(
+        chainStatus=challenge.status.name.lower(),
+        token=Token.model_validate(to_camel_json(challenge.token)),
+        entrants=[Entrant(agentId=one.agent_id, address=one.submitter) for one in challenge.submissions],
+        winners=[
+            PaidWinner(agentId=one.agent_id, address=one.account, score=one.score, prizeAmount=str(one.prize_amount))
+            for one in winners
+        ],
+        isOver=challenge.status in _ENDED,
+    )
+    await store.put_many(challenge.chain_id, result_pairs(address, result))
+    return result

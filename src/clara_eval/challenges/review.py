@@ -1,0 +1,174 @@
+"""A person's word about one result: waiting, approved or rejected, tied to the digest of its trace.
+
+An approval is for exactly the result that was looked at: if the evaluation comes out differently, it is asked again. It
+stands in the trace, after the digest that it names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.store_keys import REVIEWS, review_key
+from clara_eval.evaluation.rulings import CLOCK
+from clara_eval.evaluation.trace.document import Approval
+from clara_eval.judge.reading import shown
+from clara_eval.store.ports import PublicKeys
+
+OPERATOR = "operator"
+NOTE_CHARS = 500
+NAME_CHARS = 80
+ReviewState = Literal["waiting", "approved", "rejected", "lapsed"]
+"""`lapsed`: nobody decided in time, and the default is posted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    address: str
+    digest: str
+    state: ReviewState
+    reasons: tuple[str, ...]
+    requested_at: int
+    decided_at: int | None = None
+    note: str = ""
+    by: str = ""
+    """Who decided, as they called themselves."""
+    posts_at: int | None = None
+    """When the default is posted, by the chain's clock; None where only a person can have it posted."""
+    default: str = ""
+    """What is posted then, in words."""
+
+    @property
+    def unless_decided(self) -> str:
+        """What happens if nobody decides, as one sentence."""
+        if self.posts_at is None:
+            return "Nothing is posted unless you approve it."
+        return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
+
+    @property
+    def approvals(self) -> tuple[Approval, ...]:
+        """What stands in the trace about it: an approval, once there is one."""
+        if self.state != "approved":
+            return ()
+        return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
+
+    def to_json(self) -> dict[str, object]:
+        """The document for the operator; the public never reads it."""
+        return {
+            "address": self.address,
+            "traceDigest": self.digest,
+            "state": self.state,
+            "reasons": list(self.reasons),
+            "requestedAt": self.requested_at,
+            "decidedAt": self.decided_at,
+            "note": self.note,
+            "by": self.by,
+            "postsAt": self.posts_at,
+            "default": self.default,
+        }
+
+
+def moment_words(at: int) -> str:
+    """A moment of the chain's clock for people."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+async def request_review(
+    keys: PublicKeys,
+    chain_id: int,
+    address: str,
+    digest: str,
+    reasons: Sequence[str],
+    now: int,
+    *,
+    posts_at: int | None = None,
+    default: str = "",
+) -> Review:
+    review = Review(address, digest, "waiting", tuple(reasons), now, posts_at=posts_at, default=default)
+    await _write(keys, chain_id, review)
+    return review
+
+
+async def lapse(keys: PublicKeys, chain_id: int, review: Review) -> None:
+    """Keep that nobody decided in time."""
+    await _write(keys, chain_id, replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK))
+
+
+async def approvals_of(keys: PublicKeys, chain_id: int, address: str, digest: str) -> tuple[Approval, ...]:
+    """Who approved exactly this result."""
+    review = await read_review(keys, chain_id, address)
+    return review.approvals if review is not None and review.digest == digest else ()
+
+
+async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
+    text = await keys.get(chain_id, review_key(address))
+    if text is None:
+        return None
+    fields = json.loads(text)
+    return Review(**{**fields, "reasons": tuple(fields["reasons"])})
+
+
+async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:
+    """The review of one challenge, with every reason; NotFound where there is none."""
+    review = await read_review(keys, chain_id, address)
+    if review is None:
+        raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
+    return review
+
+
+async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
+    """List every review of this network, waiting ones first."""
+    found = []
+    for key in await keys.keys(chain_id, REVIEWS):
+        review = await read_review(keys, chain_id, key.removeprefix(REVIEWS))
+        if review is not None:
+            found.append(review)
+    return sorted(found, key=lambda review: (review.state != "waiting", review.requested_at, review.address))
+
+
+async def decide(
+    keys: PublicKeys,
+    chain_id: int,
+    address: str,
+    state: ReviewState,
+    *,
+    note: str,
+    now: int,
+    digest: str | None = None,
+    by: str = "",
+) -> Review:
+    """Approve or reject what is waiting; with a digest only if that is the result that waits."""
+    review = check_waiting(await known_review(keys, chain_id, address), digest)
+    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=now)
+    await _write(keys, chain_id, decided)
+    return decided
+
+
+def signature(name: str) -> str:
+    """A name as it is kept and published: one line, nothing that hides or turns text, not long."""
+    return shown(name, NAME_CHARS)
+
+
+def check_waiting(review: Review, digest: str | None) -> Review:
+    """The review, if it waits and this is the result that was looked at."""
+    if review.state != "waiting":
+        raise BadInput(f"The review of {review.address} is already {review.state}.", value=review.state)
+    if digest is not None and digest.lower() != review.digest:
+        raise BadInput(
+            f"The result that waits is {review.digest}, not {digest[:80]}.",
+            path="traceDigest",
+            value=digest,
+            remedy="It changed since you looked: look at the trace again.",
+        )
+    return review
+
+
+async def _write(keys: PublicKeys, chain_id: int, review: Review) -> None:
+    """The review, and its address in the list of reviews."""
+    pairs = [(review_key(review.address), plain_json(asdict(review))), (REVIEWS + review.address, review.state)]
+    await keys.put_many(chain_id, pairs)

@@ -1,0 +1,279 @@
+"""Where an evaluation stands: the states, which are final, what an error means, and the one writer.
+
+The document stands under the specification's key for whoever asks; everything in it is public. Why a result waits for a
+person names who stands near the money, so that is in the review document only. Progress goes through the stages:
+collecting, executing and extracting come first, comparing is the second half, publishing the rest; it never goes back
+while an evaluation goes on. Writing is throttled: a status is for people, written at most a few times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, get_args
+
+from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.review import moment_words
+from clara_eval.core.errors import (
+    BadInput,
+    CannotPublish,
+    ClaraError,
+    ConfigError,
+    Deferred,
+    Disagrees,
+    NeedsReview,
+    NotFound,
+    NotOurs,
+    NotYet,
+    Stalled,
+    Temporary,
+    Unscorable,
+)
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import EvalStatus, StageProgress, State, read
+from clara_eval.documents.store_keys import status_key
+from clara_eval.evaluation.plan import Stage
+from clara_eval.store.leases import Busy
+from clara_eval.store.ports import KeyedDocuments
+
+STATES: tuple[State, ...] = get_args(State)
+STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
+"""Ended without a result: only somebody's request starts it again."""
+FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
+MEANINGS: Mapping[State, str] = {
+    "pending": "The evaluation waits for its turn.",
+    "extracting": "The submissions are being read.",
+    "comparing": "The submissions are being compared, pair by pair.",
+    "publishing": "The result is being posted on chain.",
+    "complete": "The evaluation is finished.",
+    "review": "A person looks at the result before it is posted.",
+    "deferred": "A budget cap is reached; the evaluation waits.",
+    "failed": "The evaluation could not be done; the poster may post scores.",
+    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+}
+_STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
+    (Busy, None),  # another process is at it, and writes the status
+    (NotOurs, None),  # its poster scores it: nothing failed
+    (Stalled, "pending"),
+    (Unscorable, "unscorable"),
+    (Deferred, "deferred"),
+    (NotYet, "pending"),
+    (Temporary, "pending"),
+    (ConfigError, "pending"),
+)
+"""The first that fits counts; every other error is a failure."""
+_GRAVITY: tuple[type[BaseException], ...] = (
+    NotYet, Temporary, Deferred, NeedsReview, BadInput, NotFound, ConfigError, Unscorable, CannotPublish, Disagrees,
+)  # fmt: skip
+_SPAN: dict[Stage, tuple[int, int]] = {
+    "collecting": (0, 10),
+    "executing": (10, 20),
+    "extracting": (20, 40),
+    "comparing": (40, 90),
+}
+_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
+"""States in which no stage of the walk runs any more."""
+
+
+def review_meaning(posts_at: int | None) -> str:
+    """The sentence beside `review`: who decides, and until when."""
+    if posts_at is None:
+        return MEANINGS["review"]
+    return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
+
+
+def state_of(error: BaseException) -> State | None:
+    """What an error means for whoever looks at the status; None leaves it as it is."""
+    return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
+
+
+def reason_of(error: BaseException) -> str:
+    """The sentence beside the state; the text of a bug is for the log only."""
+    if isinstance(error, ClaraError):
+        return str(error)
+    return f"An unexpected error ended the evaluation ({type(error).__name__})."
+
+
+def gravest(error: BaseException) -> BaseException:
+    """The error itself, or the gravest one of a group: a bug before a refusal, a refusal before an outage."""
+    return max(_leaves(error), key=_gravity)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _gravity(error: BaseException) -> int:
+    exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(error, kind)]
+    if exact:
+        return min(exact) if not isinstance(error, CannotPublish) else max(exact)
+    return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
+
+
+async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+    """The status document as stored, or None where nothing was ever started."""
+    return await read_document(keys, chain_id, status_key(address))
+
+
+class StatusWriter:
+    """Writes the status of one evaluation. Being called is also how the walk is watched."""
+
+    def __init__(
+        self,
+        keys: KeyedDocuments,
+        chain_id: int,
+        address: str,
+        *,
+        listener: Callable[[EvalStatus], None] | None = None,
+        now: Callable[[], float] = time.time,
+        every_seconds: float = 0.25,
+    ) -> None:
+        self._keys, self._chain_id, self._address = keys, chain_id, address
+        self._listener, self._now, self._every = listener, now, every_seconds
+        self.meter: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
+        self._began = now()
+        self._stage_began: dict[str, tuple[float, int]] = {}
+        self._written = 0.0
+        self._writing: asyncio.Task[None] | None = None
+        self._earlier: EvalStatus | None = None
+        start = int(self._began)
+        self.status = EvalStatus(status="pending", progress=0, startedAt=start, updatedAt=start)
+
+    @classmethod
+    async def resumed(
+        cls,
+        keys: KeyedDocuments,
+        chain_id: int,
+        address: str,
+        *,
+        listener: Callable[[EvalStatus], None] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> StatusWriter:
+        """A writer that goes on from what is written: the first start and the progress stay."""
+        writer = cls(keys, chain_id, address, listener=listener, now=now)
+        with suppress(ValueError):  # of another version of ours: begun anew
+            writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
+        if writer._earlier is not None:
+            writer.status = _going_on(writer.status, writer._earlier)
+        return writer
+
+    def _change(self, **changes: object) -> None:
+        self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
+
+    def expect(self, estimate_usd: float | None) -> None:
+        """What the run is expected to cost, told from now on."""
+        self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
+
+    def warn(self, warning: str | None) -> None:
+        """What everybody should know about the round, told from now on, whatever its state is."""
+        self.status = self.status.model_copy(update={"warning": warning})
+
+    async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
+        """What an error means, by the one table; trouble after a post undoes no post."""
+        state = state_of(error)
+        if state is None or (isinstance(error, NotFound) and self._earlier is None):
+            return
+        earlier = self._earlier
+        if earlier is not None and earlier.status == "complete" and earlier.postedBy:
+            await self._written_out()
+            await self._write(earlier)
+            return
+        at = error.retry_at if isinstance(error, Deferred) else None
+        await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
+
+    def __call__(self, stage: Stage, done: int, total: int) -> None:
+        """Progress of a stage; written now and then, in the background."""
+        low, high = _SPAN[stage]
+        share = done / total if total else 1.0
+        state: State = "comparing" if stage == "comparing" else "extracting"
+        self._change(
+            status=state,
+            progress=max(self.status.progress, int(low + (high - low) * share)),
+            reason=None,
+            retryAt=None,
+            stage=self._progress(stage, done, total),
+        )
+        self._tell()
+        due = self._now() - self._written >= self._every
+        if due and (self._writing is None or self._writing.done()):
+            self._written = self._now()
+            self._writing = asyncio.get_running_loop().create_task(self._write(self.status))
+
+    def _progress(self, stage: str, done: int, total: int) -> StageProgress:
+        calls, cost = self.meter()
+        began, first = self._stage_began.setdefault(stage, (self._now(), done))
+        elapsed, steps = self._now() - began, done - first
+        rate = steps / elapsed if steps > 0 and elapsed > 0 else None
+        left = (total - done) / rate if rate else None
+        return StageProgress(
+            name=stage,
+            done=done,
+            total=total,
+            calls=calls,
+            costUsd=round(cost, 6),
+            callsPerSecond=rate and round(rate, 2),
+            secondsLeft=left and round(left, 1),
+        )
+
+    async def say(
+        self,
+        state: State,
+        progress: int | None = None,
+        *,
+        reason: str | None = None,
+        retry_at: int | None = None,
+        posted_by: str | None = None,
+        objections_until: int | None = None,
+        posts_at: int | None = None,
+    ) -> None:
+        """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
+        await self._written_out()
+        self._change(
+            status=state,
+            progress=100 if state in FINAL_STATES else self.status.progress if progress is None else progress,
+            reason=reason,
+            retryAt=retry_at,
+            postedBy=posted_by,
+            objectionsUntil=objections_until,
+            postsAt=posts_at,
+            stage=None if state in _BETWEEN_STAGES else self.status.stage,
+        )
+        self._tell()
+        await self._write(self.status)
+
+    async def explain(self, reason: str) -> None:
+        """Say why the present state lasts."""
+        await self.say(self.status.status, reason=reason)
+
+    async def _written_out(self) -> None:
+        """Wait for the line of progress that is being written."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            with suppress(Temporary):  # a lost line of progress: the state that is said next is written anew
+                await writing
+
+    def _tell(self) -> None:
+        if self._listener is not None:
+            self._listener(self.status)
+
+    async def _write(self, status: EvalStatus) -> None:
+        await self._keys.put(self._chain_id, status_key(self._address), plain_json(status.model_dump()))
+
+
+def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
+    """A fresh status with the start and the progress of an earlier one; what had ended begins anew."""
+    is_going_on = earlier.status not in FINAL_STATES | {"review"}
+    kept = {
+        "startedAt": earlier.startedAt or fresh.startedAt,
+        "progress": earlier.progress if is_going_on else 0,
+        "stage": earlier.stage,
+        "estimateUsd": earlier.estimateUsd,
+        "warning": earlier.warning,
+    }
+    return fresh.model_copy(update=kept)

@@ -1,0 +1,266 @@
+"""What evaluations left behind, for the agents' tools: from the store, or from a running service.
+
+Both give the same documents. The store is opened at the first question, and an SQLite file that does not exist is not
+created: an agent without a service of its own simply has no records. A service's trace is
+read as a stream, and only what concerns one challenge's submitters is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from clara_eval.challenges.agents import AgentRecord, agent_record
+from clara_eval.challenges.comparisons import Verdicts, read_comparison
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import Form
+from clara_eval.core.errors import BadInput, BadTrace, Temporary
+from clara_eval.core.http_body import TooLong, pieces_at_most
+from clara_eval.documents.results import (
+    D,
+    EvalStatus,
+    Features,
+    Pairwise,
+    Scores,
+    read,
+)
+from clara_eval.documents.store_keys import features_key, scores_key, status_key
+from clara_eval.evaluation.play import Comparison
+from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.evaluation.votes import votes_document
+from clara_eval.store.on_demand import StoreOnDemand
+from clara_eval.store.trace_archive import stream_trace
+
+MAX_TRACE_BYTES = 200_000_000
+MAX_RECORD_BYTES = 4_000_000
+_COMPARISON = Form(Comparison)
+_WHOLE = ("schema", "schedule", "verdicts")
+_SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
+
+
+class StoreRecords:
+    """The specification's keys in our own store."""
+
+    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
+        self._store = store
+        self._chain_id = chain_id
+
+    async def status(self, address: Address) -> EvalStatus | None:
+        return await self._document(EvalStatus, status_key(address))
+
+    async def scores(self, address: Address) -> Scores | None:
+        return await self._document(Scores, scores_key(address))
+
+    async def features(self, address: Address, submitter: Address) -> Features | None:
+        return await self._document(Features, features_key(address, submitter))
+
+    async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+        store = await self._store.existing()
+        return await read_comparison(store, self._chain_id, address, first, second) if store else None
+
+    async def trace(self, address: Address, *, at_most: int) -> str | None:
+        """The text as a whole, or little more of it than asked for."""
+        store, pieces, size = await self._store.existing(), list[str](), 0
+        if store is None:
+            return None
+        async for piece in stream_trace(store, self._chain_id, address):
+            pieces.append(piece)
+            size += len(piece)
+            if size > at_most:
+                break
+        return "".join(pieces) or None
+
+    async def trace_file(self, address: Address) -> TraceFile | None:
+        """Its lines, without the whole text in memory."""
+        store = await self._store.existing()
+        return await TraceFile.of(stream_trace(store, self._chain_id, address)) if store else None
+
+    def trace_place(self, address: Address) -> str:
+        return f"resource clara://trace/{address}"
+
+    async def agent(self, agent_id: int) -> AgentRecord | None:
+        """An agent's record across challenges; None without a store."""
+        store = await self._store.existing()
+        return await agent_record(store, self._chain_id, agent_id) if store else None
+
+    async def has_model(self) -> bool | None:
+        """A store says nothing about models."""
+        return None
+
+    async def evaluator(self) -> Address | None:
+        """A store says nothing about who evaluates."""
+        return None
+
+    async def _document(self, kind: type[D], key: str) -> D | None:
+        store = await self._store.existing()
+        return await read(store, self._chain_id, kind, key) if store else None
+
+
+class ApiRecords:
+    """The same through the service's REST door."""
+
+    def __init__(self, api_url: str) -> None:
+        self._url = api_url.rstrip("/")
+        self._facts: tuple[Address, Facts] | None = None
+
+    async def status(self, address: Address) -> EvalStatus | None:
+        return await self._document(EvalStatus, address, "eval-status")
+
+    async def scores(self, address: Address) -> Scores | None:
+        return await self._document(Scores, address, "leaderboard")
+
+    async def features(self, address: Address, submitter: Address) -> Features | None:
+        return (await self._of_trace(address)).features.get(submitter)
+
+    async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+        return (await self._of_trace(address)).comparison(first, second)
+
+    async def trace(self, address: Address, *, at_most: int) -> str | None:
+        """The text as a whole; Temporary where it is longer than asked for."""
+        content = await self._get(address, "eval-trace", at_most)
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError as bad:
+            raise self._garbled() from bad
+
+    async def trace_file(self, address: Address) -> TraceFile | None:
+        """Its lines, without the whole text in memory."""
+        pieces = self._pieces(self.trace_place(address), MAX_TRACE_BYTES)
+        return await TraceFile.of(pieces)
+
+    def trace_place(self, address: Address) -> str:
+        return f"{self._url}/api/v1/challenges/{address}/eval-trace"
+
+    async def agent(self, agent_id: int) -> AgentRecord | None:
+        """An agent's record; None where the service knows none."""
+        content = await self._read(f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
+        try:
+            return AgentRecord.model_validate_json(content) if content else None
+        except (ValueError, RecursionError) as bad:
+            raise self._garbled() from bad
+
+    async def has_model(self) -> bool | None:
+        """Whether the service can have submissions read by a language model; None where it does not say."""
+        told = (await self._about()).get("hasModel")
+        return told if isinstance(told, bool) else None
+
+    async def evaluator(self) -> Address | None:
+        """The address under which the service posts scores; None where it does not say."""
+        told = (await self._about()).get("evaluator")
+        try:
+            return to_address(told) if isinstance(told, str) else None
+        except BadInput as bad:
+            raise self._garbled() from bad
+
+    async def _about(self) -> dict[str, Any]:
+        """What the service says about itself."""
+        content = await self._read(f"{self._url}/healthz", 65_536)
+        try:
+            told = json.loads(content or b"{}")
+        except (ValueError, RecursionError) as bad:
+            raise self._garbled() from bad
+        if not isinstance(told, dict):
+            raise self._garbled()
+        return told
+
+    async def _document(self, kind: type[D], address: Address, name: str) -> D | None:
+        content = await self._get(address, name)
+        try:
+            return kind.model_validate_json(content) if content else None
+        except (ValueError, RecursionError) as bad:
+            raise self._garbled() from bad
+
+    async def _of_trace(self, address: Address) -> Facts:
+        """Features and comparisons of the last challenge asked for."""
+        if self._facts is None or self._facts[0] != address:
+            lines = await self.trace_file(address)
+            if lines is None:
+                return Facts({}, {}, None)  # not kept: it may be there the next time
+            try:
+                with lines:
+                    self._facts = (address, facts_in(lines))
+            except (ValueError, LookupError, TypeError, RecursionError, BadTrace) as bad:
+                raise self._garbled() from bad
+        return self._facts[1]
+
+    def _garbled(self) -> Temporary:
+        return Temporary(
+            f"The service at {self._url} answered with something other than its documents.",
+            remedy="Check CLARA_API_URL.",
+        )
+
+    async def _get(self, address: Address, name: str, at_most: int = MAX_TRACE_BYTES) -> bytes | None:
+        return await self._read(f"{self._url}/api/v1/challenges/{address}/{name}", at_most)
+
+    async def _read(self, url: str, at_most: int) -> bytes | None:
+        """The body; None where the service has nothing to show, Temporary where it does not answer."""
+        content = bytearray()
+        async for piece in self._pieces(url, at_most):
+            content += piece
+        return bytes(content) or None
+
+    async def _pieces(self, url: str, at_most: int) -> AsyncIterator[bytes]:
+        """The same as it arrives."""
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+                session.get(url, allow_redirects=False) as response,
+            ):
+                if response.status in {403, 404}:
+                    return
+                if response.status != 200:
+                    raise Temporary(f"The service at {self._url} answered HTTP {response.status}.")
+                async for piece in pieces_at_most(response, at_most):
+                    yield piece
+        except TooLong as bad:
+            raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.") from bad
+        except (aiohttp.ClientError, TimeoutError, OSError) as bad:
+            raise Temporary(
+                f"The service at {self._url} does not answer ({type(bad).__name__}).", remedy="Check CLARA_API_URL."
+            ) from bad
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    features: dict[str, Features]
+    comparisons: dict[tuple[str, str], Pairwise]
+    verdicts: Verdicts | None
+    """Where the comparisons of a large round by rules are not listed."""
+
+    def comparison(self, first: str, second: str) -> Pairwise | None:
+        if self.verdicts is not None:
+            return self.verdicts.comparison(first, second, self.features)
+        return self.comparisons.get((first, second))
+
+
+def facts_in(lines: Iterable[str]) -> Facts:
+    """Features and comparisons of a trace, as the store's keys have them."""
+    features: dict[str, Features] = {}
+    votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    whole: dict[str, Any] = {}
+    for line in lines:
+        if not any(f'"key":"{kind}' in line for kind in _SHOWN):
+            continue
+        entry = json.loads(line.rstrip(",\n"))["entry"]
+        kind, _, name = entry["key"].partition("/")
+        if entry["key"] in _WHOLE:
+            whole[entry["key"]] = entry["body"]
+        elif kind == "features":
+            features[name] = Features.model_validate(entry["body"])
+        elif kind == "comparison":
+            vote = _COMPARISON.read(entry["body"])
+            votes[vote.first, vote.second].append(vote)
+    comparisons = {pair: Pairwise.model_validate(votes_document(all_votes)) for pair, all_votes in votes.items()}
+    return Facts(features, comparisons, _verdicts(whole))
+
+
+def _verdicts(whole: Mapping[str, Any]) -> Verdicts | None:
+    """Of the entries schema, schedule and verdicts; None where the comparisons are listed."""
+    if "verdicts" not in whole:
+        return None
+    return Verdicts(**whole["verdicts"], schedule=whole["schedule"]["name"], features=whole["schema"]["features"])

@@ -1,0 +1,1 @@
+"""Source code as data: languages, syntax trees, tokens and metrics."""

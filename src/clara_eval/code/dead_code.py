@@ -1,0 +1,352 @@
+"""Statements that cannot do anything: after a return, behind a constant condition, without effect, or never read.
+
+`drop_dead` marks them in a tree of items. It decides by the text alone and leaves what it is not sure of: a condition
+that is false for reasons that only running would show is taken as open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from clara_eval.code.items import (
+    STRINGS,
+    Item,
+    bare,
+    inside,
+    words,
+)
+from clara_eval.code.vocabulary import LIBRARY
+
+_ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
+_END_EXPRESSIONS = words("return_expression break_expression continue_expression")
+_BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
+_HOISTED = words("function_declaration generator_function_declaration class_definition function_definition")
+_CALLS = words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
+_EFFECTS = _CALLS | words(
+    "assignment assignment_expression augmented_assignment augmented_assignment_expression named_expression "
+    "update_expression compound_assignment_expr unary_expression_delete delete_expression try_expression "
+    "delete_statement"
+)
+_SIMPLE = STRINGS | words(
+    "identifier attribute member_expression field_expression selector_expression subscript subscript_expression "
+    "array_access tuple list dictionary set array object integer float number number_literal int_literal true false "
+    "none null undefined boolean_literal ellipsis binary_operator binary_expression comparison_operator "
+    "boolean_operator not_operator unary_operator unary_expression conditional_expression ternary_expression lambda "
+    "arrow_function tuple_expression sequence_expression expression_list"
+)
+_BINDINGS = words("assignment variable_declarator variable_declaration_statement let_declaration")
+_NAMES = words(
+    "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
+    "shorthand_property_identifier_pattern type_identifier statement_identifier yul_identifier enum_value"
+)
+_NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
+_LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
+_FALSE = words("false False none None null nil undefined")
+_CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
+_LONGEST = 4_000
+"""Bytes of an expression or loop that is looked through; a longer one is taken to do something."""
+_SHORT = 200
+_DEEPEST = 24
+"""Conditions nested deeper are open: a stranger must not choose how deep we call."""
+
+
+class DeadCode:
+    """One pass over a program; what it drops is marked in the items."""
+
+    def __init__(self, root: Item, source: bytes, language: str) -> None:
+        self._root, self._source = root, source
+        self._is_python, self.library = language == "python", LIBRARY[language]
+        self._constants = self._read_constants()
+
+    def head(self, item: Item, size: int) -> str:
+        """How an item begins."""
+        return self.text_between(item.start, min(item.end, item.start + size))
+
+    def text(self, item: Item) -> str:
+        return self._source[item.start : item.end].decode("utf-8", "replace")
+
+    def text_between(self, start: int, end: int) -> str:
+        return self._source[start:end].decode("utf-8", "replace")
+
+    def drop_dead(self) -> None:
+        for item in inside(self._root):
+            if item.kind in _BLOCKS:
+                self._drop_after_end(item)
+            elif item.kind in ("if_statement", "elif_clause"):
+                self._drop_branch(item)
+            elif item.kind in _LOOPS:
+                self._drop_loop(item)
+            if not item.is_dropped and self._does_nothing(item):
+                item.drop()
+
+    def drop_unread(self, kept: frozenset[str]) -> None:
+        """Drop assignments of plain values to names, or to members, that nothing reads and nobody asked for."""
+        for _ in range(4):
+            written: dict[str, list[Item]] = {}
+            seen = Counter(self.text(item).lstrip("#") for item in inside(self._root) if item.kind in _NAMES)
+            for item in inside(self._root):
+                for name in self._plain_binding(item):
+                    written.setdefault(name, []).append(item)
+            dropped = False
+            for name, items in written.items():
+                if name not in kept and name != "_" and seen[name] <= len(items):
+                    dropped |= self._drop_bindings(items)
+            if not dropped:
+                return
+
+    def is_check(self, item: Item) -> bool:
+        """Whether this is an assertion in any of the usual forms."""
+        if item.kind == "assert_statement":
+            return True
+        if item.kind not in _CALLS:
+            return False
+        called = item.at("function") or item.at("macro") or item.at("constructor")
+        if called is None:
+            return False
+        text = self.head(called, 200).lstrip()
+        last = text.rpartition(".")[2]
+        return (
+            text.startswith(_CHECKS)
+            or last.startswith(("assert", "raises", "should", "expectRevert", "Errorf"))
+            or (last in ("Error", "Fatal", "Fatalf", "Fail", "FailNow") and text.startswith("t."))
+        )
+
+    def is_idle_check(self, item: Item) -> bool:
+        """Whether an assertion holds whatever the program does; one that is too long to look at counts as one."""
+        if not _is_short(item):
+            return True
+        if item.kind == "assert_statement":
+            return bool(item.named) and self.truth(item.named[0]) is True
+        told: list[str] = []
+        for one in inside(item):
+            if one.kind in _CALLS:
+                held = one.at("arguments")
+                told += [self.text(a) for a in (held or one).named if held or a.kind == "call_argument"]
+                if self._is_compared_with_itself(one):
+                    return True
+        return not self.own_names(item) or (len(told) > 1 and len(told) > len(set(told)) and len(set(told)) == 1)
+
+    def _is_compared_with_itself(self, call: Item) -> bool:
+        for argument in call.named:
+            if self.truth(argument) is True and argument.kind not in STRINGS and self.own_names(argument):
+                return True
+        return False
+
+    def own_names(self, item: Item) -> set[str]:
+        """Names in here that are not the language's."""
+        found = {self.text(one) for one in inside(item) if one.kind in _NAMES}
+        return {name for name in found if name not in self.library and not name.startswith(("assert", "expect"))}
+
+    def truth(self, item: Item, depth: int = 0) -> bool | None:
+        """What a condition always is, or None where that is open."""
+        item = bare(item)
+        plain = self._plain_truth(item)
+        operator = next((c.kind for c in item.children if not c.is_named and c.kind not in "()"), "")
+        if plain is not None or depth > _DEEPEST or item.kind in STRINGS:
+            return plain
+        if operator in ("not", "!") and item.named:
+            inner = self.truth(item.named[-1], depth + 1)
+            return None if inner is None else not inner
+        if len(item.named) != 2:
+            return None
+        left, right = item.named
+        if operator in ("and", "&&", "or", "||"):
+            return self._joined(operator in ("and", "&&"), left, right, depth)
+        return self._compared(operator, left, right)
+
+    def _plain_truth(self, item: Item) -> bool | None:
+        """Of an expression without parts that are conditions themselves."""
+        text, kind = self.text(item) if item.end - item.start < _SHORT else "", item.kind
+        if text in ("true", "True") or kind in ("lambda", "arrow_function"):
+            return True
+        if text in _FALSE or text.replace(" ", "") in ("range(0)", "[]"):
+            return kind == "array" and not _is_iterated(item)
+        if kind in _NUMBERS:
+            value = _number(text)
+            return None if value is None else bool(value)
+        if kind in STRINGS:
+            return item.end - item.start > len('""')
+        if kind in ("list", "tuple", "dictionary", "set"):
+            return bool(item.named)
+        return self._constants.get(text) if kind == "identifier" else None
+
+    def _joined(self, is_and: bool, left: Item, right: Item, depth: int) -> bool | None:
+        sides = [self.truth(left, depth + 1), self.truth(right, depth + 1)]
+        if (not is_and) in sides:
+            return not is_and
+        return is_and if sides == [is_and, is_and] else None
+
+    def _compared(self, operator: str, left: Item, right: Item) -> bool | None:
+        left, right = bare(left), bare(right)
+        if not (_is_short(left) and _is_short(right)):
+            return None
+        one, other = self.text(left), self.text(right)
+        values = _number(one), _number(other)
+        if one == other:
+            return _SAME.get(operator)
+        if values[0] is None or values[1] is None:
+            return None
+        order = (values[0] > values[1]) - (values[0] < values[1])
+        return order in _ORDERS[operator] if operator in _ORDERS else None
+
+    def _read_constants(self) -> dict[str, bool | None]:
+        """Names that get one plain value, once, in the whole text."""
+        found: dict[str, bool | None] = {}
+        self._constants = found
+        bound = Counter[str]()
+        values: dict[str, Item] = {}
+        for item in inside(self._root):
+            if item.field in ("left", "name", "pattern", "alias", "argument") and item.kind in _NAMES:
+                bound[self.text(item)] += 1
+                value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
+                if value is not None and item.parent is not None and item.parent.kind in _BINDINGS:
+                    values[self.text(item)] = value
+            elif item.kind == "identifier" and item.parent is not None and "param" in item.parent.kind:
+                bound[self.text(item)] += 2
+        for name, value in values.items():
+            if bound[name] == 1 and bare(value).kind in _LITERALS:
+                found[name] = self.truth(value)
+        return found
+
+    def _drop_after_end(self, block: Item) -> None:
+        is_over = False
+        for child in block.named:
+            if is_over and child.kind not in _HOISTED:
+                child.drop()
+            is_over = is_over or self._ends(child)
+
+    def _ends(self, item: Item, depth: int = 0) -> bool:
+        """Whether nothing after this statement in its block is ever reached."""
+        item = bare(item)
+        if item.kind in _ENDS or item.kind in _END_EXPRESSIONS:
+            return True
+        if depth > _DEEPEST:
+            return False
+        if item.kind == "while_statement":
+            condition = item.at("condition")
+            endless = condition is not None and _is_short(item) and self.truth(condition) is True
+            return endless and not any(one.kind == "break_statement" for one in inside(item))
+        if item.kind == "if_statement":
+            arms = [c for c in item.named if c.field in ("consequence", "alternative", "body")]
+            has_else = any(c.kind == "else_clause" for c in arms) or (len(arms) > 1 and arms[-1].kind != "elif_clause")
+            return has_else and all(self._ends(arm, depth + 1) for arm in arms)
+        if item.kind in _BLOCKS or item.kind in ("else_clause", "elif_clause"):
+            return any(self._ends(child, depth + 1) for child in item.named)
+        return False
+
+    def _drop_branch(self, item: Item) -> None:
+        condition = item.at("condition")
+        known = None if condition is None else self.truth(condition)
+        taken = item.at("consequence") or item.at("body")
+        if known is None or taken is None:
+            return
+        others = [child for child in item.named if child.field == "alternative"]
+        if known:
+            for other in others:
+                other.drop()
+        elif others:
+            taken.drop("pass" if self._is_python else "{}")
+        elif item.kind == "if_statement":
+            item.drop("" if self._is_python or self._is_statement(item) else "{}")
+        else:
+            taken.drop("pass" if self._is_python else "{}")
+
+    def _is_statement(self, item: Item) -> bool:
+        return item.parent is not None and item.parent.kind in (*_BLOCKS, "statement")
+
+    def _drop_loop(self, item: Item) -> None:
+        held = item.at("condition") or (item.at("right") if item.kind != "while_statement" else None)
+        if held is not None and held.kind != "empty_statement" and self.truth(held) is False:
+            item.drop()
+
+    def _does_nothing(self, item: Item) -> bool:
+        """A constant assertion, or an expression that is neither used nor does anything."""
+        if item.kind == "assert_statement":
+            return self.is_idle_check(item)
+        if item.kind != "expression_statement" or len(item.named) != 1 or not self._is_statement(item):
+            return False
+        held = bare(item)
+        if not _is_short(held):
+            return False
+        if self.text(held)[:2] == "_" and held.kind == "identifier":
+            return False  # the place of the function's body in a Solidity modifier
+        if held.kind in _CALLS:
+            return self.is_check(held) and not self.own_names(held)
+        if held.kind not in _SIMPLE:
+            return False
+        if len(held.named) == 2 and any(c.kind in ("and", "&&", "or", "||") for c in held.children):
+            first, goes_on = self.truth(held.named[0]), any(c.kind in ("and", "&&") for c in held.children)
+            if first is not None and first is not goes_on:
+                return True
+        return not any(one.kind in _EFFECTS for one in inside(held))
+
+    def _plain_binding(self, item: Item) -> Iterator[str]:
+        """The name that a statement binds to a value without doing anything else."""
+        if item.kind not in _BINDINGS and item.kind != "assignment_expression":
+            return
+        target = item.at("left") or item.at("name") or item.at("pattern")
+        value = item.at("right") or item.at("value")
+        if item.kind == "variable_declaration_statement" and target is None:
+            declared = next((c for c in item.named if c.kind == "variable_declaration"), None)
+            target = declared.at("name") if declared is not None else None
+        if target is None or (value is None and item.kind == "assignment_expression"):
+            return
+        if value is not None and (not _is_short(value) or any(one.kind in _EFFECTS for one in inside(value))):
+            return
+        target = bare(target)
+        if target.kind in ("attribute", "member_expression"):
+            member = target.at("attribute") or target.at("property")
+            if member is None or not _is_short(target) or any(one.kind in _CALLS for one in inside(target)):
+                return
+            target = member
+        name = self.text(target).lstrip("#") if target.kind in _NAMES else "exports"
+        if name != "exports":
+            yield name
+
+    def _drop_bindings(self, items: list[Item]) -> bool:
+        dropped = False
+        for item in items:
+            statement: Item | None = item
+            while statement is not None and statement.kind not in _STATEMENTS:
+                statement = statement.parent
+            if statement is None or (statement is not item and len(_parts(statement)) > 1):
+                continue
+            if not statement.is_dropped and statement.parent is not None and statement.parent.kind in _HOLDERS:
+                statement.drop()
+                dropped = True
+        return dropped
+
+
+def _is_iterated(item: Item) -> bool:
+    """In scripts an empty list is true, but a loop over it does nothing."""
+    return item.parent is not None and item.parent.kind in _LOOPS
+
+
+def _is_short(item: Item) -> bool:
+    return item.end - item.start <= _LONGEST
+
+
+def _parts(statement: Item) -> list[Item]:
+    return [child for child in statement.named if child.kind in (*_BINDINGS, "assignment_expression")]
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        return int(text, 0) if len(text) < 40 else None
+    except ValueError:
+        try:
+            return float(text) if len(text) < 40 else None
+        except ValueError:
+            return None
+
+
+_LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
+_STATEMENTS = words(
+    "expression_statement lexical_declaration variable_declaration let_declaration variable_declaration_statement"
+)
+_HOLDERS = _BLOCKS | words("statement class_body export_statement source_file")
+_SAME = {"==": True, "===": True, "is": True, ">=": True, "<=": True, "!=": False, "!==": False, "<": False, ">": False}
+_ORDERS = {
+    "==": (0,), "===": (0,), "!=": (-1, 1), "!==": (-1, 1), "<": (-1,), ">": (1,), "<=": (-1, 0), ">=": (0, 1),
+}  # fmt: skip

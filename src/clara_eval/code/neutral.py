@@ -1,0 +1,151 @@
+"""Code without a word of its writer: names replaced, comments and string contents gone, unreached code dropped.
+
+Out goes only what is on a list: tokens of the grammar, numbers, words of the language and its libraries, and names that
+the task asks for. Every other word becomes `f1`, `C1` or `v1`, and each
+string `s1`, the same one everywhere. So whatever a submitter writes
+into names, attributes, labels, imports or broken code is not in this view, in whatever grammar rule it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from clara_eval.code.dead_code import DeadCode
+from clara_eval.code.items import (
+    COMMENTS,
+    STRINGS,
+    Item,
+    inside,
+    read_items,
+)
+from clara_eval.code.parsing import parse
+from clara_eval.code.reach import drop_unreached
+from clara_eval.code.structure import read_structure
+from clara_eval.code.vocabulary import LIBRARY
+
+_NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
+_WORD = re.compile(r"\w", re.UNICODE)
+_CODE_WORDS = re.compile(r"`{3}.*?`{3}|`[^`\n]{1,200}`", re.DOTALL)
+_LIKE_CODE = re.compile(
+    r"\b(?:[A-Za-z]\w*_\w+|[a-z]+[0-9]*[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*)\b|\b([A-Za-z_]\w*)(?=\()"
+    r"|\b(?:function|method|class|contract|library|interface|module|called|named)[ \t]{1,3}([A-Za-z_]\w*)"
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_$]\w*")
+MOST_WANTED = 2_000
+"""Names that a task and its harness may ask for; more are not looked at."""
+
+
+@lru_cache(maxsize=64)
+def wanted_names(statement: str, harness: str = "", language: str = "") -> frozenset[str]:
+    """Names that a task asks for: what its statement writes as code, and every name in the code of its harness."""
+    found = [name for part in _CODE_WORDS.findall(statement) for name in _IDENTIFIER.findall(part)]
+    found += [match[1] or match[2] or match[0] for match in _LIKE_CODE.finditer(statement)]
+    parsed = parse(harness.encode("utf-8", "replace"), language) if language in LIBRARY else None
+    if parsed is not None:
+        found += sorted(name.decode("utf-8", "replace") for name in read_structure(parsed).names)
+    return frozenset(found[:MOST_WANTED])
+
+
+@lru_cache(maxsize=32)
+def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozenset()) -> str | None:
+    """The program in neutral words, or None where there is no syntax tree to take it from."""
+    parsed = parse(source, language)
+    root = read_items(parsed) if parsed is not None else None
+    if parsed is None or root is None:
+        return None
+    code = DeadCode(root, source, parsed.language)
+    code.drop_dead()
+    code.drop_unread(wanted)
+    tests = drop_unreached(root, code, parsed.language, wanted)
+    code.drop_unread(wanted)
+    return _Writer(code, parsed.language, wanted, tests).write(root)
+
+
+class _Writer:
+    def __init__(self, code: DeadCode, language: str, wanted: frozenset[str], tests: frozenset[str]) -> None:
+        self._code, self._language, self._tests = code, language, tests
+        self._kept = LIBRARY[language] | wanted
+        self._library = LIBRARY[language] - wanted
+        self._new: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def write(self, root: Item) -> str:
+        self._name_definitions(root)
+        text = "".join(self._pieces(root))
+        return "\n".join(line.rstrip() for line in text.split("\n") if line.strip(" \t\r;")) + "\n"
+
+    def _name_definitions(self, root: Item) -> None:
+        """Functions and classes first, so that a name says what it is; a library's word defined anew is none."""
+        for item in inside(root):
+            around = item.parent
+            if item.field != "name" or around is None or item.children:
+                continue
+            name, is_member = self._code.text(item), self._is_member(around)
+            if name in self._library and not is_member and not name.startswith("_"):
+                self._kept -= {name}
+            if around.kind.startswith(("function", "method", "modifier", "generator")):
+                self._neutral(name, "test_" if name in self._tests else "f")
+            elif around.kind.startswith(("class", "contract", "library", "interface", "struct", "enum", "abstract")):
+                self._neutral(name, "C")
+
+    @staticmethod
+    def _is_member(definition: Item) -> bool:
+        around = definition.parent
+        while around is not None and around.kind in ("block", "class_body", "decorated_definition", "contract_body"):
+            around = around.parent
+        return around is not None and around.kind.startswith(("class", "contract", "library", "interface", "impl"))
+
+    def _neutral(self, name: str, prefix: str) -> str:
+        if name in self._kept:
+            return name
+        if name not in self._new:
+            number = self._counts.get(prefix, 0) + 1
+            while f"{prefix}{number}" in self._kept:
+                number += 1
+            self._counts[prefix] = number
+            self._new[name] = f"{prefix}{number}"
+        return self._new[name]
+
+    def _pieces(self, root: Item) -> Iterator[str]:
+        position = 0
+        waiting = [root]
+        while waiting:
+            item = waiting.pop()
+            if item.start < position:
+                continue
+            is_whole = item.is_dropped or item.kind in STRINGS or item.kind in COMMENTS or not item.children
+            if not is_whole and not self._is_emptied(item):
+                waiting.extend(reversed(item.children))
+                continue
+            yield self._space(position, item.start)
+            yield self._leaf(item)
+            position = item.end
+        yield "\n"
+
+    def _is_emptied(self, item: Item) -> bool:
+        """A Python block that has lost all of its statements; it is marked so that `pass` stands there."""
+        if self._language != "python" or item.kind != "block" or item.named:
+            return False
+        item.drop("pass")
+        return True
+
+    def _space(self, start: int, end: int) -> str:
+        """Layout between two tokens; whatever else the parser skipped is left out."""
+        between = self._code.text_between(start, end)
+        return between if between.isspace() else "".join(char for char in between if char in " \t\n")
+
+    def _leaf(self, item: Item) -> str:
+        if item.is_dropped:
+            return item.instead
+        if item.kind in COMMENTS:
+            return ""
+        text = self._code.text(item)
+        if item.kind in STRINGS:
+            return f'"{self._neutral(text, "s")}"' if text.strip("\"'`") else '""'
+        if not _WORD.search(text) or (not item.is_named and text.strip() == item.kind.strip()):
+            return text
+        if _NUMBER.fullmatch(text):
+            return text
+        return self._neutral(text, "v") if "\n" not in text else ""

@@ -1,0 +1,139 @@
+"""A syntax tree of text from a stranger, in bounded time.
+
+Text and a language come in, a `Parsed` or None goes out. Error recovery of the parser can be made quadratic by hostile
+text, so a parse is cut after `CPU_SECONDS`. For the result not to depend on the speed of the machine, a tree with more
+than a few errors is not used at all: text that would be cut is such a text, so cut or not, it gives None. The two known
+ways to make valid Python slow are taken out before: long runs of comment lines, and of bare line continuations.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clara_eval.code.grammars import load_language
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Point, Tree
+
+MAX_BYTES = 1_048_576
+MAX_ERRORS = 20
+MAX_ERROR_SHARE = 0.1
+CPU_SECONDS = 1.0
+_CHUNK = 512
+"""Bytes handed to the parser at a time; the clock is looked at between chunks."""
+_COMMENT_RUN = 100
+"""Python's scanner reads on through a run of comment lines at each of them: longer runs are blanked before it."""
+_CONTINUED = re.compile(rb"(?:\\\r?\n[ \t]*){100}")
+"""A hundred lines with nothing but a backslash: the scanner is slow there too, and nobody writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    language: str
+    source: bytes
+    tree: Tree
+    errors: int
+    """Places where the parser had to skip or invent something; 0 means that the text parses."""
+    blanked: tuple[tuple[int, int], ...] = ()
+    """Long runs of comment lines that the parser did not see."""
+
+
+def parse(source: bytes, language: str) -> Parsed | None:
+    """The tree, or None where the text is too broken, too large or too slow to be measured."""
+    if len(source) > MAX_BYTES or (language == "python" and b"\\" in source and _CONTINUED.search(source)):
+        return None
+    if language != "typescript":
+        return _parse_as(source, language)
+    plain = _parse_as(source, "typescript")
+    if plain is not None and plain.errors == 0:
+        return plain
+    # TypeScript has two grammars: `<T>x` is a cast in one and markup in the other.
+    markup = _parse_as(source, "tsx") if b"/>" in source or b"</" in source else None
+    if markup is not None and (plain is None or markup.errors < plain.errors):
+        return markup
+    return plain
+
+
+def _parse_as(source: bytes, language: str) -> Parsed | None:
+    from tree_sitter import Parser
+
+    ends_at, not_before = time.thread_time() + CPU_SECONDS, time.monotonic() + CPU_SECONDS
+    cut = False
+
+    def read(offset: int, _: Point) -> bytes:
+        nonlocal cut
+        # No thread has used a second of the processor before a second is over; that clock is cheap to look at.
+        cut = cut or (time.monotonic() > not_before and time.thread_time() > ends_at)
+        return b"" if cut else shown[offset : offset + _CHUNK]
+
+    shown, blanked = _blank_long_comments(source) if language == "python" else (source, ())
+    tree = Parser(load_language(language)).parse(read)
+    if cut:
+        return None
+    errors, lost = _errors(tree) if tree.root_node.has_error else (0, 0)
+    if errors > MAX_ERRORS or lost > MAX_ERROR_SHARE * max(len(source), 1):
+        return None
+    return Parsed(language, source, tree, errors, blanked)
+
+
+def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    """The source with long runs of comment lines as blank lines, every byte at its place, and where they were.
+
+    A line with a triple quote ends a run: it may stand in a string and close it.
+    """
+    blanked: list[tuple[int, int]] = []
+    position = run_start = run = 0
+    for line in [*source.split(b"\n"), b"end"]:
+        bare = line.lstrip()
+        if bare and (not bare.startswith(b"#") or b'"""' in bare or b"'''" in bare):
+            if run > _COMMENT_RUN:
+                blanked.append((run_start, position))
+            run = 0
+        elif bare:
+            run_start, run = (run_start, run + 1) if run else (position, 1)
+        position += len(line) + 1
+    shown = bytearray(source)
+    for start, end in blanked:
+        shown[start:end] = b"\n" * source.count(b"\n", start, end) + b" " * (
+            len(source[start:end]) - source.count(b"\n", start, end)
+        )
+    return bytes(shown), tuple(blanked)
+
+
+def _errors(tree: Tree) -> tuple[int, int]:
+    """Number of errors, and of the bytes in them; stops counting when there are too many."""
+    errors = lost = 0
+    cursor = tree.walk()
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.is_error or node.is_missing:
+            errors += 1
+            lost += node.end_byte - node.start_byte
+        inside = node.has_error and not node.is_error and errors <= MAX_ERRORS and cursor.goto_first_child()
+        if inside:
+            continue
+        while errors > MAX_ERRORS or not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return errors, lost
+
+
+def walk(tree: Tree) -> Iterator[tuple[Node, int]]:
+    """Every node with its depth, parents first, without recursion: a stranger must not choose how deep we call."""
+    cursor = tree.walk()
+    depth = 0
+    while True:
+        node = cursor.node
+        assert node is not None
+        yield node, depth
+        if cursor.goto_first_child():
+            depth += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+            depth -= 1

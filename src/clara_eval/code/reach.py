@@ -1,0 +1,453 @@
+"""What of a program is reached from the interface that was asked for: the rest is marked as dropped.
+
+Names decide, not types: code that is reached refers to a name, and whatever is defined under that name is reached too.
+So too much may stay, and little that is used goes. The interface is what the task or the harness names. If it names
+nothing that is here, it is what the program exports or leaves public; then parts that nothing ties to the largest part
+go if they are less than half as large. Tests are kept if they assert something about code that is reached; what only
+tests use is not reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from clara_eval.code.dead_code import DeadCode
+from clara_eval.code.items import Item, inside, words
+from clara_eval.code.vocabulary import LIBRARY
+
+_FUNCTIONS = words(
+    "function_definition function_declaration generator_function_declaration method_definition modifier_definition "
+    "function_item method_declaration constructor_definition fallback_receive_definition yul_function_definition"
+)
+_CLASSES = words(
+    "class_definition class_declaration abstract_class_declaration contract_declaration library_declaration "
+    "interface_declaration struct_declaration enum_declaration struct_item enum_item trait_item impl_item mod_item "
+    "type_alias_declaration type_item type_declaration event_definition error_declaration "
+    "user_defined_type_definition"
+)
+_VALUES = words(
+    "lexical_declaration variable_declaration state_variable_declaration constant_variable_declaration const_item "
+    "static_item const_declaration var_declaration field_definition public_field_definition"
+)
+_IMPORTS = words(
+    "import_statement import_from_statement future_import_statement import_directive import_declaration "
+    "use_declaration extern_crate_declaration"
+)
+_WRAPPERS = words("decorated_definition export_statement")
+_ALWAYS = words("constructor_definition fallback_receive_definition using_directive package_clause impl_item")
+_SPECIAL = words("constructor setUp setUpClass tearDown beforeEach afterEach init main")
+_NEVER = words("pragma_directive hash_bang_line")
+_NAMES = words(
+    "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
+    "shorthand_property_identifier_pattern type_identifier yul_identifier"
+)
+_TOP = words("module program source_file")
+_BASES = words("argument_list class_heritage inheritance_specifier extends_clause implements_clause")
+_BODIES = words("block statement_block function_body block_statement module program statement_list")
+_TEST_CALLS = words("it test")
+_TEST_GROUPS = words("describe suite context")
+_LONGEST_TEST = 16_000
+_HALF = 2
+"""Of several parts that nothing ties together, those at least half as large as the largest are the work."""
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """A definition, an import or a statement outside functions: what is kept or dropped as one."""
+
+    item: Item
+    kind: str
+    """`function`, `class`, `value`, `import`, `statement`."""
+    names: frozenset[str]
+    parent: Unit | None
+    is_exported: bool = False
+    is_test: bool = False
+    is_public: bool = True
+    is_reached: bool = False
+    is_root: bool = False
+    uses: set[str] = field(default_factory=set)
+    """Names that its own text refers to, without what is defined inside it."""
+    bases: frozenset[str] = frozenset()
+    parts: list[Unit] = field(default_factory=list)
+    has_wanted_part: bool | None = None
+
+    @property
+    def size(self) -> int:
+        return self.item.end - self.item.start
+
+
+def drop_unreached(root: Item, code: DeadCode, language: str, wanted: frozenset[str]) -> frozenset[str]:
+    """Mark what is not reached; returns the names of the tests that are kept."""
+    program = _Program(root, code, language, wanted)
+    program.reach()
+    program.keep_tests()
+    for unit in program.units:
+        if not unit.is_reached:
+            unit.item.drop()
+    return frozenset(name for unit in program.units if unit.is_test and unit.is_reached for name in unit.names)
+
+
+class _Program:
+    def __init__(self, root: Item, code: DeadCode, language: str, wanted: frozenset[str]) -> None:
+        self._code, self._language, self._wanted = code, language, wanted
+        self._library = LIBRARY[language]
+        self.units = list(_Reader(root, code, language).units())
+        self._top = [unit for unit in self.units if unit.parent is None]
+        self._by_name: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            for name in unit.names:
+                self._by_name.setdefault(name, []).append(unit)
+        self._used: set[str] = set()
+        """Names that reached code refers to, and names of what is reached."""
+        self._waiting: list[Unit] = []
+
+    def reach(self) -> None:
+        """Mark everything that the interface comes to: each unit is looked at once for each of its names."""
+        for unit in self._roots():
+            unit.is_root = True
+            self._mark(unit)
+        for unit in self._top:
+            self._try(unit)
+        while self._waiting:
+            unit = self._waiting.pop()
+            new = (unit.uses | (unit.names if unit.kind != "import" else frozenset())) - self._used
+            self._used |= new
+            for name in new:
+                for other in self._by_name.get(name, ()):
+                    self._try(other)
+            if unit.is_root:
+                self._mark_bases(unit)
+            for part in unit.parts:
+                self._try(part)
+
+    def keep_tests(self) -> None:
+        reached = {name for unit in self.units if unit.is_reached and unit.kind != "import" for name in unit.names}
+        for unit in self.units:
+            if unit.is_test and self._asserts(unit, reached | self._wanted):
+                around: Unit | None = unit
+                while around is not None:
+                    around.is_reached = True
+                    around = around.parent
+        used = {name for unit in self.units if unit.is_reached for name in unit.uses}
+        for unit in self.units:
+            if unit.kind == "import" and unit.names & used:
+                unit.is_reached = True
+
+    def _roots(self) -> list[Unit]:
+        defined = [u for u in self._top if u.kind in ("function", "class", "value") and not u.is_test]
+        named = [u for u in defined if u.names & self._wanted and (u.kind != "value" or _is_code(u, _FUNCTION_VALUES))]
+        if not named:
+            named = [unit for unit in defined if self._has_wanted_part(unit)]
+        if named:
+            return named
+        for unit in self._top:
+            if unit.kind == "statement" and not unit.is_test:
+                self._mark(unit)
+        return list(self._largest(defined))
+
+    def _run_at_top(self) -> set[str]:
+        """What code outside functions refers to."""
+        return {name for unit in self._top if unit.kind == "statement" for name in _all_uses(unit)}
+
+    def _largest(self, defined: list[Unit]) -> Iterator[Unit]:
+        groups = _groups(defined)
+        sizes = [sum(unit.size for unit in group) for group in groups]
+        exported, run = any(unit.is_exported for unit in defined), self._run_at_top()
+        least = max(sizes, default=0) / _HALF
+        for group, size in zip(groups, sizes, strict=True):
+            if size < least and not any(unit.names & run for unit in group):
+                continue
+            chosen = [unit for unit in group if (unit.is_exported if exported else unit.is_public)]
+            yield from (unit for unit in chosen or group if unit.kind != "value" or unit.is_exported or _is_code(unit))
+
+    def _mark(self, unit: Unit) -> None:
+        if not unit.is_reached:
+            unit.is_reached = True
+            self._waiting.append(unit)
+
+    def _mark_bases(self, unit: Unit) -> None:
+        for name in unit.bases:
+            for base in self._by_name.get(name, ()):
+                if base.kind == "class" and base.parent is None and not base.is_root:
+                    base.is_root, base.is_reached = True, True
+                    self._waiting.append(base)
+
+    def _try(self, unit: Unit) -> None:
+        if not unit.is_reached and self._is_called(unit):
+            self._mark(unit)
+
+    def _is_called(self, unit: Unit) -> bool:
+        around = unit.parent
+        if unit.is_test or (around is not None and not around.is_reached):
+            return False
+        if unit.names & self._used:
+            return True
+        if unit.item.kind in _ALWAYS or unit.kind == "import":
+            return not unit.names
+        if unit.kind == "statement":
+            # It runs, but belongs to the work only if it makes something that is used.
+            return False
+        if around is None:
+            return False
+        return bool(unit.names & (self._wanted | _SPECIAL)) or (
+            around.kind == "class" and self._is_interface(unit, around)
+        )
+
+    def _is_interface(self, unit: Unit, around: Unit) -> bool:
+        if any(name in self._library and (name.startswith("__") or around.bases) for name in unit.names):
+            return True  # the language calls it, or the class from outside that it extends
+        if not around.is_root or not unit.is_public or unit.kind != "function":
+            return False
+        # Anybody can call a public function of a contract; of a class only what was asked for counts.
+        return self._language == "solidity" or not self._has_wanted_part(around)
+
+    def _has_wanted_part(self, unit: Unit) -> bool:
+        if unit.has_wanted_part is None:
+            unit.has_wanted_part = any(part.names & self._wanted and not part.is_test for part in unit.parts)
+        return unit.has_wanted_part
+
+    def _asserts(self, test: Unit, reached: set[str]) -> bool:
+        """Whether a test can fail because of what code that is reached does; a very long one is not looked at."""
+        if test.size > _LONGEST_TEST:
+            return False
+        code, live = self._code, set(reached)
+        bindings = [one for one in inside(test.item) if one.at("left") or one.at("name") or one.at("pattern")]
+        for _ in range(3):
+            for one in bindings:
+                value = one.at("right") or one.at("value")
+                target = one.at("left") or one.at("name") or one.at("pattern")
+                if value is not None and target is not None and code.own_names(value) & live:
+                    live |= code.own_names(target)
+        for one in inside(test.item):
+            if code.is_check(one) and not code.is_idle_check(one) and code.own_names(_around(one)) & live:
+                return True
+        return False
+
+
+def _around(check: Item) -> Item:
+    """What an assertion is about: its statement, or the condition or context that it stands under."""
+    item = check
+    while item.parent is not None and item.parent.kind not in _BODIES:
+        item = item.parent
+        if item.kind in ("with_statement", "if_statement"):
+            return item
+    holder = item.parent.parent if item.parent is not None else None
+    return holder if holder is not None and holder.kind in ("if_statement", "with_statement") else item
+
+
+_FUNCTION_VALUES = words("arrow_function function_expression generator_function class lambda")
+_WORKING_VALUES = _FUNCTION_VALUES | words("call call_expression new_expression")
+
+
+def _is_code(unit: Unit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
+    return any(one.kind in kinds for one in inside(unit.item))
+
+
+def _groups(units: Iterable[Unit]) -> list[list[Unit]]:
+    """Definitions that refer to each other, directly or through others."""
+    held = list(units)
+    by_name = {name: n for n, unit in enumerate(held) for name in unit.names}
+    leader = list(range(len(held)))
+
+    def top(n: int) -> int:
+        while leader[n] != n:
+            leader[n] = n = leader[leader[n]]
+        return n
+
+    for n, unit in enumerate(held):
+        for name in _all_uses(unit) | unit.names:
+            if name in by_name:
+                leader[top(n)] = top(by_name[name])
+    found: dict[int, list[Unit]] = {}
+    for n, unit in enumerate(held):
+        found.setdefault(top(n), []).append(unit)
+    return list(found.values())
+
+
+def _all_uses(unit: Unit) -> set[str]:
+    found, waiting = set[str](), [unit]
+    while waiting:
+        one = waiting.pop()
+        found |= one.uses
+        waiting += one.parts
+    return found
+
+
+class _Reader:
+    """Cuts a program into units."""
+
+    def __init__(self, root: Item, code: DeadCode, language: str) -> None:
+        self._root, self._code, self._language = root, code, language
+        self._exports = self._exported_names()
+        self._after_test_attribute = set(self._marked_tests()) if language == "rust" else set()
+
+    def _marked_tests(self) -> Iterator[Item]:
+        for item in inside(self._root):
+            marked = False
+            for child in item.named:
+                if child.kind == "attribute_item":
+                    marked = marked or "test" in self._code.head(child, 80)
+                else:
+                    if marked:
+                        yield child
+                    marked = False
+
+    def units(self) -> Iterator[Unit]:
+        waiting: list[tuple[Item, Unit | None]] = [(child, None) for child in reversed(self._root.children)]
+        while waiting:
+            item, around = waiting.pop()
+            if item.is_dropped:
+                continue
+            if item.kind in _NEVER:
+                item.drop()
+                continue
+            unit = self._unit(item, around)
+            if unit is not None:
+                if around is not None:
+                    around.parts.append(unit)
+                yield unit
+                inner = _definition(item)
+                # A wrapper and what it wraps are one unit: go on with what stands inside the definition.
+                for child in item.children:
+                    waiting += [(c, unit) for c in (child.children if child is inner else [child])]
+                continue
+            if around is not None and item.kind in _NAMES and not _is_label(item):
+                around.uses.add(self._code.text(item).lstrip("#"))
+            waiting += [(child, around) for child in item.children]
+
+    def _unit(self, item: Item, around: Unit | None) -> Unit | None:
+        inner, at_top = _definition(item), item.parent is not None and item.parent.kind in _TOP
+        if item.kind in _IMPORTS and at_top:
+            return Unit(item, "import", self._names_in(item), around)
+        if inner.kind in _FUNCTIONS or inner.kind in _CLASSES:
+            return self._defined(item, inner, around)
+        if test := self._test_call(item):
+            return Unit(item, test, frozenset(), around, is_test=test == "function")
+        if inner.kind in _VALUES and (at_top or (around is not None and around.kind == "class")):
+            if around is not None and around.kind == "class" and inner.kind not in _VALUES - {"lexical_declaration"}:
+                return None
+            names = self._bound(inner)
+            return Unit(item, "value", names, around, is_exported=self._is_exported(item, names))
+        if at_top and item.is_named:
+            if self._language == "python" and (names := self._assigned(item)):
+                return Unit(item, "value", names, around)
+            is_export = item.kind == "export_statement" or "exports" in self._code.head(item, 40)
+            names = self._written(item)
+            return Unit(item, "statement", names | (self._exports if is_export else frozenset()), around)
+        return None
+
+    def _defined(self, item: Item, inner: Item, around: Unit | None) -> Unit:
+        named = inner.at("name") or (inner.at("type") if inner.kind == "impl_item" else None)
+        names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
+        kind = "function" if inner.kind in _FUNCTIONS else "class"
+        bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
+        return Unit(
+            item,
+            kind,
+            names,
+            around,
+            is_exported=self._is_exported(item, names),
+            is_test=kind == "function" and self._is_test(item, names),
+            is_public=self._is_public(inner, names),
+            uses=set(bases),
+            bases=bases,
+        )
+
+    def _is_test(self, item: Item, names: frozenset[str]) -> bool:
+        starts = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
+        if any(name.startswith(starts.get(self._language, ())) for name in names) and self._language in starts:
+            return True
+        return item in self._after_test_attribute
+
+    def _test_call(self, item: Item) -> str:
+        """A test, or a group of them, as scripts write them; empty for anything else."""
+        if item.kind != "expression_statement" or not item.named or self._language not in _SCRIPTS:
+            return ""
+        called = item.named[0].at("function") if item.named[0].kind == "call_expression" else None
+        name = self._code.head(called, 40).partition(".")[0] if called is not None else ""
+        return "function" if name in _TEST_CALLS else "class" if name in _TEST_GROUPS else ""
+
+    def _is_public(self, inner: Item, names: frozenset[str]) -> bool:
+        if self._language == "python":
+            return not any(name.startswith("_") for name in names)
+        head = self._code.head(inner, 600).partition("{")[0].split()
+        if self._language == "solidity":
+            return inner.kind in _CLASSES or "external" in head or "public" in head
+        if self._language == "go":
+            return any(name[:1].isupper() for name in names)
+        return not {"private", "protected"} & set(head) and not any(
+            c.kind.startswith("private_") for c in inner.children
+        )
+
+    def _is_exported(self, item: Item, names: frozenset[str]) -> bool:
+        return item.kind == "export_statement" or bool(names & self._exports)
+
+    def _exported_names(self) -> frozenset[str]:
+        if self._language not in _SCRIPTS:
+            return frozenset()
+        found: set[str] = set()
+        for item in self._root.children:
+            text = self._code.head(item, 40)
+            if (item.kind == "export_statement" and item.at("declaration") is None) or "exports" in text:
+                found |= self._names_in(item)
+        return frozenset(found - {"module", "exports"})
+
+    def _names_in(self, item: Item) -> frozenset[str]:
+        return frozenset(self._code.text(one) for one in inside(item) if one.kind in _NAMES)
+
+    def _bound(self, item: Item) -> frozenset[str]:
+        """Names that a declaration declares."""
+        found: set[str] = set()
+        for one in (item, *item.named):
+            for target in one.named:
+                if target.field in ("name", "property", "pattern") and one.kind in _DECLARED:
+                    found |= self._names_in(target)
+        return frozenset(name.lstrip("#") for name in found)
+
+    def _assigned(self, item: Item) -> frozenset[str]:
+        """Names that a plain assignment binds."""
+        held = item.named[0] if item.kind == "expression_statement" and len(item.named) == 1 else None
+        left = held.at("left") if held is not None and held.kind == "assignment" else None
+        plain = left is not None and left.kind in ("identifier", "pattern_list", "tuple_pattern")
+        return self._names_in(left) if left is not None and plain else frozenset()
+
+    def _written(self, item: Item) -> frozenset[str]:
+        """Names whose value a statement sets or changes: targets of assignments, and what methods are called on."""
+        found: set[str] = set()
+        for one in inside(item):
+            if one.kind in ("assignment", "augmented_assignment", "assignment_expression"):
+                target = one.at("left")
+            elif one.kind in ("call", "call_expression"):
+                target = one.at("function")
+                target = target if target is not None and target.kind in ("attribute", "member_expression") else None
+            else:
+                continue
+            if target is not None:
+                first = next((leaf for leaf in inside(target) if leaf.kind in _NAMES), None)
+                found |= {self._code.text(first)} if first is not None else set()
+        return frozenset(found - LIBRARY[self._language])
+
+
+_SCRIPTS = ("javascript", "typescript", "tsx")
+_DECLARED = _VALUES | words("variable_declarator const_spec var_spec type_spec")
+
+
+def _definition(item: Item) -> Item:
+    """What a decorator or an export stands around."""
+    while item.kind in _WRAPPERS:
+        inner = item.at("definition") or item.at("declaration")
+        if inner is None:
+            break
+        item = inner
+    return item
+
+
+def _is_label(item: Item) -> bool:
+    """A name that only labels something: of an argument, of a key, or of what is defined here."""
+    around = item.parent
+    if around is None:
+        return False
+    if item.field == "key" or (item.field == "name" and around.kind in ("keyword_argument", "call_struct_argument")):
+        return True
+    return item.field == "name" and (around.kind in _FUNCTIONS or around.kind in _CLASSES)

@@ -1,0 +1,65 @@
+"""Each text is parsed once for all that is asked of it: its shapes first, its structure with them.
+
+In: a text as bytes and its language. Out: `shapes_in` for the search for copies, `read_code` for the features; None or
+nothing where the text cannot be parsed. A tree takes a hundred times the room of its text, so it is gone when both have
+been read; the structure is held for a while, because the features of an entry are asked for after all entries have been
+compared. What is held is bounded by its parts, whatever strangers hand in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from clara_eval.code.parsing import Parsed, parse
+from clara_eval.code.shapes import Shape, shapes_of
+from clara_eval.code.structure import Structure, read_structure
+from clara_eval.core.recent import Recent
+
+_MOST_PARTS = 100_000
+"""Functions, comments and strings that are held of late, and texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a text says as code. Shared by all who ask: nobody changes it."""
+
+    errors: int
+    structure: Structure
+    """Without its names."""
+    distinct_names: int
+
+
+_READ: Recent[tuple[bytes, str], Code | None] = Recent(_MOST_PARTS)
+
+
+def read_code(source: bytes, language: str) -> Code | None:
+    """What the text says, or None where it is too broken, too large or too slow to be measured."""
+    known = _READ.find(_key(source, language))
+    return known[0] if known else _read(source, language, parse(source, language))
+
+
+def is_held(source: bytes, language: str) -> bool:
+    """Whether it was read of late, so that nothing has to be parsed."""
+    return _READ.find(_key(source, language)) is not None
+
+
+def shapes_in(source: bytes, language: str) -> list[Shape]:
+    """The shapes of all statements; none where the text cannot be parsed. Its structure is read with them."""
+    parsed = parse(source, language)
+    _read(source, language, parsed)
+    return shapes_of(parsed) if parsed else []
+
+
+def _read(source: bytes, language: str, parsed: Parsed | None) -> Code | None:
+    found = read_structure(parsed) if parsed else None
+    code = None
+    if parsed and found:
+        code = Code(parsed.errors, replace(found, names=set()), len(found.names))
+    parts = len(found.functions) + len(found.comments) + len(found.strings) if found else 0
+    _READ.put(_key(source, language), code, 1 + parts)
+    return code
+
+
+def _key(source: bytes, language: str) -> tuple[bytes, str]:
+    return blake2b(source, digest_size=16).digest(), language

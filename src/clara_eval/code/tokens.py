@@ -1,0 +1,232 @@
+"""A text as a stream of tokens in which formatting, comments and quotes do not count.
+
+Text and its language come in, tokens go out; every pattern here is linear in the length of the text. Comments are
+dropped only where the language is known, because `//` divides in Python and `#` is a heading in prose; remarks in
+Markdown are dropped from prose. Letters that only look like others, and characters that nobody sees, are no difference.
+Windows over the tokens are 64-bit numbers under a key: of the tokens as they are, without the names that a programmer
+chose, or of what a minifier keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from clara_eval.code.language import guess_language
+
+_STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
+_PYTHON = re.compile(
+    r"(?:\#[^\n]*|(?:(?<=\n)|\A)[ \t]*[rRbBuUfF]{0,2}(?:'''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)))"
+    r"|('''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)|" + _STRINGS + r"|\w+|[^\w\s])",
+    re.DOTALL,
+)
+_BRACES = re.compile(
+    r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(" + _STRINGS + r"|`(?:[^`\\]|\\.)*`?|\w+|[^\w\s])",
+    re.DOTALL,
+)
+# In Rust 'a is a lifetime, not the start of a string.
+_RUST = re.compile(
+    r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\\n]|\\.)'|\w+|[^\w\s])",
+    re.DOTALL,
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SCRIPT = _words(
+    "as async await break case catch class const continue debugger default delete do else export extends false finally "
+    "for from function if import in instanceof let new null of return static super switch this throw true try typeof "
+    "undefined var void while with yield"
+)
+_FIXED_WORDS = {
+    "python": _words(
+        "False None True and as assert async await break class continue def del elif else except finally for from "
+        "global if import in is lambda nonlocal not or pass raise return try while with yield self super bool bytes "
+        "float int len print range str"
+    ),
+    "javascript": _SCRIPT,
+    "typescript": _SCRIPT
+    | _words("abstract any boolean declare enum implements interface keyof namespace never number private protected")
+    | _words("public readonly string type unknown"),
+    "solidity": _words(
+        "abstract address assembly assert bool break bytes calldata catch constant constructor continue contract "
+        "delete do else emit enum error event external fallback false for function if immutable import indexed int "
+        "interface internal is let library mapping memory modifier new override payable pragma private public pure "
+        "receive require return returns revert storage string struct super switch this throw true try type uint "
+        "unchecked using var view virtual while"
+    ),
+    "rust": _words(
+        "Self as async await bool break char const continue crate dyn else enum extern false fn for if impl in let "
+        "loop match mod move mut pub ref return self static str struct super trait true type unsafe use usize where "
+        "while"
+    ),
+    "go": _words(
+        "bool break byte case chan const continue default defer else error fallthrough false for func go goto if "
+        "import int interface len map nil package range return select string struct switch true type uint var"
+    ),
+}
+"""What nobody can rename. Each language has its own: `map` and `len` are anybody's names in some of them."""
+_HOLE = re.compile(r"\$?\{[^{}]*\}")
+_SIZED = re.compile(r"(?:u?int|bytes|[iuf])\d{1,3}")
+_WITH_SIZES = frozenset({"solidity", "rust", "go"})
+
+READ_AS_CODE = frozenset({"python", "rust", "solidity", "javascript", "typescript", "go"})
+_LOOKALIKES = str.maketrans(
+    "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅαονρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijshdqwABEKMHOPCTXIJSaovpABEZHIKMNOPTYX",
+)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MIXED_BY = np.uint64(29)
+Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStream:
+    tokens: tuple[str, ...]
+    language: str | None
+    """None where it is prose."""
+
+
+def token_stream(text: str, language: str | None = None) -> TokenStream:
+    """The tokens that make up the work; prose is folded to its words. Without a language the text is asked for it."""
+    language = language if language in READ_AS_CODE else guess_language(text)
+    plain = _same_letters(text)
+    if language is None:
+        return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), None)
+    pattern, quotes = {"python": (_PYTHON, "'\""), "rust": (_RUST, "'\"")}.get(language, (_BRACES, "'\"`"))
+    found = pattern.findall(plain)  # nothing for what is skipped
+    tokens = [token if token[0] not in quotes else _one_quote(token, language) for token in found if token]
+    return TokenStream(tuple(tokens), language)
+
+
+def _same_letters(text: str) -> str:
+    """One form for what looks the same: a copy is not new because its letters are Cyrillic or have gaps of no width."""
+    if text.isascii():
+        return text
+    folded = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
+    return "".join(char for char in folded if unicodedata.category(char) != "Cf")
+
+
+def _without_remarks(text: str) -> str:
+    """Prose without what Markdown does not show."""
+    kept: list[str] = []
+    position = 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[position:start])
+        position = end + 3
+    return " ".join((*kept, text[position:]))
+
+
+def _one_quote(text: str, language: str) -> str:
+    if text == "'" and language == "rust":  # a lifetime
+        return text
+    # One kind of quote: formatters change it, programmers rarely mean it.
+    return '"' + text.strip("'\"`") + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A stream as numbers, made once for every kind of window."""
+
+    distinct: list[str]
+    numbers: Numbers
+    """For each token its place among the distinct ones."""
+    codes: Hashes
+    language: str | None
+    key: bytes
+
+    @classmethod
+    def of(cls, stream: TokenStream, key: bytes) -> Coded:
+        known: dict[str, int] = {token: n for n, token in enumerate(dict.fromkeys(stream.tokens))}
+        numbers = np.fromiter(map(known.__getitem__, stream.tokens), dtype=np.int64, count=len(stream.tokens))
+        codes = np.array([_keyed_token(token, key) for token in known], dtype=np.uint64)
+        return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.language, key)
+
+    def windows(self, width: int) -> Hashes:
+        """Every window of `width` tokens, in order."""
+        return _windows([self.codes] * width, len(self.codes), width)
+
+    def kept_windows(self, width: int) -> Hashes:
+        """The same over what a minifier keeps and no task dictates: names behind a point or before a colon."""
+        if self.language is None or not len(self.numbers):
+            return NO_HASHES
+        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
+        places = {token: number for number, token in enumerate(self.distinct)}
+        behind = np.append(False, self.numbers[:-1] == places.get(".", -1))
+        before = np.append(self.numbers[1:] == places.get(":", -1), False)
+        kept = self.codes[is_name & (behind | before)]
+        return _windows([kept] * width, len(kept), width)
+
+    def _without_holes(self) -> Hashes:
+        """The tokens, with sentences as they are whatever the names that they quote."""
+        filled = {
+            n: _HOLE.sub("{}", token) for n, token in enumerate(self.distinct) if token[0] == '"' and "{" in token
+        }
+        codes = self.codes.copy() if filled else self.codes
+        for n, token in filled.items():
+            codes[self.numbers == n] = keyed(token, self.key)
+        return codes
+
+    def abstract_windows(self, width: int) -> Hashes:
+        """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
+        if self.language is None or len(self.codes) < width:
+            return NO_HASHES  # without its words, prose has nothing left to compare
+        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
+        codes = self._without_holes()
+        since = _distance_back(self.numbers).astype(np.uint64)
+        offsets = np.arange(width, dtype=np.uint64)[:, None]
+        back = np.where(since <= offsets, since, np.uint64(0))
+        return _windows(np.where(is_name, back + np.uint64(1), codes), len(self.codes), width)
+
+
+def keyed(text: str, key: bytes) -> int:
+    """Sixty-four bits that nobody can foresee without the key."""
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "big"
+    )
+
+
+_keyed_token = lru_cache(maxsize=16_384)(keyed)
+"""Entries have most of their tokens in common; statements are rarely the same, and would only push tokens out."""
+
+
+def _distance_back(numbers: Numbers) -> Numbers:
+    """How many places before each token the same one stood last; 0 where it is the first."""
+    order = np.argsort(numbers, kind="stable")
+    since = np.zeros(len(numbers), dtype=np.int64)
+    again = numbers[order][1:] == numbers[order][:-1]
+    since[order[1:][again]] = (order[1:] - order[:-1])[again]
+    return since
+
+
+def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
+    count = length - width + 1
+    if count < 1:
+        return NO_HASHES
+    mixed = np.zeros(count, dtype=np.uint64)
+    for offset, codes in enumerate(by_offset):
+        mixed ^= codes[offset : offset + count]
+        mixed *= _ODD
+        mixed ^= mixed >> _MIXED_BY
+    return mixed
+
+
+def _are_names(tokens: Sequence[str], language: str) -> list[bool]:
+    """Which of them a programmer chose."""
+    fixed = _FIXED_WORDS[language]
+    # A string of one word is a key, and renamed like any other name; a sentence is content.
+    found = [token.strip('"').isidentifier() and token not in fixed for token in tokens]
+    if language not in _WITH_SIZES:
+        return found
+    return [is_name and not _SIZED.fullmatch(token) for token, is_name in zip(tokens, found, strict=True)]

@@ -1,0 +1,30 @@
+"""From the poster's features to the closed schema of one evaluation, before any submission is read.
+
+Typed features stay as given; bare names take the catalogue's type. Names in no catalogue come back beside the schema
+and stand in it as levels 0–4: a model may type them better (`with_types`), and if none does, the schema is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clara_eval.config.eval_config.catalogue import level_feature, typed
+from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSchema
+
+
+def compile_schema(config: EvalConfig) -> tuple[FeatureSchema, tuple[str, ...]]:
+    """The schema in the poster's order, and the names in it that only have the fallback type."""
+    features: list[Feature] = []
+    untyped: list[str] = []
+    for item in config.features:
+        known = item if isinstance(item, Feature) else typed(item.name)
+        if known is None:
+            untyped.append(item.name)
+        features.append(known or level_feature(item.name))
+    return FeatureSchema(tuple(features)), tuple(untyped)
+
+
+def with_types(schema: FeatureSchema, better_types: Iterable[Feature]) -> FeatureSchema:
+    """The schema with features of the same name replaced; names it does not have are ignored."""
+    replacements = {feature.name: feature for feature in better_types}
+    return FeatureSchema(tuple(replacements.get(feature.name, feature) for feature in schema.features))

@@ -1,0 +1,166 @@
+"""What a poster committed, taken as far as the specification's schema allows: money must not wait for our taste.
+
+A document comes in that our own rules may refuse; a document goes out that they take, with one `Adaptation` for
+everything that was renamed or left out, so that the trace holds both forms. Names become ours (`gasUsage` is
+`gas_usage`; what has no Latin letters is numbered and keeps its words as description); unknown keys, bad hints and
+half-typed features lose what cannot be used. What is not there at all, or beyond the hard limits, stays refused.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from clara_eval.config.eval_config.catalogue import level_feature, typed
+from clara_eval.config.eval_config.feature_reading import (
+    FEATURE_KEYS,
+    MAX_DESCRIPTION,
+    NAME,
+    RESERVED,
+    read_feature,
+)
+from clara_eval.config.eval_config.json_schema import faults, part
+from clara_eval.config.eval_config.model import Adaptation, Feature
+from clara_eval.config.eval_config.problems import Report, at, shown
+from clara_eval.core.constants import HarnessLanguage
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+_HINTS = {
+    "submissionFormat": "It has no such value, so it is ignored.",
+    "judge": "It has no such value, so it is ignored.",
+    "language": "This names no language, so it is ignored.",
+}
+
+
+@dataclass(slots=True)
+class Adapting:
+    told: list[Adaptation] = field(default_factory=list)
+
+    def tell(self, path: str, written: object, taken: str, reason: str) -> None:
+        self.told.append(Adaptation(path, str(shown(written)), taken, reason))
+
+
+def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adaptation, ...]]:
+    """The document as our rules can take it, and what was changed."""
+    adapting = Adapting()
+    taken = dict(_known_keys(adapting, "$", document, tuple(part("properties"))))
+    wrong = faults(taken, "$")
+    for key, reason in _HINTS.items():
+        if at("$", key) in wrong:
+            adapting.tell(at("$", key), taken.pop(key), "", reason)
+    harness = _language_of(taken.get("harness"))
+    if isinstance(features := taken.get("features"), list):
+        taken["features"] = list(_features(adapting, features, harness))
+    if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
+        adapting.tell("$.judge", taken.pop("judge"), "", "Not every feature has a direction, so the jury compares.")
+    return taken, tuple(adapting.told)
+
+
+def _known_keys(
+    adapting: Adapting, path: str, document: Mapping[str, object], known: tuple[str, ...]
+) -> Iterator[tuple[str, object]]:
+    for key, value in document.items():
+        if key in known:
+            yield key, value
+        else:
+            adapting.tell(at(path, key), value, "", f"The key {key[:60]!r} is unknown, so it is ignored.")
+
+
+def _language_of(harness: object) -> HarnessLanguage | None:
+    language = harness.get("language") if isinstance(harness, dict) else None
+    return language if language in ("solidity", "javascript", "python") else None
+
+
+def _features(adapting: Adapting, items: list[object], harness: HarnessLanguage | None) -> Iterator[object]:
+    names: set[str] = set()
+    originals: set[str] = set()
+    for number, item in enumerate(items):
+        path = at("$.features", number)
+        written = item.get("name") if isinstance(item, dict) else item
+        if not isinstance(written, str) or not written.strip():
+            adapting.tell(path, item, "", "It has no name, so it is ignored.")
+            continue
+        if written in originals:
+            adapting.tell(path, written, "", "It appears twice, so it counts once.")
+            continue
+        originals.add(written)
+        name = _free_name(normal_name(written, number + 1), names)
+        names.add(name)
+        if name != written:
+            adapting.tell(path, written, name, "The name is taken in our spelling.")
+        yield _item(adapting, path, item, name, harness)
+
+
+def normal_name(written: str, number: int) -> str:
+    """A name of ours for a poster's: `gasUsage` and `Gas usage` are `gas_usage`, what has no Latin letters a number."""
+    if re.fullmatch(NAME, written) and written not in RESERVED:
+        return written
+    letters = unicodedata.normalize("NFKD", written).encode("ascii", "ignore").decode()
+    is_whole = sum(c.isalnum() for c in letters) >= sum(c.isalnum() for c in written)
+    words = "_".join(_WORDS.findall(letters)).lower() if is_whole else ""
+    if not words:
+        return f"feature_{number}"
+    if not words[0].isalpha() or words in RESERVED:
+        words = f"feature_{words}"
+    return words[:40].rstrip("_")
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name, or with a number behind it where another feature has it already."""
+    number = 1
+    free = name
+    while free in taken:
+        number += 1
+        free = f"{name[:36]}_{number}"
+    return free
+
+
+def _item(adapting: Adapting, path: str, item: object, name: str, harness: HarnessLanguage | None) -> object:
+    """The item under its name, with as much of its type as can be used."""
+    if isinstance(item, str):
+        return name if _says_enough(item, name) else _described(name, item)
+    assert isinstance(item, Mapping), "only what has a name comes here"
+    taken = {**dict(_known_keys(adapting, path, item, FEATURE_KEYS)), "name": name}
+    if _is_usable(path, taken, harness):
+        return taken
+    for key in [key for key in FEATURE_KEYS[1:] if key in taken]:
+        if key == "type" or _is_usable(path, {"name": name, "type": taken.get("type"), key: taken[key]}, harness):
+            continue
+        adapting.tell(at(path, key), taken.pop(key), "", "It cannot be used, so it is ignored.")
+    if _is_usable(path, taken, harness):
+        return taken
+    adapting.tell(path, item, name, "Its type cannot be used, so only its name counts.")
+    return name
+
+
+def _says_enough(written: str, name: str) -> bool:
+    """Whether our spelling still holds the poster's words."""
+    return not name.startswith("feature_") or written.startswith("feature_")
+
+
+def _described(name: str, words: str) -> dict[str, object]:
+    """A level 0-4 that keeps the poster's words as its description."""
+    known = {
+        key: value for key, value in level_feature(name, words.strip()[:MAX_DESCRIPTION]).to_json().items() if value
+    }
+    return {**known, "min": 0}
+
+
+def _is_usable(path: str, item: Mapping[str, object], harness: HarnessLanguage | None) -> bool:
+    report = Report(is_lenient=True)
+    return read_feature(report, path, dict(item), harness) is not None and not report.failed
+
+
+def _by_rules(features: object, harness: HarnessLanguage | None) -> bool:
+    """Whether every judged feature has a type and a direction."""
+
+    def directed(item: object) -> bool:
+        found = read_feature(Report(is_lenient=True), "$", item, harness) if isinstance(item, (str, dict)) else None
+        feature = found if isinstance(found, Feature) else typed(found.name) if found else None
+        return feature is not None and (feature.better is not None or feature.type == "text")
+
+    return isinstance(features, list) and all(directed(item) for item in features)

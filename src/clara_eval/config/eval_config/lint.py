@@ -1,0 +1,150 @@
+"""Sentences a poster wrote, checked for what must not steer an evaluation.
+
+The config is as untrusted as a submission. Addresses, ENS names, hashes and URLs in the words the judge reads are
+errors: they name somebody, or promise content that the judge never sees. Quoted phrases, identity and time, commands
+in names, and directions that look reversed are warnings, shown to the poster and to every submitter.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from clara_eval.config.eval_config.catalogue import typed
+from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature
+from clara_eval.config.eval_config.problems import Problem, Report, at
+
+SHORT_CRITERIA = 40
+
+_FORBIDDEN = (
+    (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "the judge opens no links: say what is wanted in words"),
+    (r"\b0x[0-9a-fA-F]{64}\b|\b[0-9a-fA-F]{64}\b", "a hash", "describe the property that makes a solution good"),
+    (r"\b0x[0-9a-fA-F]{40}\b", "an address", "who submitted must not matter: describe the work"),
+    (r"(?i)\b[a-z0-9-]+\.(?:eth|base\.eth)\b", "an ENS name", "who submitted must not matter: describe the work"),
+)
+_QUOTED = re.compile(r"[\"“«]([^\"”»\n]{1,200})[\"”»]|`([^`\n]{1,200})`")
+_MAGIC = re.compile(
+    r"(?i)\b(?:contain|includ|mention|say|phrase|word|magic|start|begin|end|sign|comment|string|token|marker)\w*\W+"
+    r"(?:\w+\W+){0,4}$"
+)
+_WHO_OR_WHEN = re.compile(
+    r"(?i)\b(?:submitter|author|wallet|sender|agent ?id|submitted (?:before|after|by|first|last)|"
+    r"first submission|last submission|block (?:number )?\d+|timestamp)\b"
+)
+_ORDERS = re.compile(
+    r"(?:^|_)(ignore|disregard|override|choose|select|pick|prefer|always|never|instructions?|winner|loser)(?=_|$)"
+)
+_LESS_IS_BETTER = re.compile(
+    r"(?:^|_)(?:gas|costs?|errors|bugs|latency|slippage|complexity|duplicates?|vulnerabilities|risk|warnings)(?:_|$)"
+)
+
+
+def lint(config: EvalConfig) -> list[Problem]:
+    """The warnings and errors that a well-formed config can still have."""
+    report = Report()
+    lint_criteria(report, config.criteria)
+    for number, feature in enumerate(config.features):
+        lint_feature(report, at("$.features", number), feature)
+    lint_judge(report, config)
+    return report.problems
+
+
+def lint_criteria(report: Report, criteria: str) -> None:
+    lint_text(report, "$.criteria", criteria)
+    if 0 < len(criteria.strip()) < SHORT_CRITERIA:
+        report.warn(
+            "$.criteria",
+            criteria,
+            f"The criteria have {len(criteria.strip())} characters: too little to decide by.",
+            "Say what makes one solution better than another, in order of importance.",
+        )
+
+
+def lint_feature(report: Report, path: str, feature: Feature | BareName) -> None:
+    _lint_name(report, path, feature.name)
+    if isinstance(feature, BareName):
+        return
+    lint_text(report, at(path, "description"), feature.description)
+    for number, anchor in enumerate(feature.anchors):
+        lint_text(report, at(at(path, "anchors"), number), anchor)
+    _lint_direction(report, path, feature)
+    if feature.source == "llm" and feature.type in {"number", "integer"} and None in {feature.min, feature.max}:
+        report.warn(
+            path,
+            feature.name,
+            "A number that a model reads has no full range, so nothing can be clamped.",
+            "Give min and max.",
+        )
+
+
+def lint_text(report: Report, path: str, text: str) -> None:
+    hidden = sorted({c for c in text if c not in "\n\r\t" and unicodedata.category(c) in {"Cc", "Cf", "Co", "Cn"}})
+    if hidden:
+        names = ", ".join(f"U+{ord(c):04X}" for c in hidden[:5])
+        report.forbid(path, ascii(text[:80]), f"The text holds invisible characters ({names}).", "Remove them.")
+    for pattern, what, remedy in _FORBIDDEN:
+        found = re.search(pattern, text)
+        if found:
+            report.forbid(path, found.group(), f"The text holds {what}.", remedy[0].upper() + remedy[1:] + ".")
+    _lint_phrases(report, path, text)
+    found = _WHO_OR_WHEN.search(text)
+    if found:
+        report.warn(
+            path,
+            found.group(),
+            f"The text speaks of who submitted or when ({found.group()!r}).",
+            "The judge sees neither; a tie already goes to the earlier submission.",
+        )
+
+
+def _lint_phrases(report: Report, path: str, text: str) -> None:
+    for found in _QUOTED.finditer(text):
+        phrase = found.group(1) or found.group(2)
+        if len(phrase.split()) >= 3 or _MAGIC.search(text[max(0, found.start() - 80) : found.start()]):
+            report.warn(
+                path,
+                phrase,
+                "A quoted phrase can be a signal between poster and submitter.",
+                "Describe the property instead of quoting words; the judge sees typed features and no text.",
+            )
+
+
+def _lint_name(report: Report, path: str, name: str) -> None:
+    orders = _ORDERS.findall(name)
+    if len(orders) >= 2:
+        report.forbid(path, name, "The name is a command, not a property.", "Name what is observed, such as novelty.")
+    elif orders:
+        report.warn(path, name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
+
+
+def _lint_direction(report: Report, path: str, feature: Feature) -> None:
+    if feature.better is None or feature.type in {"enum", "text"}:
+        return
+    usual = typed(feature.name)
+    if usual is not None and usual.better is not None:
+        reversed_ = usual.better != feature.better
+    else:
+        costly = _LESS_IS_BETTER.search(feature.name) is not None
+        reversed_ = costly and feature.better == "higher" and not feature.anchors and feature.type != "boolean"
+    if reversed_:
+        report.warn(
+            at(path, "better"),
+            feature.better,
+            f'For {feature.name!r}, better = "{feature.better}" looks reversed.',
+            "Check the direction; if it is meant, say in the description what a high value means.",
+        )
+
+
+def lint_judge(report: Report, config: EvalConfig) -> None:
+    read_by_model = [
+        feature.name
+        for feature in config.features
+        if (feature.source if isinstance(feature, Feature) else getattr(typed(feature.name), "source", "llm")) == "llm"
+    ]
+    if config.judge == "rules" and read_by_model:
+        report.warn(
+            "$.judge",
+            "rules",
+            f"Comparing by rules is free, but a model still has to read: {', '.join(read_by_model)}.",
+            'Use only features with source "measured" for an evaluation without any model.',
+        )

@@ -1,0 +1,160 @@
+"""What "good" means, as typed values: a feature, the compiled schema, and the poster's config.
+
+Everything here is already valid and frozen; `parse_eval_config` is the only way in from text. The poster's config may
+hold bare names; a `FeatureSchema` holds only typed features. `text` features are for people: they are never in
+`judged`, so nothing a submitter wrote can reach the judge through the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
+from clara_eval.core.errors import BadInput
+
+FeatureType: TypeAlias = Literal["number", "integer", "boolean", "enum", "text"]
+Better: TypeAlias = Literal["higher", "lower"]
+Source: TypeAlias = Literal["llm", "measured"]
+SubmissionFormat: TypeAlias = Literal["code", "text", "url", "json"]
+IfNotRevealed: TypeAlias = Literal["public", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One typed fact about a submission.
+
+    `better` says which end is good: for numbers the larger or the smaller; for booleans `higher` means true is better;
+    for enums the order of `values` counts: with `higher`, later values are better, with `lower`, earlier ones.
+    None means that the judge decides from the criteria.
+    """
+
+    name: str
+    type: FeatureType
+    min: float | None = None
+    max: float | None = None
+    values: tuple[str, ...] = ()
+    better: Better | None = None
+    weight: float = 1.0
+    source: Source = "llm"
+    description: str = ""
+    anchors: tuple[str, ...] = ()
+    """For levels: what each value from `min` upwards means, one sentence each."""
+
+    @property
+    def low(self) -> float:
+        """The bound to clamp to; the widest one allowed where the feature names none."""
+        return -LARGEST_NUMBER if self.min is None else self.min
+
+    @property
+    def high(self) -> float:
+        return LARGEST_NUMBER if self.max is None else self.max
+
+    def to_json(self) -> dict[str, object]:
+        """Every field, so that a compiled schema in a trace needs no knowledge of our defaults."""
+        return to_camel_json(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Feature:
+        """The inverse of `to_json`, for schemas that we wrote ourselves."""
+        try:
+            return cls(**{**value, "values": tuple(value["values"]), "anchors": tuple(value["anchors"])})
+        except (KeyError, TypeError) as bad:
+            raise BadInput(f"A compiled feature has the wrong fields: {bad}.", value=dict(value)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class BareName:
+    """A feature of which the poster gave only the name: its type is settled before any submission is read."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSchema:
+    """The closed list of typed features that one evaluation uses."""
+
+    features: tuple[Feature, ...]
+
+    @property
+    def judged(self) -> tuple[Feature, ...]:
+        """The features that may reach the judge: never `text`."""
+        return tuple(feature for feature in self.features if feature.type != "text")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(feature.name for feature in self.features)
+
+    def feature(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise BadInput(f"The schema has no feature {name!r}.", value=name, remedy=f"It has: {', '.join(self.names)}.")
+
+    def to_json(self) -> dict[str, object]:
+        return {"features": [feature.to_json() for feature in self.features]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FeatureSchema:
+        return cls(tuple(Feature.from_json(item) for item in value["features"]))
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessSpec:
+    """The poster's program that runs every submission: public, or behind `privateSetHash` until it is revealed."""
+
+    language: HarnessLanguage
+    source: str | None = None
+    """The public harness; beside a hidden one it is what counts where nothing is revealed."""
+    hidden: bool = False
+    if_not_revealed: IfNotRevealed = "public"
+    reference: str | None = None
+    """A solution that passes, if the poster gives one: the harness is checked with it before it is posted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalConfig:
+    """The poster's config as written, checked."""
+
+    version: int
+    features: tuple[Feature | BareName, ...]
+    criteria: str
+    submission_format: SubmissionFormat | None
+    language: str | None
+    judge: Literal["rules"] | None
+    canonical: bytes
+    """RFC 8785 form of the document that was parsed."""
+    harness: HarnessSpec | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(feature.name for feature in self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """One thing in a config that counts in another form than it was written, or not at all."""
+
+    path: str
+    written: str
+    """As the poster wrote it, cut where it is long."""
+    taken: str
+    """As it counts; empty where it was left out."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What `challengeURI` holds, with the config that the chain committed to."""
+
+    title: str
+    problem_statement: str
+    skills: tuple[str, ...]
+    config_bytes: bytes
+    """The exact bytes whose keccak is `evalConfigHash`."""
+    config: EvalConfig
+    hash_kind: Literal["string", "canonical"]
+    adapted: tuple[Adaptation, ...] = ()
+    """What of the config counts in another form than it was written."""

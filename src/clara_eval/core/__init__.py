@@ -1,0 +1,1 @@
+"""Errors, hashing, JSON, HTTP bodies and async helpers that every package may use."""

@@ -1,0 +1,26 @@
+"""Amounts of dollars: in millionths, and as people write them."""
+
+from __future__ import annotations
+
+from decimal import ROUND_DOWN, Decimal
+from typing import overload
+
+MICRO = 1_000_000
+
+
+def micro_usd(usd: float | None) -> int | None:
+    """Dollars as the setting says them, in millionths, rounded down; None stays None: no bound."""
+    if usd is None:
+        return None
+    return int((Decimal(str(usd)) * MICRO).to_integral_value(rounding=ROUND_DOWN))
+
+
+@overload
+def usd(micro: int) -> str: ...
+@overload
+def usd(micro: None) -> None: ...
+@overload
+def usd(micro: int | None) -> str | None: ...
+def usd(micro: int | None) -> str | None:
+    """Millionths of a dollar as a decimal number without loss; None stays None: nobody knows."""
+    return None if micro is None else f"{micro // MICRO}.{micro % MICRO:06d}"

@@ -1,0 +1,62 @@
+"""The optional parts of the package: which modules each brings, and the one line that installs it.
+
+Comes in: the name of an extra of `pyproject.toml`, where a door or an adapter is about to use it. Goes out: nothing, or
+a `ConfigError` whose remedy works wherever the package is installed, with or without a clone of the project.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from clara_eval.core.errors import ConfigError
+
+MODULES = {
+    "anthropic": ("anthropic", "genai_prices", "httpx2"),
+    "openai": ("genai_prices",),
+    "postgres": ("psycopg", "psycopg_pool"),
+    "mcp": ("mcp", "mcp_types"),
+    "server": (
+        *("dbos", "fastapi", "httptools", "jinja2", "markupsafe"),
+        *("prometheus_client", "sqlalchemy", "sse_starlette", "starlette", "uvicorn", "mcp"),
+    ),
+    "cloudflare": ("cloudflare",),
+    "kms": ("boto3", "botocore"),
+    "telemetry": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "attestation": ("dcap_qvl",),
+    "javascript": ("wasmtime",),
+    "python": ("wasmtime",),
+}
+
+
+def install(extra: str) -> str:
+    """The line for a shell."""
+    return f"pip install 'clara-eval[{extra}]'"
+
+
+def require(extra: str, what: str) -> None:
+    """Nothing where the extra is installed; else an error that says what needs it and how it is installed."""
+    if not is_installed(extra):
+        raise _missing(extra, what)
+
+
+def is_installed(extra: str) -> bool:
+    return all(_is_there(module) for module in MODULES[extra])
+
+
+def missing_part(bad: ModuleNotFoundError) -> ConfigError | None:
+    """The same error for an import that failed; None where the module belongs to no extra, which is a bug."""
+    for extra, modules in MODULES.items():
+        if bad.name is not None and any(bad.name.split(".")[0] == module.split(".")[0] for module in modules):
+            return _missing(extra, "This")
+    return None
+
+
+def _missing(extra: str, what: str) -> ConfigError:
+    return ConfigError(f"{what} needs a part that is not installed.", remedy=f"Run `{install(extra)}`.")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a parent package
+        return False

@@ -1,0 +1,215 @@
+"""`clara-eval devnet`: a local chain with every contract deployed, for as long as the command runs.
+
+Prints the settings for the other commands as `export` lines (or one JSON document) and ends cleanly on Ctrl-C or
+SIGTERM. `clara-eval devnet warp 12h` moves the time of a running devnet; it refuses any chain that is not anvil.
+All keys it prints are anvil's public development keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from datetime import UTC, datetime
+from typing import Annotated, TypedDict
+
+import typer
+from eth_utils.address import to_checksum_address
+
+from clara_eval.config.settings import Settings
+from clara_eval.core.errors import BadInput, ConfigError, Temporary
+from clara_eval.devnet.anvil import Anvil, AnvilOptions
+from clara_eval.devnet.dev_node import DevNode
+from clara_eval.devnet.local_chain import DevAccount, LocalChain
+from clara_eval.interfaces.cli.options import JsonFlag
+from clara_eval.interfaces.cli.output import emit_json
+
+app = typer.Typer(
+    help="Run a local chain with every contract deployed; move its time.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_FIXED_ACCOUNTS = 3
+"""Owner, poster and evaluator stand before the agents."""
+_UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_LONGEST_WARP = 100 * 365 * 86400
+
+
+@app.callback()
+def devnet(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the node; 0 takes a free one.")] = 0,
+    agents: Annotated[int, typer.Option(min=1, max=200, help="Registered agents with a funded wallet.")] = 7,
+    block_time: Annotated[
+        int | None, typer.Option(min=1, help="Seconds between blocks; without it each transaction is mined at once.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of exports.")] = False,
+) -> None:
+    """Start a local chain, deploy everything, print the settings, and run until Ctrl-C."""
+    if context.invoked_subcommand is not None:
+        return
+
+    options = AnvilOptions(port=port, accounts=agents + _FIXED_ACCOUNTS)
+    asyncio.run(_run(options, block_time, json_output=json_output))
+
+
+@app.command()
+def warp(
+    duration: Annotated[str | None, typer.Argument(metavar="DURATION", help="How far: 90, 30m, 12h, 7d, 1w.")] = None,
+    to: Annotated[int | None, typer.Option(help="Move to this unix time instead.")] = None,
+    rpc: Annotated[str | None, typer.Option(help="The node; CLARA_RPC_URL if not given.")] = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Move the time of a running devnet forward."""
+    if (duration is None) == (to is None):
+        raise BadInput(
+            "It is not clear how far to move.", remedy="Give either a duration such as 12h, or --to with a unix time."
+        )
+    seconds = None if duration is None else parse_duration(duration)
+    before, after = asyncio.run(_warp(rpc or _configured_node(), seconds, to))
+    if json_output:
+        emit_json({"time": after, "movedSeconds": after - before})
+    else:
+        typer.echo(f"It is now {datetime.fromtimestamp(after, UTC):%Y-%m-%d %H:%M:%S} UTC ({after}).")
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of `90`, `30m`, `12h`, `7d` or `1w`; anything else is refused."""
+    found = re.fullmatch(r"([0-9]{1,12})([smhdw]?)", text.strip().lower())
+    seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found else 0
+    if not 0 < seconds <= _LONGEST_WARP:
+        raise BadInput(
+            f"{text[:40]!r} is not a duration.",
+            value=text,
+            remedy="Give seconds, or a number with s, m, h, d or w: 90, 30m, 12h, 7d, 1w; at most 100 years.",
+        )
+    return seconds
+
+
+def _configured_node() -> str:
+    urls = Settings.from_env().rpc_urls
+    if not urls:
+        raise ConfigError("CLARA_RPC_URL is empty.", remedy="Set it, or give --rpc.")
+    return urls[0]
+
+
+async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int, int]:
+    node = await DevNode.connect(rpc_url)
+    try:
+        before = await node.now()
+        target = before + seconds if seconds is not None else to
+        if target is None or target > before + _LONGEST_WARP:
+            raise BadInput(f"--to {to} is more than 100 years ahead.", value=to, remedy="Give unix seconds.")
+        return before, await node.move_to(target)
+    finally:
+        await node.close()
+
+
+async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
+    asked_to_end = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
+    async with Anvil(options) as node:
+        chain = await LocalChain.deploy(node.rpc_url)
+        try:
+            document = await _describe(chain)
+            if block_time is not None:  # only now: deploying at this pace would take many blocks
+                await chain.node.rpc("evm_setIntervalMining", block_time)
+            _announce(document, json_output=json_output)
+            await _until(asked_to_end, node)
+        finally:
+            await chain.close()
+    typer.echo("The local chain has ended.", err=True)
+
+
+async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
+    """Wait for the signal; a node that ends before it is an error."""
+    asked = asyncio.create_task(asked_to_end.wait())
+    died = asyncio.create_task(node.ended())
+    done, pending = await asyncio.wait({asked, died}, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    if asked not in done:
+        raise Temporary(f"The local node ended by itself (exit code {died.result()}).", remedy="Start it again.")
+
+
+class Account(TypedDict):
+    address: str
+    key: str
+
+
+class Agent(Account):
+    agentId: int
+
+
+class Devnet(TypedDict):
+    """What whoever uses the chain has to know."""
+
+    network: str
+    chainId: int
+    rpcUrl: str
+    challengeFactory: str
+    fromBlock: int
+    identityRegistry: str
+    token: str
+    owner: Account
+    poster: Account
+    evaluator: Account
+    agents: list[Agent]
+
+
+async def _describe(chain: LocalChain) -> Devnet:
+    deployment = chain.deployment
+    agents = [Agent(**_account(agent), agentId=await chain.register(agent)) for agent in chain.agents]
+    return {
+        "network": "local",
+        "chainId": await chain.web3.eth.chain_id,
+        "rpcUrl": chain.rpc_url,
+        "challengeFactory": to_checksum_address(deployment.factory),
+        "fromBlock": deployment.from_block,
+        "identityRegistry": to_checksum_address(deployment.identity_registry),
+        "token": to_checksum_address(deployment.token),
+        "owner": _account(chain.owner),
+        "poster": _account(chain.poster),
+        "evaluator": _account(chain.evaluator),
+        "agents": agents,
+    }
+
+
+def _account(account: DevAccount) -> Account:
+    return {"address": to_checksum_address(account.address), "key": account.key}
+
+
+def _exports(document: Devnet) -> dict[str, str]:
+    """The settings of the other commands, then what a poster or an agent needs to try them."""
+    exports = {
+        "CLARA_NETWORK": document["network"],
+        "CLARA_RPC_URL": document["rpcUrl"],
+        "CLARA_CHALLENGE_FACTORY": document["challengeFactory"],
+        "CLARA_FROM_BLOCK": document["fromBlock"],
+        "CLARA_EVALUATOR_KEY": document["evaluator"]["key"],
+        "CLARA_USDC": document["token"],
+        "CLARA_DEVNET_TOKEN": document["token"],
+        "CLARA_DEVNET_IDENTITY_REGISTRY": document["identityRegistry"],
+        "CLARA_DEVNET_POSTER_KEY": document["poster"]["key"],
+    }
+    for agent in document["agents"]:
+        exports[f"CLARA_DEVNET_AGENT_{agent['agentId']}_KEY"] = agent["key"]
+    return {name: str(value) for name, value in exports.items()}
+
+
+def _announce(document: Devnet, *, json_output: bool) -> None:
+    exports = _exports(document)
+    if json_output:
+        emit_json(document | {"settings": exports})
+    else:
+        typer.echo("\n".join(f"export {name}={value}" for name, value in exports.items()))
+    typer.echo(
+        f"A local chain answers at {document['rpcUrl']}. Its keys are public: never send real money to them.\n"
+        "To act as poster or agent, set CLARA_WALLET_KEY to one of the keys. "
+        f"To move time: clara-eval devnet warp 12h --rpc {document['rpcUrl']}\n"
+        "Ctrl-C ends it.",
+        err=True,
+    )

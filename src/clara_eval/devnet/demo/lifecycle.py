@@ -1,0 +1,193 @@
+"""The whole lifecycle, once: chain, challenge, submissions, evaluation, post, 12 hours, finalize, claims, verification.
+
+`run_demo` brings up its own node and store and ends both. It calls what a real operator calls: `open_app`, `evaluate`,
+the keeper, `check_trace`. What it returns is one document that adds up.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.app import App, open_app
+from clara_eval.chain.sender import Pace
+from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.challenges.keeper import finalize
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ClaraError
+from clara_eval.devnet.anvil import AnvilOptions
+from clara_eval.devnet.demo.gas_golf import gas_golf
+from clara_eval.devnet.demo.round import (
+    Round,
+    Story,
+    post_round,
+    rate_limiter,
+    submit_round,
+)
+from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
+from clara_eval.documents.results import EvalStatus
+from clara_eval.evaluation.replay import Checked, check_trace
+from clara_eval.harness import Machine, MissingEngine
+from clara_eval.store.trace_archive import stream_trace
+
+FINALIZATION_DELAY = 12 * HOUR
+ACCOUNTS = 16
+"""Owner, poster, evaluator, and one for every agent."""
+Tell = Callable[[str, str], None]
+"""Called with the name of a room and one sentence about what happened there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Everything the demo can tell about."""
+
+    round: Round
+    evaluation: Evaluation
+    checked: Checked
+    trace_path: Path
+    balances: dict[Address, tuple[int, int]]
+    """Before and after the claims, in base units."""
+    claimed: dict[Address, bool]
+    scores: dict[str, object]
+    """The public `scores` document."""
+
+
+def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settings:
+    """Settings for an evaluator on this local chain."""
+    return Settings.model_validate(
+        {
+            "CLARA_NETWORK": "local",
+            "CLARA_RPC_URL": chain.rpc_url,
+            "CLARA_CHALLENGE_FACTORY": chain.deployment.factory,
+            "CLARA_FROM_BLOCK": chain.deployment.from_block,
+            "CLARA_EVALUATOR_KEY": SecretStr(chain.evaluator.key),
+            "CLARA_DATABASE_URL": f"sqlite:///{database}",
+            "CLARA_TRACE_DIR": trace_dir,
+        }
+    )
+
+
+async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> Told:
+    """Walk the lifecycle; every claim it makes is checked on chain."""
+    with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
+        async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
+            tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
+            settings = local_settings(chain, Path(place) / "store.db", trace_dir)
+            async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
+                story = story_for(app.ports.machine, tell)
+                posted = await post_round(chain, story=story)
+                tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
+                round_ = await submit_round(chain, posted, story)
+                tell("submissions", f"{len(round_.names)} agents submitted before the deadline")
+                await chain.move_time(HOUR + 1)
+                return await _judge_and_pay(app, chain, round_, tell, listener)
+
+
+def story_for(machine: Machine, tell: Tell) -> Story:
+    """The round in which submissions are run; where they cannot be, one that needs no engine, and a sentence."""
+    try:
+        machine.require("solidity")
+    except MissingEngine as missing:
+        tell("engine", f"{missing.message} This round is therefore judged without running anything. {missing.remedy}")
+        return rate_limiter()
+    tell("engine", "submissions are compiled and run in a closed EVM: the same numbers on every machine")
+    return gas_golf()
+
+
+async def _judge_and_pay(
+    app: App, chain: LocalChain, round_: Round, tell: Tell, listener: Callable[[EvalStatus], None] | None
+) -> Told:
+    evaluation = await evaluate(app, round_.address, EvaluationRequest(observer=Observer(listener)))
+    if evaluation.receipt is None:
+        raise ClaraError("The demo round waits for a review, which it should not.")
+    tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")
+    path = await write_trace(app, round_.address)
+    await chain.move_time(FINALIZATION_DELAY + 1)
+    await finalize(evaluation.challenge, sender=app.sender, results=app.chain)
+    tell("finalize", "12 hours later anybody may finalize; the service does")
+    balances, claimed = await _claim(app, chain, evaluation)
+    tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
+    with path.open(encoding="utf-8") as lines:
+        checked = await check_trace(lines, app.chain, machine=app.ports.machine)
+    tell("verify", f"replayed: all {checked.entries} entries hold, and the posted transaction commits to them")
+    scores = await read_scores(app.store, app.chain_id, round_.address) or {}
+    return Told(round_, evaluation, checked, path, balances, claimed, scores)
+
+
+async def write_trace(app: App, address: Address) -> Path:
+    """The archived trace as a file."""
+    app.settings.trace_dir.mkdir(parents=True, exist_ok=True)
+    path = app.settings.trace_dir / f"{address}.trace.json"
+    with path.open("w", encoding="utf-8") as out:
+        async for part in stream_trace(app.store, app.chain_id, address):
+            out.write(part)
+    return path.resolve()
+
+
+async def _claim(
+    app: App, chain: LocalChain, evaluation: Evaluation
+) -> tuple[dict[Address, tuple[int, int]], dict[Address, bool]]:
+    accounts = {agent.address: agent for agent in chain.agents}
+    winners = [winner.account for winner in evaluation.walk.winners.entries]
+    contract = chain.challenge(evaluation.challenge.address)
+    balances = {}
+    for account in winners:
+        before = await chain.balance(account)
+        await chain.send(accounts[account], contract, "claimPrize")
+        balances[account] = (before, await chain.balance(account))
+    return balances, await app.chain.has_claimed(evaluation.challenge.address, winners)
+
+
+def _received(told: Told, account: Address) -> int:
+    before, after = told.balances[account]
+    return after - before
+
+
+def demo_document(told: Told) -> dict[str, object]:
+    """The one JSON document of `clara-eval demo --json`."""
+    evaluation, walk = told.evaluation, told.evaluation.walk
+    standings = walk.ranking.standings if walk.ranking else ()
+    agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
+    executed = walk.execution.summaries if walk.execution else {}
+    receipt = evaluation.receipt
+    return {
+        "challenge": evaluation.challenge.address,
+        "chainId": evaluation.challenge.chain_id,
+        "submissions": len(evaluation.challenge.submissions),
+        "rejected": [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected],
+        "ranking": [
+            {
+                "account": s.item,
+                "agentId": agents[Address(s.item)],
+                "rank": s.rank,
+                "elo": s.elo,
+                "score": s.score,
+                "low": s.low,
+                "high": s.high,
+                "pTop": s.p_top,
+                "tiedWith": walk.ranking.tied_with(s.item) if walk.ranking else [],
+                "executed": executed.get(Address(s.item)),
+            }
+            for s in standings
+        ],
+        "winners": [
+            {
+                "account": w.account,
+                "agentId": w.agent_id,
+                "prizeAmount": str(w.prize_amount),
+                "claimed": told.claimed[w.account] and _received(told, w.account) == w.prize_amount,
+            }
+            for w in walk.winners.entries
+        ],
+        "prizePool": str(evaluation.challenge.prize_pool),
+        "txHash": receipt.tx_hash if receipt else None,
+        "traceDigest": evaluation.digest,
+        "tracePath": str(told.trace_path),
+        "verified": told.checked.digest == evaluation.digest and told.checked.posted is not None,
+    }

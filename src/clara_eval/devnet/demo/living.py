@@ -1,0 +1,165 @@
+"""A local world that goes on: one round is finished, one waits for a person, one runs, and then the next one.
+
+Comes in: the operator's settings. Goes out: settings for a service on a chain of its own, while the body lasts. The
+chain's time is this machine's time, so countdowns tell the truth: what is over began in the past. The running round is
+judged by a slow endpoint on this machine, over a minute or so; where its client is not installed, by rules at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from pydantic import SecretStr
+
+from clara_eval.app import open_machine
+from clara_eval.config.eval_config import compile_schema, parse_eval_config
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ClaraError
+from clara_eval.core.extras import is_installed
+from clara_eval.devnet.anvil import AnvilOptions
+from clara_eval.devnet.demo.lifecycle import local_settings, story_for
+from clara_eval.devnet.demo.round import (
+    CONFIG,
+    COPIED_AFTER_SECONDS,
+    Story,
+    post_round,
+    rate_limiter,
+    submit_round,
+)
+from clara_eval.devnet.demo.slow_judge import slow_judge
+from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, local_chain
+
+REVIEW_ABOVE_USD = 1000.0
+REVIEWED_POOL = 2500 * USDC
+PRICE = "3/15"
+"""Dollars per million tokens that the demo's judge is taken to cost: the budget is real, the money is not."""
+LOOK_SECONDS = 2.0
+_log = structlog.get_logger(__name__)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tempo:
+    """How fast the demo goes on."""
+
+    answer_seconds: float = 1.6
+    """Of the slow judge; a round asks it 42 times, one after the other."""
+    open_seconds: int = 25
+    """How long the running round takes entries."""
+    pause_seconds: float = 45.0
+    """Between the post of one running round and the next."""
+    most_seconds: float = 300.0
+    """After which the next round is opened, whatever became of the last."""
+
+
+@asynccontextmanager
+async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None) -> AsyncIterator[Settings]:
+    """The chain with its rounds, and the settings of a service on it."""
+    tempo = tempo or Tempo()
+    async with AsyncExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
+        say("A local chain is being started and the contracts deployed.")
+        options = AnvilOptions(accounts=30, start_at=int(time.time()) - 2 * HOUR)
+        chain = await stack.enter_async_context(local_chain(options))
+        judge = await stack.enter_async_context(_judge(tempo))
+        local = _settings(settings, chain, place, judge)
+        await _past_rounds(chain, local, say)
+        posting = asyncio.create_task(_keep_posting(chain, _running_story(judge), tempo, say))
+        mining = asyncio.create_task(_keep_mining(chain))
+        stack.callback(posting.cancel)
+        stack.callback(mining.cancel)
+        yield local
+
+
+@asynccontextmanager
+async def _judge(tempo: Tempo) -> AsyncIterator[str]:
+    """Who judges where the poster does not ask for rules."""
+    if not is_installed("openai"):
+        yield "rules"
+        return
+    schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG)))
+    async with slow_judge(schema, tempo.answer_seconds) as judge:
+        yield judge
+
+
+def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) -> Settings:
+    """The operator's settings with everything that is the demo's own."""
+    own = local_settings(chain, place / "demo.db", place / "traces")
+    names = ("network_name", "rpc_url", "challenge_factory", "from_block", "evaluator_key", "database_url", "trace_dir")
+    return settings.model_copy(
+        update={
+            **{name: getattr(own, name) for name in names},
+            "evaluator_keystore": None,
+            "signer_url": None,
+            "evaluator_address": None,
+            **dict.fromkeys(("kv_account", "kv_namespace", "kv_token")),
+            "usdc_address": chain.deployment.token,
+            "judges": judge,
+            "prices": "" if judge == "rules" else f"{judge}={PRICE}",
+            "max_concurrency": 1,
+            "review_above_usd": REVIEW_ABOVE_USD,
+            "admin_api_key": settings.admin_api_key or SecretStr(secrets.token_hex(16)),
+        }
+    )
+
+
+async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
+    """One that the service judges and posts at once, and one whose prize is large enough for a person to look."""
+    machine = open_machine(settings)
+    try:
+        story = story_for(machine, lambda _room, _sentence: None)
+    finally:
+        machine.close()
+    story = replace(story, config=json.dumps({**json.loads(story.config), "judge": "rules"}, indent=1))
+    say("A finished round is being posted, and one that will wait for a review.")
+    await submit_round(chain, await post_round(chain, open_seconds=HOUR, story=story), story)
+    large = replace(rate_limiter(), title="Rate limiter for the payments API")
+    await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=large), large)
+    await chain.move_time(2 * HOUR - 60)
+
+
+def _running_story(judge: str) -> Story:
+    config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
+    return replace(rate_limiter(), config=json.dumps(config, indent=1))
+
+
+async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:
+    """One running round after the other; a trouble is told, and the next one is tried."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            told = replace(story, title=f"{story.title}, round {number}")
+            address = await post_round(chain, open_seconds=tempo.open_seconds + COPIED_AFTER_SECONDS, story=told)
+            await submit_round(chain, address, told)
+            if number == 1:
+                say(f"A running round is posted; its entries close in {tempo.open_seconds} seconds.")
+            await _until_posted(chain, address, tempo)
+        except ClaraError as bad:
+            _log.warning("demo_round_failed", problem=str(bad))
+        await asyncio.sleep(tempo.pause_seconds)
+
+
+async def _until_posted(chain: LocalChain, address: Address, tempo: Tempo) -> None:
+    contract = chain.challenge(address)
+    for _ in range(round(tempo.most_seconds / LOOK_SECONDS)):
+        if await contract.functions.scorePostedAt().call():
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _keep_mining(chain: LocalChain) -> None:
+    """Without transactions a development chain's time stands still."""
+    while True:
+        await asyncio.sleep(5)
+        await chain.mine()

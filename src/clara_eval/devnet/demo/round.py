@@ -1,0 +1,138 @@
+"""The round itself: a poster's challenge and ten submissions, as they would stand on chain.
+
+A `Story` comes in: by default a rate limiter in Python, of which nothing is run. A posted `Round` goes out: seven
+pieces of code of different quality, one copy, one whose hash covers other bytes, and one that is not
+text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from clara_eval.config.eval_config import build_metadata, config_hash
+from clara_eval.core.address import Address
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE, data_uri
+from clara_eval.devnet.local_chain import (
+    HOUR,
+    USDC,
+    Handed,
+    LocalChain,
+    Terms,
+)
+from clara_eval.submissions import CONTESTED_SECONDS
+
+__all__ = [
+    "CONFIG",
+    "NAMES",
+    "PAYOUT_BPS",
+    "POOL",
+    "PROBLEM",
+    "TITLE",
+    "Round",
+    "Story",
+    "data_uri",
+    "entry",
+    "post_round",
+    "rate_limiter",
+    "submit_round",
+]
+POOL = 500 * USDC
+PAYOUT_BPS = (6000, 2500, 1500)
+COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS
+"""Time of the chain between the entries and the copy: long enough to say who was first."""
+NAMES = (
+    "deque_window",
+    "ring_buffer",
+    "sliding_log",
+    "token_bucket",
+    "list_filter",
+    "nested_flags",
+    "unfinished",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a round is about: the poster's words and what the agents hand in."""
+
+    title: str
+    problem: str
+    config: str
+    skills: tuple[str, ...]
+    entries: tuple[tuple[str, str], ...]
+    """Name and source of each submission, in an order that is not the order of merit."""
+    copied: str
+    """Whose work another agent hands in again, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A posted round, with the names under which the demo tells its story."""
+
+    address: Address
+    names: dict[Address, str]
+
+
+def entry(name: str) -> str:
+    """The source code of one submission."""
+    return (files("clara_eval.devnet.demo") / "entries" / f"{name}.py.txt").read_text(encoding="utf-8")
+
+
+def rate_limiter() -> Story:
+    """The round that needs no engine: what is measured is read from the text."""
+    order = ("token_bucket", "nested_flags", "deque_window", "list_filter", "ring_buffer", "unfinished", "sliding_log")
+    return Story(
+        title=TITLE,
+        problem=PROBLEM,
+        config=json.dumps(CONFIG, indent=1),
+        skills=("python",),
+        entries=tuple((name, entry(name)) for name in order),
+        copied="deque_window",
+    )
+
+
+async def post_round(
+    chain: LocalChain,
+    *,
+    pool: int = POOL,
+    open_seconds: int = HOUR,
+    story: Story | None = None,
+    evaluator: Address | None = None,
+) -> Address:
+    """Post the challenge with its config committed by hash; without an evaluator the chain's own scores it."""
+    told = story or rate_limiter()
+    metadata = build_metadata(
+        title=told.title, problem_statement=told.problem, skills=told.skills, config_text=told.config
+    )
+    return await chain.post_challenge(
+        Terms(
+            challenge_uri=metadata,
+            eval_config_hash=config_hash(told.config.encode()),
+            prize_pool=pool,
+            payout_bps=PAYOUT_BPS,
+            open_seconds=open_seconds,
+            skill_tags=told.skills,
+            evaluator=evaluator,
+        )
+    )
+
+
+async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> Round:
+    """Let every agent submit: the entries, and minutes later a copy, a wrong hash, and what is not text."""
+    told = story or rate_limiter()
+    pieces: list[tuple[str, bytes, str | None]] = [(name, source.encode(), None) for name, source in told.entries]
+    copy = dict(told.entries)[told.copied].encode()
+    pieces += [(f"copy of {told.copied}", copy, None), ("wrong hash", pieces[0][1], keccak_hex(b"other bytes"))]
+    handed = [
+        Handed(agent, data_uri(content), wrong or keccak_hex(content))
+        for agent, (_, content, wrong) in zip(chain.agents, pieces, strict=False)
+    ]
+    not_text = Handed(chain.agents[len(pieces)], data_uri(b"\x89PNG\r\n\x1a\n" + bytes(range(256))), None)
+    await chain.submit_all(address, handed[: len(told.entries)])
+    await chain.move_time(COPIED_AFTER_SECONDS)
+    await chain.submit_all(address, [*handed[len(told.entries) :], not_text])
+    labels = {item.agent.address: name for item, (name, _, _) in zip(handed, pieces, strict=True)}
+    return Round(address, labels | {not_text.agent.address: "not text"})

@@ -1,0 +1,1 @@
+"""The public documents: every shape that is stored, served or printed, once."""

@@ -1,0 +1,304 @@
+"""The public documents that an evaluation leaves in the store, each defined once.
+
+The specification's fields come first, ours follow. Whoever shows a document (API, pages, commands, tools) reads it into
+these models, whether it comes from a store or from a service, and the OpenAPI document shows the same models. What
+another version added is kept; what is missing where it may be is None; another shape is a ValueError. Amounts are
+decimal strings in base units of the token, because they pass 2^53.
+"""
+
+# ruff: noqa: N815 - the fields are named as in the documents
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from clara_eval.chain.model import ChallengeStatus
+from clara_eval.core.flags import HARNESS_WITHHELD, Flag
+
+State = Literal[
+    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
+]
+Value = bool | int | float | str | None
+ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
+STATUS: dict[ChallengeStatus, ChainStatus] = {
+    ChallengeStatus.OPEN: "open",
+    ChallengeStatus.SCORING: "scoring",
+    ChallengeStatus.FINALIZED: "finalized",
+    ChallengeStatus.CANCELLED: "cancelled",
+    ChallengeStatus.EXPIRED: "expired",
+}
+"""What the contract's status is called for others."""
+_EXAMPLE: dict[str, JsonValue] = {
+    "status": "comparing",
+    "progress": 62,
+    "startedAt": 1790000000,
+    "updatedAt": 1790000040,
+    "reason": None,
+    "retryAt": None,
+    "stage": {"name": "comparing", "calls": 310, "done": 186, "total": 300, "costUsd": 1.92, "secondsLeft": 40},
+}
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+D = TypeVar("D", bound=Document)
+
+
+class Values(Protocol):
+    """What reading needs of a store."""
+
+    async def get(self, chain_id: int, key: str) -> str | None: ...
+
+
+async def read(values: Values, chain_id: int, kind: type[D], key: str) -> D | None:
+    """The document under a key, or None."""
+    text = await values.get(chain_id, key)
+    return kind.model_validate_json(text) if text else None
+
+
+class ManyValues(Protocol):
+    """What reading many needs of a store."""
+
+    async def get_many(self, chain_id: int, keys: Sequence[str]) -> dict[str, str]: ...
+
+
+async def read_many(
+    values: ManyValues, chain_id: int, kind: type[D], key_of: Callable[[str], str], names: Iterable[str]
+) -> dict[str, D]:
+    """The documents of these, in a few questions; those that have none are not in it."""
+    keys = {key_of(name): name for name in names}
+    found = await values.get_many(chain_id, list(keys))
+    return {keys[key]: kind.model_validate_json(text) for key, text in found.items() if text}
+
+
+class StageProgress(Document):
+    name: str | None = None
+    done: int | None = None
+    total: int | None = None
+    calls: int | None = None
+    costUsd: float | None = None
+    callsPerSecond: float | None = None
+    secondsLeft: float | None = None
+
+
+class EvalStatus(Document):
+    """`eval-status`: where an evaluation stands; `reason` and `retryAt` say why and how long it waits."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
+
+    status: State
+    progress: int = Field(ge=0, le=100)
+    startedAt: int | None = None
+    updatedAt: int | None = None
+    reason: str | None = None
+    retryAt: int | None = None
+    postedBy: str | None = None
+    stage: StageProgress | None = None
+    objectionsUntil: int | None = Field(
+        default=None, description="The result is announced; its submitters may object until then, by the chain's clock."
+    )
+    postsAt: int | None = Field(
+        default=None,
+        description="A person may decide until then, by the chain's clock; then the result is posted by itself.",
+    )
+    warning: str | None = Field(
+        default=None, description="What everybody should know about the round: a hidden harness that was withheld."
+    )
+    estimateUsd: float | None = Field(
+        default=None,
+        description="What asking models was expected to cost; null before it starts and where no price is known.",
+    )
+
+
+class Features(Document):
+    """`features:{submitter}`: the typed facts by which a submission was judged."""
+
+    features: dict[str, Value]
+    extractedAt: int | None = None
+    text: dict[str, str] = {}
+    measured: dict[str, Value] = {}
+    claimed: dict[str, Value] = {}
+    secondView: str = "none"
+    unsupported: list[str] = []
+    flags: list[Flag] = []
+    requests: list[str] = []
+
+
+class Vote(Document):
+    """One judge's word; `A` is who was shown first."""
+
+    judge: str
+    winner: Literal["A", "B", "tie"] | None
+    confidence: float | None
+    reason: str
+
+
+class Pairwise(Document):
+    """`pairwise:{a}:{b}`: `winner` is `A` for {a}, which was shown first, `B` for {b}; None without a verdict."""
+
+    winner: Literal["A", "B", "tie"] | None
+    confidence: float | None
+    reason: str
+    votes: list[Vote] = []
+
+
+class Token(Document):
+    address: str
+    symbol: str
+    decimals: int
+    isKnown: bool = Field(
+        True, description="Whether the token told its decimals itself; otherwise amounts are base units."
+    )
+
+
+class ExecutedRun(Document):
+    """What running one submission under the round's harness measured."""
+
+    outcome: str = Field(description="`passed`, `failed`, or the limit or fault that ended it, such as `out_of_gas`.")
+    testsPassed: int | None = Field(
+        None, description="Null where nothing could be run, such as code that fails to compile."
+    )
+    tests: int | None = Field(None, description="How many tests were run.")
+    gas: int | None = Field(None, description="Of all functions of the harness together, in Solidity.")
+    fuel: int | None = Field(None, description="The same in JavaScript and Python.")
+    metrics: dict[str, int | float | None] = Field({}, description="What each `metric_…` function returned.")
+
+
+class Ranked(Document):
+    """One place. Without an evaluation of ours only what the chain says is known."""
+
+    address: str
+    score: int | None = Field(default=None, description="0 to 10000, as on chain.")
+    elo: float | None = None
+    agentId: int | None = None
+    rank: int | None = None
+    low: float | None = None
+    high: float | None = None
+    pTop: float | None = None
+    rankLow: int | None = Field(default=None, description="Best place that is likely (5 %).")
+    rankHigh: int | None = Field(default=None, description="Worst place that is likely (95 %).")
+    wins: float | None = None
+    losses: float | None = None
+    ties: float | None = None
+    tiedWith: list[str] = Field(
+        default=[], description="Others with exactly this rating; the earlier submission is first."
+    )
+    prizeAmount: str | None = None
+    status: str | None = None
+    code: str | None = None
+    reason: str | None = None
+    executed: ExecutedRun | None = Field(default=None, description="Null where the round runs nothing.")
+
+
+class Winner(Document):
+    account: str
+    prizeAmount: str
+    agentId: int | None = None
+    score: int | None = None
+
+
+class Margin(Document):
+    """How sure the last paid place is, in a number, a word and a sentence."""
+
+    place: int
+    probability: float
+    word: str
+    sentence: str
+    item: str | None = None
+    nextItem: str | None = None
+    setChance: float | None = Field(None, description="The chance that those down to this place are the true best.")
+    tied: bool = False
+
+
+class Asked(Document):
+    """What the poster asked for, in the poster's words: whoever shows them escapes them."""
+
+    title: str
+    criteria: str
+
+
+class JudgeConsistency(Document):
+    judge: str
+    games: int = 0
+    firstShare: float | None = Field(None, description="How often the entry shown first won.")
+    agreement: float | None = Field(None, description="With the other judges, on the same questions.")
+    compared: int = 0
+    positionBias: float | None = Field(None, description="Its lean to the entry shown first, in logits.")
+    positionBiasSd: float | None = None
+
+
+class Consistency(Document):
+    """How far the verdicts agree with one another; a share is null where nothing could be compared."""
+
+    swapConsistency: float | None = None
+    swaps: int = 0
+    cycles: int = 0
+    decidedTriples: int = 0
+    cyclicShare: float | None = Field(None, description="Cycles among the triples in which every pair is decided.")
+    coverage: float | None = None
+    judges: list[JudgeConsistency] = []
+    groups: int = Field(1, description="Parts of the field that no comparison joins; 1 is one whole field.")
+    unplayed: list[str] = Field([], description="Entries without a verdict.")
+    pivotalItems: list[str] | None = Field(None, description="Entries without whom others would be paid.")
+    pivotalClusters: list[str] = []
+
+
+class Scores(Document):
+    """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
+
+    rankings: list[Ranked]
+    publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
+    winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
+    margin: Margin | None = None
+    consistency: Consistency | None = None
+    orderedBy: str | None = None
+    schedule: dict[str, object] | None = None
+    asked: Asked | None = Field(None, description="What the poster asked for; null where nothing was evaluated here.")
+    judges: list[str] = Field([], description="Who compared: `rules`, or the names of models.")
+    flags: list[Flag] = []
+    token: Token | None = None
+    prizePool: str | None = None
+    traceDigest: str | None = None
+    traceCid: str | None = Field(None, description="Under this CID the trace is pinned at IPFS; null where it is not.")
+    txHash: str | None = None
+    postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`; null before.")
+    outcome: str | None = None
+    blockNumber: int | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """What everybody should know about the round before its places."""
+        return next((flag.sentence for flag in self.flags if flag.code == HARNESS_WITHHELD), None)
+
+    @property
+    def is_posted(self) -> bool:
+        """Scores are public when they stand on the chain, whoever posted them."""
+        return bool(self.publishedAt) or self.postedBy is not None
+
+
+class Summary(Document):
+    """`challenge-index:{address}`: what the contract says about a challenge."""
+
+    address: str
+    chainId: int
+    title: str
+    problemStatement: str
+    skills: list[str] = []
+    poster: str
+    evaluator: str
+    token: Token
+    prizePool: str = Field(description="Base units of the token.")
+    winnerCount: int
+    payoutBps: list[int]
+    deadline: int
+    scoringDeadline: int
+    submissionCount: int
+    chainStatus: ChainStatus
+    scorePostedAt: int | None = None
+    postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`.")
+    block: int

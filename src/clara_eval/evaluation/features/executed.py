@@ -1,0 +1,38 @@
+"""What running a submission adds to its facts: values for the schema, and flags where it could not be run.
+
+`Executed` comes in, or None where nothing was to be run; measured values by name go out. A test that could not even
+begin, because the submission does not compile, is a test that failed. Where the machine failed, nothing is known.
+"""
+
+from __future__ import annotations
+
+from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.core.flags import Flag
+from clara_eval.harness import Executed, Outcome
+from clara_eval.judge.vector import Value
+
+_ORDINARY = frozenset({Outcome.PASSED, Outcome.FAILED})
+
+
+def executed_values(schema: FeatureSchema, executed: Executed | None) -> dict[str, Value]:
+    if executed is None or not executed.is_measured:
+        return {}
+    measured = executed.features
+    found: dict[str, Value] = {name: measured[name] for name in schema.names if name in measured}
+    if executed.with_harness:
+        failed = (f for f in schema.features if f.source == "measured" and f.name.startswith("test_"))
+        found |= {feature.name: False for feature in failed if feature.name not in measured}
+    return found
+
+
+def executed_flags(executed: Executed | None) -> tuple[Flag, ...]:
+    if executed is None or executed.outcome in _ORDINARY:
+        return ()
+    evidence = {"outcome": executed.outcome.value}
+    if not executed.is_measured:
+        sentence = "It could not be run on the evaluator's machine; what only running tells is unknown."
+        return (Flag("not_executed", "review", sentence, evidence=evidence),)
+    words = executed.outcome.value.replace("_", " ")
+    return (
+        Flag("does_not_run", "info", f"Run under the limits of the round it ended as: {words}.", evidence=evidence),
+    )

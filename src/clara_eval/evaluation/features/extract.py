@@ -1,0 +1,257 @@
+"""Stage 1: from one submission to its typed facts, each submission alone.
+
+What tools can measure is measured. What only a model can tell is asked of it, part by part, of the full text and, for
+code, of the same code in neutral words. Must hold: the parts together are the whole text; an answer that cannot
+be used or trusted makes this submission's claims unknown and flags it, and touches no other; an outage is passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from clara_eval.code.neutral import wanted_names
+from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
+from clara_eval.core.flags import Flag
+from clara_eval.evaluation.features.executed import executed_flags, executed_values
+from clara_eval.evaluation.features.features import Features, SecondView, choose_values
+from clara_eval.evaluation.features.measured import Measured, is_quick, measure
+from clara_eval.evaluation.features.merging import merge_parts, merge_views
+from clara_eval.evaluation.features.scanning import speaks_to_judge
+from clara_eval.evaluation.features.views import known_language, neutral_view
+from clara_eval.harness import Executed, Harness
+from clara_eval.judge.asking import ask_until
+from clara_eval.judge.extraction import (
+    Asked,
+    BadCanary,
+    Claims,
+    Question,
+    Subject,
+    asked_features,
+    extraction_questions,
+    read_claims,
+)
+from clara_eval.judge.outages import AnswerCut, GoneWithout
+from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.prompt_view import PromptView, prompt_view
+from clara_eval.judge.vector import Value
+from clara_eval.submissions.model import Solution
+
+UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
+"""Flags for claims that are unknown: nobody answered, no answer could be used, no answer could be trusted."""
+NEARLY_ALL = 3
+"""From this many claimed features with a direction on, all of them at their best is worth a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reading is about, for nonces that nobody can foresee before the deadline."""
+
+    challenge: str
+    block_hash: str
+    language: str | None
+    gives_up: bool = False
+    """No time is left to wait for a model: what it did not tell is unknown."""
+    statement: str = ""
+    """The poster's problem statement: what the work is meant to do."""
+    harness: Harness | None = None
+    """The poster's program that runs the work: names in it keep their names."""
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Names that the poster asks for: they are no submitter's words."""
+        source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
+        return wanted_names(self.statement, source, language)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the model's answers came to."""
+
+    claims: Claims
+    flags: tuple[Flag, ...]
+    requests: tuple[str, ...]
+    second_view: SecondView = "none"
+    unsupported: tuple[str, ...] = ()
+
+
+async def extract_features(
+    asker: Asker | None,
+    schema: FeatureSchema,
+    solution: Solution,
+    reading: Reading,
+    executed: Executed | None = None,
+) -> Features:
+    """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
+    measured: dict[str, Value] = dict(await _measured(solution.text, reading.language or solution.language))
+    kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
+    kept |= executed_values(schema, executed)
+    read = _Read(Claims({}, {}), (), ())
+    if asked_features(schema):
+        read = await _read(_needed(asker, schema), schema, solution, reading)
+    vector, flags = choose_values(schema, kept, read.claims.values)
+    return Features(
+        vector=vector,
+        text=read.claims.texts,
+        measured=kept,
+        claimed=read.claims.values,
+        flags=(*executed_flags(executed), *read.flags, *flags, *_too_good(schema, read.claims)),
+        requests=read.requests,
+        second_view=read.second_view,
+        unsupported=read.unsupported,
+    )
+
+
+async def _measured(text: str, language: str | None) -> Measured:
+    """In a thread: hostile text may keep the parser busy for a second, and others wait for this loop.
+
+    A short text that is parsed already is measured at once: to hand it to a thread would take longer.
+    """
+    return measure(text, language) if is_quick(text, language) else await asyncio.to_thread(measure, text, language)
+
+
+def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:
+    if asker is not None:
+        return asker
+    names = ", ".join(feature.name for feature in asked_features(schema))
+    raise ConfigError(
+        f"The features {names} need a language model, and CLARA_JUDGES names none.",
+        remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
+    )
+
+
+def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -> dict[str, tuple[Question, ...]]:
+    """Every question about one submission, by view. The prompts depend on nothing but these three."""
+    return _questions(schema, solution, reading)[1]
+
+
+def _questions(
+    schema: FeatureSchema, solution: Solution, reading: Reading
+) -> tuple[SecondView, dict[str, tuple[Question, ...]]]:
+    """The questions by view, and whether there is a second one: code without what can only be said."""
+    asked, language = Asked.of(reading.statement, reading.language), reading.language or solution.language
+    full = prompt_view(solution.text).text
+    texts = {"full": full}
+    neutral = neutral_view(solution.text, language, reading.wanted)
+    kind: SecondView = "none" if known_language(language) is None else "missing"
+    if neutral is not None:
+        shown = prompt_view(neutral).text
+        kind = "same" if shown.split() == full.split() else "read"
+        texts |= {"neutral": shown} if kind == "read" else {}
+    return kind, {
+        view: extraction_questions(schema, text, _subject(solution, reading, view), asked)
+        for view, text in texts.items()
+    }
+
+
+def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: Reading) -> list[Prompt]:
+    """Everything that will be asked about these submissions the first time."""
+    if not asked_features(schema):
+        return []
+    return [
+        question.prompt
+        for solution in solutions
+        for questions in questions_for(schema, solution, reading).values()
+        for question in questions
+    ]
+
+
+def _subject(solution: Solution, reading: Reading, view: str) -> Subject:
+    return Subject(reading.block_hash, reading.challenge, solution.content_sha256, view)
+
+
+async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading: Reading) -> _Read:
+    view = prompt_view(solution.text)
+    flags = [*_invisible(view), *speaks_to_judge(view.text)]
+    requests: list[str] = []
+    views: dict[str, Claims] = {}
+    second, asked_by_view = await asyncio.to_thread(_questions, schema, solution, reading)
+    for name, questions in asked_by_view.items():
+        parts: list[Claims] = []
+        for question in questions:
+            claims, flag, asked = await _ask(asker, schema, question, gives_up=reading.gives_up)
+            requests += asked
+            if claims is None or flag is not None:
+                unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
+                return _Read(Claims(dict(unknown), {}), (*flags, *([flag] if flag else [])), tuple(requests))
+            parts.append(claims)
+        views[name] = merge_parts(schema, parts)
+    full, bare = views["full"], views.get("neutral")
+    if bare is None:
+        return _Read(full, tuple(flags), tuple(requests), second, _without_support(full.values, full.shown))
+    values, disagreements = merge_views(schema, full.values, bare.values)
+    borne_out = frozenset(name for name in bare.shown if bare.values.get(name) is not None)
+    return _Read(
+        Claims(values, full.texts),
+        (*flags, *disagreements),
+        tuple(requests),
+        second,
+        _without_support(values, borne_out),
+    )
+
+
+def _without_support(values: Mapping[str, Value], shown: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name, value in values.items() if value is not None and name not in shown))
+
+
+async def _ask(
+    asker: Asker, schema: FeatureSchema, question: Question, *, gives_up: bool
+) -> tuple[Claims | None, Flag | None, tuple[str, ...]]:
+    wrong_canary = False
+
+    def read(text: str) -> Claims:
+        nonlocal wrong_canary
+        wrong_canary = False
+        try:
+            return read_claims(text, schema, question.canary)
+        except BadCanary:
+            wrong_canary = True
+            raise
+
+    asked = await ask_until(asker, question.prompt, read)
+    if asked.outage is not None:
+        if not (gives_up or _is_final(asked.outage)):
+            raise asked.outage
+        return None, Flag(UNREAD, "review", f"It could not be read. {asked.reason}"), asked.requests
+    if asked.value is not None:
+        return asked.value, None, asked.requests
+    code = CANARY if wrong_canary else UNEVALUABLE
+    sentence = f"What only a model can tell about it is unknown. {asked.reason}"
+    return None, Flag(code, "review", sentence), asked.requests
+
+
+def _is_final(outage: Temporary) -> bool:
+    """Whether asking later cannot help: this entry stays unread, and the others do not wait for it."""
+    if isinstance(outage, OutOfBudget):
+        return not outage.is_lost
+    return isinstance(outage, (AnswerCut, GoneWithout))
+
+
+def _invisible(view: PromptView) -> list[Flag]:
+    if not view.removed:
+        return []
+    found = ", ".join(f"{count} {kind}" for kind, count in view.removed)
+    sentence = f"Characters that nobody sees were left out for the model: {found}."
+    return [Flag("invisible_characters", "warn", sentence, evidence=dict(view.removed))]
+
+
+def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
+    directed = [feature for feature in asked_features(schema) if feature.better and feature.type != "text"]
+    best = partial(_is_best, schema, claims)
+    if len(directed) < NEARLY_ALL or not all(best(feature.name) for feature in directed):
+        return []
+    sentence = f"All {len(directed)} claimed features have their best value."
+    return [Flag("all_best", "review", sentence, evidence={"features": len(directed)})]
+
+
+def _is_best(schema: FeatureSchema, claims: Claims, name: str) -> bool:
+    feature, value = schema.feature(name), claims.values.get(name)
+    higher = feature.better == "higher"
+    if isinstance(value, bool):
+        return value is higher
+    if isinstance(value, str):
+        return value == feature.values[-1 if higher else 0]
+    return value is not None and (value >= feature.high if higher else value <= feature.low)

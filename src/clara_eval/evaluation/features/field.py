@@ -1,0 +1,391 @@
+"""What only the whole field can tell about one submission: who stands out, and whose claims nothing supports.
+
+In: the facts of every ranked submission, each read alone. Out: the same facts with further flags, and with claims
+capped at the middle of their range where others show evidence for theirs and this one does not. A claim that words
+alone show, for most of the field, counts as what is usual there at best: words can lose a place, not win one. Figures
+are robust (median and median deviation), so that a few liars do not move what they are held against; in a small field
+more is forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room
+where honest entries are: nearly the best of everything is looked at by a person wherever that would be paid for alone.
+Where the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
+Must hold: the order of entries does not matter, and measured values never change.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.address import Address
+from clara_eval.core.flags import Flag
+from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.merging import DISAGREE, worst
+from clara_eval.judge.rules import WIDEST_LINEAR, goodness
+from clara_eval.judge.vector import Value, make_vector
+
+FEWEST = 5
+"""Entries that it takes to say what is usual."""
+OUTLIER = 4.5
+SMALL_FIELD = 1.3
+"""A field of n forgives outliers by a factor of 1 + 1.3/n."""
+STANDS_OUT = 2.5
+"""Spreads above the middle, from where on a claim far from the best is looked at too."""
+NEARLY_ALL = 3
+"""From this many claims on, the flag says that all of them are nearly the best."""
+NEARLY_SPREADS = 0.8
+"""Spreads above the middle, from where on being nearly the best of everything is looked at."""
+COMMON = 0.25
+"""What this share of a field claims alike is nothing rare."""
+MOST_LOOKED_AT = 3
+"""However many are paid: at most one entry in three is looked at for what it claims."""
+SPREAD = 0.15
+"""Claims of honest entries differ at least this much, on a scale from worst to best."""
+UNTOLD = "claims_untold"
+"""Nearly the best of everything, but so are others: nothing is held against the entry; where it is paid, it is told."""
+BESIDE = 0.1
+"""Whoever has others this close on the scale is one of a group, not an outlier."""
+_TO_SIGMA = 1.4826
+_ALIKE = 1e-9
+
+
+def compare_field(
+    schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None = None
+) -> dict[Address, Features]:
+    """Every submission's facts, with what the others tell about them; `paid` places there are, else one in four."""
+    seen_twice = sum(facts.second_view in ("read", "same") for facts in features.values())
+    without = {account for account, facts in features.items() if _lacks_view(facts, seen_twice, len(features) - 1)}
+    read = {
+        account: replace(facts, unsupported=_known_claims(facts)) if account in without else facts
+        for account, facts in features.items()
+    }
+    support = {feature.name: _Support.of(feature, read) for feature in schema.judged}
+    disagreeing = Counter(name for facts in read.values() for name in _disagreements(facts))
+    capped = {account: _capped(schema, read[account], support, account in without) for account in sorted(read)}
+    field = _Field.of(schema, capped, paid)
+    return {
+        account: replace(
+            facts,
+            flags=(
+                *_told_views(facts, disagreeing, len(features) - 1),
+                *(_NO_VIEW for _ in (1,) if account in without),
+                *_outliers(facts, field),
+                *_claims_stand_out(schema, account, field),
+            ),
+        )
+        for account, facts in capped.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Support:
+    """How many claim a feature, and how many of them without a line that shows it."""
+
+    claimed: int
+    unsupported: int
+    values: tuple[Value, ...]
+    """Of all who claim it, from worst to best."""
+
+    @classmethod
+    def of(cls, feature: Feature, features: Mapping[Address, Features]) -> _Support:
+        claiming = [facts for facts in features.values() if facts.claimed.get(feature.name) is not None]
+        values = [facts.vector.as_dict()[feature.name] for facts in claiming]
+        known = sorted((v for v in values if v is not None), key=lambda value: goodness(feature, value))
+        return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming), tuple(known))
+
+    def others(self, mine: Value) -> list[Value]:
+        """The values without one that is mine; mine where there are no others."""
+        place = self.values.index(mine) if mine in self.values else len(self.values)
+        return [*self.values[:place], *self.values[place + 1 :]] or [mine]
+
+    def usual(self, mine: Value) -> Value:
+        """The middle of the others, the worse of two."""
+        others = self.others(mine)
+        return others[(len(others) - 1) // 2]
+
+
+class _Values:
+    """Numbers of all entries; what is usual among the others of any one of them is read off, not counted again."""
+
+    def __init__(self, values: Iterable[float | None]) -> None:
+        self._ordered = sorted(value for value in values if value is not None)
+        self._deviations: dict[float, list[float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def others(self, mine: float, least: float) -> tuple[float, float]:
+        """Median of all but one of these, and median deviation as a standard deviation."""
+        middle = _median_without(self._ordered, mine)
+        if middle not in self._deviations:  # leaving one out moves the middle to one of a few places
+            self._deviations[middle] = sorted(abs(value - middle) for value in self._ordered)
+        return middle, max(_TO_SIGMA * _median_without(self._deviations[middle], abs(mine - middle)), least)
+
+    def at_least(self, bound: float) -> int:
+        """How many are not below a bound."""
+        return len(self._ordered) - bisect_left(self._ordered, bound)
+
+
+def _median_without(ordered: Sequence[float], one: float) -> float:
+    """The median of sorted numbers without one of them."""
+    place, count = bisect_left(ordered, one), len(ordered) - 1
+    above, below = (ordered[k if k < place else k + 1] for k in (count // 2, max(0, count // 2 - 1)))
+    return above if count % 2 else (below + above) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What is counted once for all entries."""
+
+    features: Mapping[Address, Features]
+    numbers: Mapping[Feature, _Values]
+    claims: Mapping[Address, float | None]
+    merits: _Values
+    nearly_best: frozenset[Address]
+    alike: Mapping[tuple[Value, ...], int]
+    """How many claim exactly the same."""
+    looked_at: int
+    """Entries with the best claims that a person looks at, if they are nearly the best that can be claimed."""
+    might_be_paid: int
+    """Entries with the best claims of which any might be paid."""
+
+    @classmethod
+    def of(cls, schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None) -> _Field:
+        size = len(features)
+        claims = {account: _claimed_merit(schema, facts) for account, facts in features.items()}
+        return cls(
+            features,
+            {
+                feature: _Values(_scaled(feature, _exact(feature, facts)) for facts in features.values())
+                for feature in schema.judged
+                if feature.type in ("integer", "number")
+            },
+            claims,
+            _Values(claims.values()),
+            frozenset(account for account, facts in features.items() if _is_nearly_best(schema, facts)),
+            Counter(_claimed_values(schema, facts) for facts in features.values()),
+            max(1, min(size // 4 if paid is None else paid, size // MOST_LOOKED_AT)),
+            max(1, min(paid or 0, size // 2), size // MOST_LOOKED_AT),
+        )
+
+
+def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Support], is_unseen: bool) -> Features:
+    """Claims without support count as the middle at best; where the others have none either, as what is usual there.
+
+    Those of an entry that could not be seen without its words are no better than anybody's.
+    """
+    values, flags = facts.vector.as_dict(), list(facts.flags)
+    for feature in schema.judged if facts.unsupported else ():
+        if feature.name not in facts.unsupported or facts.measured.get(feature.name) is not None:
+            continue
+        mine = facts.claimed.get(feature.name) is not None
+        others, bare = support[feature.name].claimed - mine, support[feature.name].unsupported - mine
+        before = values[feature.name]
+        if others and bare * 2 >= others:
+            usual = support[feature.name].usual(before)
+            values[feature.name] = before if feature.better is None else worst(feature, [before, usual])
+            continue
+        after = _at_most_middle(feature, before)
+        if is_unseen and after is not None:
+            after = worst(feature, [after, support[feature.name].others(before)[0]])
+        values[feature.name] = after
+        flags.append(_unsupported(feature, before, after))
+    return replace(facts, vector=make_vector(schema, values), flags=tuple(flags))
+
+
+def _unsupported(feature: Feature, before: Value, after: Value) -> Flag:
+    counts = f"; it counts as {after}" if after != before else ""
+    return Flag(
+        "unsupported_claim",
+        "review" if after != before else "warn",
+        f"{feature.name} is claimed as {before}, but no line of what the submission does was shown for it{counts}.",
+        evidence={"feature": feature.name, "claimed": before, "counts": after},
+    )
+
+
+def _at_most_middle(feature: Feature, value: Value) -> Value:
+    if feature.better is None or value is None:
+        return None
+    return worst(feature, [value, _middle(feature)])
+
+
+def _middle(feature: Feature) -> Value:
+    if feature.type == "boolean":
+        return feature.better == "lower"
+    if feature.type == "enum":
+        last = len(feature.values) - 1
+        return feature.values[last // 2 if feature.better == "higher" else (last + 1) // 2]
+    span = feature.high - feature.low
+    middle = feature.low + (span / 2 if span <= WIDEST_LINEAR else math.expm1(math.log1p(span) / 2))
+    if feature.type == "number":
+        return middle
+    return math.floor(middle) if feature.better == "higher" else math.ceil(middle)
+
+
+_NO_VIEW = Flag(
+    "no_second_view",
+    "review",
+    "It could not be read a second time in neutral words, so nothing bears out what it says.",
+)
+
+
+def _lacks_view(facts: Features, seen_twice: int, others: int) -> bool:
+    """Code that cannot be read without its names and words, where the others' can."""
+    return facts.second_view == "missing" or (facts.second_view == "none" and seen_twice * 2 > others)
+
+
+def _known_claims(facts: Features) -> tuple[str, ...]:
+    return tuple(sorted(name for name, value in facts.claimed.items() if value is not None))
+
+
+def _disagreements(facts: Features) -> set[object]:
+    return {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
+
+
+def _told_views(facts: Features, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
+    """The flags so far; where the two views of most others differ about a feature too, that is nobody's fault."""
+    for flag in facts.flags:
+        usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
+        yield replace(flag, severity="info") if usual else flag
+
+
+def _outliers(facts: Features, field: _Field) -> Iterator[Flag]:
+    for feature, numbers in field.numbers.items():
+        value = _exact(feature, facts)
+        mine, size = _scaled(feature, value), len(numbers)
+        if mine is None or size < FEWEST:
+            continue
+        middle, spread = numbers.others(mine, _least_spread(feature))
+        score = (mine - middle) / spread
+        if abs(score) < OUTLIER * (1 + SMALL_FIELD / size):
+            continue
+        told = round(value, 4) if isinstance(value, float) else value
+        good = feature.better is not None and (score > 0) == (feature.better == "higher")
+        yield Flag(
+            "outlier",
+            "review" if good else "warn",
+            f"{feature.name} is {told}, far from the other {size - 1} entries ({abs(score):.0f} spreads off).",
+            evidence={"feature": feature.name, "value": value, "spreads": round(score, 1)},
+        )
+
+
+def _exact(feature: Feature, facts: Features) -> Value:
+    """As measured, not as the judge sees it: steps of a wide range would make outliers of neighbours."""
+    measured = facts.measured.get(feature.name)
+    return facts.vector.as_dict()[feature.name] if measured is None else measured
+
+
+def _scaled(feature: Feature, value: Value) -> float | None:
+    """Counts without a narrow range differ by ratio: 3 and 30 as much as 30 and 300."""
+    if value is None or isinstance(value, (bool, str)):
+        return None
+    return float(value) if _is_narrow(feature) else math.copysign(math.log1p(abs(value)), value)
+
+
+def _is_narrow(feature: Feature) -> bool:
+    return feature.min is not None and feature.max is not None and feature.max - feature.min <= WIDEST_LINEAR
+
+
+def _least_spread(feature: Feature) -> float:
+    if not _is_narrow(feature):
+        return 0.5
+    return max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
+
+
+def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
+    """What only a model says is far better for one entry than for the others, or good enough to be paid for alone."""
+    mine, facts = field.claims[account], field.features[account]
+    if mine is None:
+        return
+    size, as_good = len(field.merits), field.merits.at_least(mine - _ALIKE)
+    count, score = len(_claimed(schema, facts)), _spreads(mine, field)
+    alone = field.merits.at_least(mine - BESIDE) <= max(1, size // 8)
+    far = size >= FEWEST and alone and score >= STANDS_OUT * (1 + SMALL_FIELD / size)
+    nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
+    best = nearly and as_good <= field.looked_at and score > NEARLY_SPREADS and _is_rare(schema, facts, field)
+    told = any(flag.code == "all_best" for flag in facts.flags)
+    stands_out = far or (best and decides and count < NEARLY_ALL and size >= FEWEST)
+    if best and count >= NEARLY_ALL and not told:
+        yield Flag(
+            "nearly_all_best",
+            "review",
+            f"All {count} claimed features are at their best value or one step below it.",
+            evidence={"features": count, "asGood": as_good - 1},
+        )
+    elif nearly and decides and size >= FEWEST and as_good <= field.might_be_paid and not (stands_out or told):
+        yield _untold(field, as_good)
+    if stands_out:
+        yield Flag(
+            "claims_stand_out",
+            "review",
+            f"What only a model can tell is better here than for {size - as_good} of the other {size - 1} entries "
+            f"({score:.1f} spreads above the middle); no tool bears it out.",
+            evidence={"spreads": round(score, 1), "asGood": as_good},
+        )
+
+
+def _untold(field: _Field, as_good: int) -> Flag:
+    alike, others = len(field.nearly_best) - 1, len(field.merits) - 1
+    return Flag(
+        UNTOLD,
+        "info",
+        f"What only a model can tell is nearly the best there is, as for {alike} of the other {others} entries; no "
+        "tool bears it out, and the field cannot tell who claims too much.",
+        evidence={"nearlyBest": alike + 1, "asGood": as_good},
+    )
+
+
+def _spreads(mine: float, field: _Field) -> float:
+    """How far above the middle of the others."""
+    if len(field.merits) < 2:
+        return 0.0
+    middle, spread = field.merits.others(mine, SPREAD)
+    return (mine - middle) / spread
+
+
+def _is_rare(schema: FeatureSchema, facts: Features, field: _Field) -> bool:
+    """Whether few claim exactly the same: where a quarter of the field does, the claim is nothing special."""
+    return field.alike[_claimed_values(schema, facts)] < max(NEARLY_ALL, COMMON * len(field.features))
+
+
+def _is_nearly_best(schema: FeatureSchema, facts: Features) -> bool:
+    values, claimed = facts.vector.as_dict(), _claimed(schema, facts)
+    return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) - _ALIKE for f in claimed)
+
+
+def _step_below(feature: Feature) -> Value:
+    """One level, one word, or a tenth of the range below the best."""
+    if feature.type == "boolean":
+        return feature.better == "higher"
+    if feature.type == "enum":
+        last = len(feature.values) - 1
+        return feature.values[max(0, last - 1) if feature.better == "higher" else min(last, 1)]
+    step = max((feature.high - feature.low) / 10, 1.0 if feature.type == "integer" else 0.0)
+    return feature.high - step if feature.better == "higher" else feature.low + step
+
+
+def _claimed(schema: FeatureSchema, facts: Features) -> list[Feature]:
+    """What only a model says about this submission, where one end is better."""
+    values = facts.vector.as_dict()
+    return [
+        feature
+        for feature in schema.judged
+        if feature.better is not None
+        and feature.source == "llm"
+        and facts.measured.get(feature.name) is None
+        and values[feature.name] is not None
+    ]
+
+
+def _claimed_values(schema: FeatureSchema, facts: Features) -> tuple[Value, ...]:
+    values = facts.vector.as_dict()
+    return tuple(values[feature.name] for feature in _claimed(schema, facts))
+
+
+def _claimed_merit(schema: FeatureSchema, facts: Features) -> float | None:
+    """Mean goodness of the claims that count, from 0 to 1."""
+    values = facts.vector.as_dict()
+    counted = [goodness(feature, values[feature.name]) for feature in _claimed(schema, facts)]
+    return math.fsum(counted) / len(counted) if counted else None

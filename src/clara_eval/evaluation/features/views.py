@@ -1,0 +1,65 @@
+"""The same code seen twice: as written, and without what is only there to be read.
+
+`neutral_view` returns code with neutral names, without comments, contents of strings and code that nothing calls: what
+a submitter can only say, not do, is gone. Layout is kept. Where the text cannot be parsed there is no second view
+(None); prose has none either. `fenced_code` takes the code out of Markdown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from clara_eval.code.grammars import GRAMMARS
+from clara_eval.code.language import language_name
+from clara_eval.code.neutral import neutral_code
+from clara_eval.code.reading import read_code
+from clara_eval.code.structure import Span
+
+# Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
+_FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
+
+
+def known_language(language: str | None) -> str | None:
+    """The name of a language that can be parsed, from what people write (`Solidity ^0.8`, `ts`), or None."""
+    for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
+        name = language_name(word)
+        if name in GRAMMARS and name != "tsx":
+            return name
+    return None
+
+
+def neutral_view(text: str, language: str | None, wanted: frozenset[str] = frozenset()) -> str | None:
+    """The code in neutral words, or None where there is no syntax tree to take it from; of Markdown, its code."""
+    name = known_language(language)
+    if name is None:
+        return None
+    source = text.encode("utf-8", "replace")
+    whole = read_code(source, name)
+    blocks = fenced_code(text, name) if whole is None or whole.errors else None
+    if blocks is not None and (inside := read_code(blocks.encode(), name)) and (whole is None or inside.errors == 0):
+        source = blocks.encode()
+    return neutral_code(source, name, wanted)
+
+
+def without(source: bytes, spans: Iterable[Span]) -> bytes:
+    """The source with the spans blanked out, line breaks kept, so that line numbers stay."""
+    blanked = bytearray(source)
+    for start, end in spans:
+        blanked[start:end] = re.sub(rb"[^\n]", b" ", bytes(blanked[start:end]))
+    return bytes(blanked)
+
+
+def fenced_code(text: str, language: str) -> str | None:
+    """The fenced blocks of Markdown that are in this language (or name none), joined; None where there are none."""
+    blocks: list[str] = []
+    fence, wanted = "", False
+    for line in text.split("\n"):
+        mark = _FENCE.match(line.rstrip("\r"))
+        if not fence and mark:
+            fence, wanted = mark.group(1), not mark.group(2) or known_language(mark.group(2)) == language
+        elif fence and mark and mark.group(1).startswith(fence) and not mark.group(2):
+            fence = ""
+        elif fence and wanted:
+            blocks.append(line)
+    return "\n".join(blocks) + "\n" if blocks and not fence else None

@@ -1,0 +1,231 @@
+"""What a reader of a round should know, and what a person must look at before money moves.
+
+In: a finished round. Out: its flags in a fixed order; those of severity `review` hold the post until somebody approves,
+or until the time for that is over (`review_defaults`). The contract takes no post back, so doubt about a paid place, or
+about who is just below it, waits; doubt about the others is told and does not wait. A new flag is one function in
+`RULES`, which sees everything there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.winners import Placed
+from clara_eval.core.address import Address
+from clara_eval.core.flags import HARNESS_WITHHELD, Flag, Severity
+from clara_eval.evaluation.features.extract import UNREAD
+from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.field import UNTOLD
+from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
+from clara_eval.evaluation.play import Comparison
+from clara_eval.ranking.rank import Ranking
+from clara_eval.submissions import CONTESTED_SECONDS, Likeness, Rejected, Solution
+
+UNDECIDED_REVIEW = 0.05
+"""Shares of comparisons without a verdict: any is told, more than one in twenty waits for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Everything that is known when the winners are."""
+
+    challenge: Challenge
+    ranking: Ranking | None
+    placed: Sequence[Placed]
+    rejected: Sequence[Rejected]
+    solutions: Sequence[Solution]
+    likeness: Likeness
+    features: Mapping[Address, Features]
+    comparisons: Sequence[Comparison]
+    harness: ChosenHarness | None = None
+    """The one that was run; None where the config has none."""
+
+    @property
+    def paid(self) -> set[Address]:
+        return {place.account for place in self.placed[: self.challenge.winner_count]}
+
+    @property
+    def near_money(self) -> set[Address]:
+        """The paid, and who is just below them."""
+        return {place.account for place in self.placed[: self.challenge.winner_count + 1]}
+
+
+def round_flags(found: Round) -> tuple[Flag, ...]:
+    """All flags of one round, in a fixed order."""
+    return tuple(flag for rule in RULES for flag in rule(found))
+
+
+def _withheld_harness(found: Round) -> Iterator[Flag]:
+    """Told first, to everybody: only the poster chose between two results, and may have known both."""
+    chosen = found.harness
+    if chosen is None or chosen.reveal is None or not chosen.reveal.is_withheld:
+        return
+    instead = "the public harness" if chosen.harness is not None else "no harness at all"
+    yield Flag(
+        HARNESS_WITHHELD,
+        "warn",
+        f"{WITHHELD} The entries were measured with {instead}: the poster alone could choose that.",
+        evidence={"privateSetHash": found.challenge.private_set_hash.lower(), "harness": chosen.kind},
+    )
+
+
+def _paid_rejections(found: Round) -> Iterator[Flag]:
+    for refused in found.rejected:
+        account = refused.submission.submitter
+        if account in found.paid:
+            yield Flag(
+                "paid_rejection",
+                "review",
+                f"{account} stands on a paid place although its submission was rejected ({refused.code}): there are "
+                "fewer judged submissions than winners, and the contract wants exactly winnerCount.",
+                account,
+                {"rejection": refused.code},
+            )
+
+
+def _outages(found: Round) -> Iterator[Flag]:
+    """What could not be read might have won: an outage that may be ours costs nobody a place unseen."""
+    for refused in found.rejected:
+        if refused.is_outage:
+            account = refused.submission.submitter
+            yield Flag(
+                "outage_verdict",
+                "review",
+                f"{account} could not be read, which may be no fault of its own: {refused.reason}",
+                account,
+                {"rejection": refused.code},
+            )
+
+
+def _contested_copies(found: Round) -> Iterator[Flag]:
+    """Works of which the chain does not say who wrote them: the earlier one counts, and may be the thief's."""
+    clusters = [one.original.submission.submitter for one in found.likeness.clusters if one.contested]
+    pairs = [pair.earlier for pair in found.likeness.similar if pair.contested]
+    for account in dict.fromkeys((*clusters, *pairs)):
+        if account in found.near_money:
+            yield Flag(
+                "contested_copy",
+                "review",
+                f"{account} counts as the author of a work that another one repeats, but the other one was sent within "
+                f"{CONTESTED_SECONDS} seconds, was resubmitted later, or was first at an address whose content can "
+                "change, and may be the older one.",
+                account,
+            )
+
+
+def _similar_work(found: Round) -> Iterator[Flag]:
+    """Ranked entries that resemble an earlier one, told beside both; the later one on a paid place waits."""
+    for pair in found.likeness.similar:
+        evidence = {"share": pair.share, "kind": pair.kind, "contested": pair.contested}
+        severity: Severity = "review" if pair.later in found.paid else "warn"
+        yield Flag("similar_work", severity, pair.sentence, pair.later, {"other": pair.earlier, **evidence})
+        yield Flag("similar_work", "info", pair.sentence, pair.earlier, {"other": pair.later, **evidence})
+
+
+def _earlier_authors(found: Round) -> Iterator[Flag]:
+    """Ranked entries whose very bytes somebody else handed in before."""
+    for one in found.likeness.taken:
+        yield Flag(
+            "earlier_author",
+            "review" if one.account in found.near_money else "warn",
+            f"{one.account}: {one.author} handed in these very bytes first, and replaced them later.",
+            one.account,
+            {"other": one.author},
+        )
+
+
+def _paid_families(found: Round) -> Iterator[Flag]:
+    """One work, one place: two paid members of a family may be one hand."""
+    paid: dict[Address, list[Address]] = {}
+    for place in found.placed[: found.challenge.winner_count]:
+        if (head := found.likeness.families.get(place.account)) is not None:
+            paid.setdefault(head, []).append(place.account)
+    for members in paid.values():
+        if len(members) > 1:
+            yield Flag(
+                "family_paid_twice",
+                "review",
+                f"{', '.join(members)} are on paid places and are similar, or were sent for one agent: they may be one "
+                "work.",
+                members[0],
+                {"members": len(members)},
+            )
+
+
+def _unpinned(found: Round) -> Iterator[Flag]:
+    """Nobody can say whether what stands at a mutable address stood there at the deadline."""
+    for solution in found.solutions:
+        account = solution.submission.submitter
+        if not solution.pinned and account in found.near_money:
+            yield Flag(
+                "unpinned",
+                "review",
+                f"{account} stands near a paid place, but the chain's hash covers only the address of its submission: "
+                "the content may have been put there after the deadline.",
+                account,
+            )
+
+
+def _submissions(found: Round) -> Iterator[Flag]:
+    """What was noticed while reading each submission; far from the money it waits for nobody."""
+    for account, facts in sorted(found.features.items()):
+        for flag in facts.flags:
+            could_be_paid = account in found.near_money or flag.code == UNREAD
+            far = flag.severity == "review" and not could_be_paid
+            named = replace(flag, sentence=f"{account}: {flag.sentence}", account=account)
+            yield replace(named, severity="warn") if far else named
+
+
+def _paid_for_claims(found: Round) -> Iterator[Flag]:
+    """Paid for what only a model says, where others claim as much: nobody is accused, and everybody is told.
+
+    It holds nothing back: a person could not tell them apart either, and honest winners are often at the top.
+    """
+    held = sorted(
+        account for account in found.paid & found.features.keys()
+        if any(flag.code == UNTOLD for flag in found.features[account].flags)
+    )  # fmt: skip
+    if held:
+        yield Flag(
+            "paid_for_claims",
+            "warn",
+            f"{', '.join(held)} would be paid for what only a model can tell, nearly the best there is, and others "
+            "claim as much: the field cannot tell who claims too much.",
+            evidence={"entries": len(held)},
+        )
+
+
+def _undecided(found: Round) -> Iterator[Flag]:
+    asked = len(found.comparisons)
+    missing = asked - (found.ranking.results if found.ranking else 0)
+    if missing:
+        share = missing / asked
+        yield Flag(
+            "undecided",
+            "review" if share > UNDECIDED_REVIEW else "warn",
+            f"{missing} of {asked} comparisons ({100 * share:.1f} %) have no verdict; they count for nobody.",
+            evidence={"undecided": missing, "comparisons": asked},
+        )
+
+
+def _ranking(found: Round) -> Iterator[Flag]:
+    if found.ranking is not None:
+        yield from found.ranking.flags
+
+
+RULES = (
+    _withheld_harness,
+    _paid_rejections,
+    _outages,
+    _contested_copies,
+    _similar_work,
+    _earlier_authors,
+    _paid_families,
+    _unpinned,
+    _submissions,
+    _paid_for_claims,
+    _undecided,
+    _ranking,
+)

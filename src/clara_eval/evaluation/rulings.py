@@ -1,0 +1,139 @@
+"""What a person ruled about a result that waited: part of the evidence of the walk that follows, and of its trace.
+
+A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage; the clock's
+own ruling says that nobody decided in time, and the defaults of `review_defaults` apply. In: the
+rulings of a run, oldest first. Out: the same solutions, likeness and plan with the rulings applied; pure, so that a
+trace with its rulings is walked again to the same bytes. Of two rulings about the same thing the later one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from clara_eval.core.address import Address
+from clara_eval.core.codec import Form
+from clara_eval.core.submission import Submission
+from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.trace.journal import Entries
+from clara_eval.submissions import (
+    Cluster,
+    Copy,
+    Likeness,
+    Rejected,
+    Similar,
+)
+
+RulingKind = Literal["exclude", "original", "judge"]
+"""What a person can rule; `default` is the clock's."""
+RuledStage = Literal["reading", "comparing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    kind: RulingKind | Literal["default"]
+    of: str
+    """The digest of the result that the person looked at."""
+    at: int
+    account: Address | None = None
+    """Who is excluded, or who is the original."""
+    judge: str | None = None
+    """Who is asked instead, as in CLARA_JUDGES."""
+    stage: RuledStage | None = None
+    note: str = ""
+    by: str = ""
+    """Who ruled, as they called themselves."""
+
+
+RULINGS = Form(tuple[Ruling, ...])
+_KEY, _DEFAULT_KEY = "rulings", "default"
+CLOCK = "the clock"
+"""Who ruled, when the time for a decision was over."""
+
+
+async def read_rulings(entries: Entries, run: str) -> tuple[Ruling, ...]:
+    """Everything that was ruled about this run: by people, oldest first, then by the clock."""
+    saved = [await entries.entry(run, key) for key in (_KEY, _DEFAULT_KEY)]
+    return tuple(ruling for text in saved if text for ruling in RULINGS.read_text(text))
+
+
+async def rule_by_clock(entries: Entries, run: str, digest: str, at: int) -> None:
+    """Keep that the default is posted, because nobody decided about this result until this moment."""
+    ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
+    await entries.add_entry(run, _DEFAULT_KEY, RULINGS.text((ruling,)))
+
+
+def is_by_default(rulings: Sequence[Ruling]) -> bool:
+    """Whether the time for a decision is over."""
+    return any(ruling.kind == "default" for ruling in rulings)
+
+
+def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
+    """A rejection for each entry that a person excluded."""
+    words = {r.account: r.note for r in rulings if r.kind == "exclude"}
+    return tuple(
+        Rejected(s, "excluded", f"A person excluded it in review: {words[s.submitter] or 'no reason given'}.")
+        for s in submissions
+        if s.submitter in words
+    )
+
+
+def with_originals(likeness: Likeness, rulings: Sequence[Ruling]) -> Likeness:
+    """Copies and similar work with the authors that a person named; what somebody decided is contested no more."""
+    for ruling in rulings:
+        if ruling.kind == "original" and ruling.account is not None:
+            likeness = _with_original(likeness, ruling.account)
+    return likeness
+
+
+def _with_original(likeness: Likeness, account: Address) -> Likeness:
+    clusters = tuple(_headed_by(cluster, account) for cluster in likeness.clusters)
+    heads = {
+        before.original.submission.submitter: after.original.submission.submitter
+        for before, after in zip(likeness.clusters, clusters, strict=True)
+    }
+    families = {heads.get(member, member): heads.get(head, head) for member, head in likeness.families.items()}
+    named = [
+        replace(pair, earlier=heads.get(pair.earlier, pair.earlier), later=heads.get(pair.later, pair.later))
+        for pair in likeness.similar
+    ]
+    similar = tuple(_settled(pair, account) for pair in named)
+    return replace(likeness, clusters=clusters, families=families, similar=similar)
+
+
+def _settled(pair: Similar, account: Address) -> Similar:
+    """The pair with this account as the earlier one, if it is one of them."""
+    if account == pair.later:
+        pair = replace(pair, earlier=pair.later, later=pair.earlier)
+    return replace(pair, contested=False) if account == pair.earlier else pair
+
+
+def _headed_by(cluster: Cluster, account: Address) -> Cluster:
+    members = {copy.solution.submission.submitter: copy for copy in cluster.copies}
+    settled = tuple(replace(copy, may_be_first=False) for copy in cluster.copies)
+    if account == cluster.original.submission.submitter:
+        return replace(cluster, copies=settled)
+    chosen = members.get(account)
+    if chosen is None:
+        return cluster
+    head = chosen.solution
+    others = tuple(copy for copy in settled if copy.solution is not head)
+    return Cluster(head, (Copy(cluster.original, chosen.kind), *others))
+
+
+def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:
+    """The plan with the judges that a person asked for."""
+    for ruling in rulings:
+        if ruling.kind == "judge" and ruling.judge is not None:
+            changes = {"reader": ruling.judge} if ruling.stage == "reading" else {"judges": (ruling.judge,)}
+            plan = _keeping_reader(plan, **changes)
+    return plan
+
+
+def _keeping_reader(
+    plan: EvaluationPlan, reader: str | None = None, judges: tuple[str, ...] | None = None
+) -> EvaluationPlan:
+    """Another judge for the games does not read the submissions as well."""
+    first = next(iter(plan.readers), None)
+    return replace(plan, reader=reader or first, judges=judges or plan.judges)

@@ -1,0 +1,124 @@
+"""How the scoring window is divided, and how many games fit into what is left of it.
+
+Comes in: the scoring window, the moment, the number of submissions and judges, and the speed seen so far. Goes out: the
+seconds for the models, the seconds for the whole attempt, and the most games to plan, or None where everything fits.
+The models have until a quarter of the window is left; when that is gone, until a tenth; when even that is gone, a
+minute. An attempt ends when a tenth is left: the rest is for reviews, a stuck transaction, and a node that is down.
+Fewer games are asked rather than the deadline missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+
+from clara_eval.chain.model import Challenge
+
+SPARE_SHARE = 0.25
+LAST_SHARE = 0.1
+UNREAD_SHARE, UNREAD_SECONDS = 0.25, 12 * 3600
+"""An entry that cannot be read while others can is waited for this share of the window, and not longer than this."""
+DECIDE_SHARE = 0.5
+"""A person has this share of the window to decide a review; then its default is posted."""
+NOTICE_SHARE, NOTICE_SECONDS = 0.1, 6 * 3600
+"""However late a review begins, a person has this share of the window, at most so long, while a tenth of it is left."""
+RECHECK_SHARE, RECHECK_SECONDS = 0.01, 900.0
+"""Pause before an entry that could not be read is tried again; the second is the longest."""
+SAFETY = 2.0
+"""Speeds fall when providers are busy: plan with half of what was seen."""
+PUBLISH_SECONDS = 120.0
+DEFAULT_CALL_SECONDS = 6.0
+LEAST_SECONDS = 60.0
+PAUSE_SHARE = 0.05
+LEAST_PAUSE_SECONDS = 10.0
+READS_PER_SUBMISSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    deadline: int
+    scoring_deadline: int
+    chain_now: int
+
+    @classmethod
+    def of(cls, challenge: Challenge) -> Window:
+        """By the chain's own clock: the block at which the challenge was read."""
+        return cls(challenge.deadline, challenge.scoring_deadline, challenge.block.timestamp)
+
+    @property
+    def seconds_left(self) -> float:
+        """For the models: until a quarter of the window is left, else a tenth, else a minute."""
+        size = self.scoring_deadline - self.deadline
+        for share in (SPARE_SHARE, LAST_SHARE):
+            left = self.scoring_deadline - share * size - self.chain_now - PUBLISH_SECONDS
+            if left > LEAST_SECONDS:
+                return left
+        return LEAST_SECONDS
+
+    @property
+    def is_nearly_over(self) -> bool:
+        """A quarter is left: outages are waited for no longer, so that the rest can be judged, reviewed and posted."""
+        return self.scoring_deadline - self.chain_now <= SPARE_SHARE * (self.scoring_deadline - self.deadline)
+
+    @property
+    def longest_pause_seconds(self) -> float:
+        """Between two attempts: the window has room for at least twenty of them, and none is planned past its end."""
+        longest = max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * (self.scoring_deadline - self.deadline))
+        return min(longest, max(1.0, (self.scoring_deadline - self.chain_now) / 2))
+
+    @property
+    def recheck_seconds(self) -> float:
+        """Until an entry that could not be read is tried again."""
+        return max(LEAST_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * (self.scoring_deadline - self.deadline)))
+
+    @property
+    def is_over(self) -> bool:
+        return self.chain_now > self.scoring_deadline
+
+    @property
+    def budget_seconds(self) -> float:
+        """The one wall-clock budget of an attempt: it ends a tenth of the window before the scoring deadline."""
+        size = self.scoring_deadline - self.deadline
+        return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * size - self.chain_now)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Calls a second, all in flight together."""
+
+    calls_per_second: float
+
+    @classmethod
+    def expected(cls, concurrency: int) -> Speed:
+        return cls(concurrency / DEFAULT_CALL_SECONDS)
+
+    def blended(self, seen: float) -> Speed:
+        """What was just seen counts a third."""
+        return Speed(self.calls_per_second * 2 / 3 + seen / 3)
+
+
+def all_comparisons(submissions: int, judges: int) -> int:
+    """Both orders of every pair, by every judge."""
+    return 2 * comb(submissions, 2) * judges
+
+
+def needed_seconds(submissions: int, judges: int, speed: Speed) -> float:
+    """For reading every submission and holding every game, with the safety factor."""
+    calls = submissions * READS_PER_SUBMISSION + all_comparisons(submissions, judges)
+    return SAFETY * calls / speed.calls_per_second
+
+
+def most_comparisons(window: Window, submissions: int, judges: int, speed: Speed) -> int | None:
+    """The most games that fit, or None where all do; always enough for a chain through all submissions."""
+    if judges == 0 or needed_seconds(submissions, judges, speed) <= window.seconds_left:
+        return None
+    affordable = window.seconds_left * speed.calls_per_second / SAFETY - submissions * READS_PER_SUBMISSION
+    least = max(1, submissions - 1) * judges
+    return max(least, int(affordable))
+
+
+def how_degraded(games: int | None, submissions: int, judges: int) -> str | None:
+    """For the metric: `one_order` where every pair is still asked once, `fewer_pairs` below that."""
+    if games is None:
+        return None
+    return "one_order" if games >= all_comparisons(submissions, judges) // 2 else "fewer_pairs"

@@ -1,0 +1,242 @@
+"""The trace as a document: one JSON file, one entry a line, each line chained to the one before.
+
+    {"format":"clara-eval-trace/2","entries":[
+    {"hash":"0x…","entry":{"body":…,"key":"…","prev":"0x…","seq":0}},
+    …
+    ],"digest":"0x…","approvals":[{"hash":"0x…","approval":{"at":…,"by":"…","note":"…","of":"0x…","prev":"0x…","seq":0}}]}
+
+`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line: cut the line, hash it, compare. An
+entry has one spelling: plain JSON without white space, repeated keys, other escapes or other forms of a number. `prev`
+is the hash of the line before; the digest is the hash of the last. Where a person approved the result, that stands
+after the digest, because it names the digest: chained in the same way, from the digest on. Reading and writing stream:
+memory does not grow with the number of entries.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+from clara_eval.core.errors import BadTrace
+from clara_eval.core.hashing import plain_json, sha256_hex
+
+FORMAT = "clara-eval-trace/2"
+OPENING = '{"format":"' + FORMAT + '","entries":['
+START = "0x" + "0" * 64
+_FIELDS = {"body", "key", "prev", "seq"}
+_APPROVED = ("of", "at", "by", "note")
+_LARGEST_INTEGER = 2**53
+_MOST_DIGITS = 17
+"""Of an integer with its sign: more are not converted, which would take long."""
+_OTHER_FORMAT = re.compile(r'\{"format":"(clara-eval-trace/\d{1,9})","entries":\[\n?')
+_BEFORE_HASH = '{"hash":"'
+_BEFORE_ENTRY = '","entry":'
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry:
+    seq: int
+    key: str
+    body: object
+    hash: str
+
+
+class TraceWriter:
+    """Turns (key, body) into chained lines; `digest` is the hash of the last one."""
+
+    def __init__(self) -> None:
+        self.digest = START
+        self._seq = 0
+
+    def line(self, key: str, body: object) -> str:
+        entry = plain_json({"seq": self._seq, "key": key, "body": body, "prev": self.digest})
+        self.digest = sha256_hex(entry.encode())
+        self._seq += 1
+        return f"{_BEFORE_HASH}{self.digest}{_BEFORE_ENTRY}{entry}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's word that exactly this result may be posted."""
+
+    of: str
+    """The digest of the trace that the person looked at."""
+    at: int
+    by: str
+    note: str
+
+
+def render(lines: Iterable[str], digest: str, approvals: Iterable[Approval] = ()) -> Iterator[str]:
+    """The file's text, piece by piece."""
+    yield OPENING + "\n"
+    waiting: str | None = None
+    for line in lines:
+        if waiting is not None:
+            yield waiting + ",\n"
+        waiting = line
+    if waiting is not None:
+        yield waiting + "\n"
+    yield _ending(digest, approvals) + "\n"
+
+
+def _ending(digest: str, approvals: Iterable[Approval]) -> str:
+    """The last line: the digest, and who approved it."""
+    previous, links = digest, []
+    for seq, approval in enumerate(approvals):
+        text = plain_json({**asdict(approval), "prev": previous, "seq": seq})
+        previous = sha256_hex(text.encode())
+        links.append(f'{_BEFORE_HASH}{previous}","approval":{text}}}')
+    told = f',"approvals":[{",".join(links)}]' if links else ""
+    return f'],"digest":"{digest}"{told}}}'
+
+
+def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) -> Iterator[TraceEntry]:
+    """Check and yield every entry; the first byte that is not as written is named with its entry.
+
+    Who approved the result is checked too, and added to `approvals`.
+    """
+    numbered = iter(enumerate(lines))
+    _, opening = next(numbered, (0, ""))
+    if opening == OPENING + "\r\n":
+        raise BadTrace(
+            "The line endings were converted to CRLF.", entry="format", remedy="Fetch the file again, as binary."
+        )
+    if opening != OPENING + "\n":
+        raise _other_format(opening, next(numbered, (1, ""))[1])
+    previous, seq, open_ended = START, 0, True
+    for number, raw in numbered:
+        line = raw.removesuffix("\n")
+        if line == raw:
+            problem = f"Line {number + 1} does not end with a line feed."
+            raise BadTrace(problem, entry=f"#{seq}", remedy="It was cut: fetch it again.")
+        if line.startswith("]"):
+            if open_ended and seq:
+                raise BadTrace("A comma follows the last entry.", entry=f"#{seq - 1}")
+            found = _check_ending(line, previous, numbered)
+            if approvals is not None:
+                approvals += found
+            return
+        if not open_ended:
+            raise BadTrace(f"Line {number + 1} follows an entry without a comma.", entry=f"#{seq}")
+        open_ended = line.endswith(",")
+        entry = _read_line(line.removesuffix(","), seq, previous)
+        previous, seq = entry.hash, seq + 1
+        yield entry
+    raise BadTrace("The file ends before its digest.", entry=f"#{seq}", remedy="It was cut: fetch it again.")
+
+
+def _other_format(opening: str, header: str) -> BadTrace:
+    """What to say of a file in another format: of ours, which version wrote it; its header may be anything."""
+    ours = _OTHER_FORMAT.fullmatch(opening)
+    if ours is None:
+        return BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
+    try:
+        told = json.loads(header.rstrip(",\n"))["entry"]["body"]
+        writer = f"{str(told['software'])[:60]!r} under rules {str(told['rules'])[:20]}"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        writer = "a version that its header does not name"
+    return BadTrace(
+        f"The trace has the format {ours[1]} and was written by {writer}; this version reads {FORMAT}. "
+        "Nothing was checked.",
+        entry="format",
+        remedy="Check it with the version that wrote it.",
+    )
+
+
+def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
+    head = len(_BEFORE_HASH) + 66 + len(_BEFORE_ENTRY)
+    claimed = line[len(_BEFORE_HASH) : len(_BEFORE_HASH) + 66]
+    text = line[head:-1]
+    framed = line.startswith(_BEFORE_HASH) and line[head - len(_BEFORE_ENTRY) : head] == _BEFORE_ENTRY
+    if not framed or not line.endswith("}"):
+        name = _name(text, seq)
+        raise BadTrace(f"Entry {name} is not framed as an entry.", entry=name)
+    actual = sha256_hex(text.encode())
+    if actual != claimed:
+        name = _name(text, seq)
+        raise BadTrace(f"Entry {name} was changed: its bytes hash to {actual}, the line says {claimed}.", entry=name)
+    entry = _entry(text, seq)
+    if entry["prev"] != previous or entry["seq"] != seq:
+        name = _name(text, seq)
+        raise BadTrace(f"Entry {name} does not follow the entry before it.", entry=name)
+    return TraceEntry(seq, str(entry["key"]), entry["body"], actual)
+
+
+def _entry(text: str, seq: int) -> dict[str, object]:
+    """A right hash is easily computed, so it says nothing about what was hashed."""
+    try:
+        entry = _DECODER.decode(text)
+        is_plain = plain_json(entry) == text and _is_encodable(entry)
+    except (ValueError, RecursionError) as bad:
+        name = _name(text, seq)
+        raise BadTrace(f"Entry {name} is not JSON ({type(bad).__name__}).", entry=name) from None
+    if not is_plain:
+        name = _name(text, seq)
+        raise BadTrace(
+            f"Entry {name} is not in the plain JSON form: a key twice or out of order, white space, or another escape "
+            "or form of a number than ours.",
+            entry=name,
+        )
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
+        name = _name(text, seq)
+        raise BadTrace(f"Entry {name} has not the fields {', '.join(sorted(_FIELDS))}.", entry=name)
+    return entry
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS or abs(int(digits)) > _LARGEST_INTEGER:
+        raise ValueError(f"an integer of {len(digits)} digits is above 2^53")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
+
+
+def _is_encodable(value: object) -> bool:
+    """Whether no text in it holds half a surrogate pair, which is no character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _name(text: str, seq: int) -> str:
+    """The entry's key where it can still be read, with its number."""
+    try:
+        return f"#{seq} {str(_DECODER.decode(text)['key'])[:120]}"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f"#{seq}"
+
+
+def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> list[Approval]:
+    """The approvals in the last line: it must be exactly what they and the entries give."""
+    approvals = _approvals(line, digest)
+    if line != _ending(digest, approvals):
+        raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
+    if next(rest, None) is not None:
+        raise BadTrace("Something follows the digest.", entry="digest")
+    return approvals
+
+
+def _approvals(line: str, digest: str) -> list[Approval]:
+    """What the last line says about approvals; nothing where it is not readable, which its comparison then tells."""
+    try:
+        links = _DECODER.decode("{" + line.removeprefix("],")).get("approvals", [])
+        found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []
+    for approval in found:
+        typed = (
+            type(approval.at) is int
+            and approval.at >= 0
+            and isinstance(approval.by, str)
+            and isinstance(approval.note, str)
+        )
+        if not typed or approval.of != digest or not _is_encodable([approval.by, approval.note]):
+            raise BadTrace(
+                f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
+            )
+    return found

@@ -1,0 +1,70 @@
+"""The journal of one run: what the world answered is asked once; what is computed must come out the same again.
+
+`once` returns the saved result or makes and saves it, so a second walk continues the first. `note` saves a pure result;
+if a later walk computes another one, code or data changed under a running evaluation, and the walk stops. The saved
+row is at the same time the checkpoint and the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from clara_eval.core.codec import Form
+from clara_eval.core.errors import Disagrees
+from clara_eval.core.hashing import plain_json
+
+T = TypeVar("T")
+_RESTART = (
+    "The code or its data changed while this evaluation was running: use the version that began it, or start the "
+    "evaluation again with `evaluate --restart`."
+)
+
+
+class Entries(Protocol):
+    """What the journal needs of the store."""
+
+    async def entry(self, run: str, key: str) -> str | None: ...
+    async def add_entry(self, run: str, key: str, value: str) -> str: ...
+    async def forget_run(self, run: str) -> None: ...
+
+
+class Journal:
+    def __init__(self, entries: Entries, run: str) -> None:
+        self._entries = entries
+        self.run = run
+
+    async def saved(self, key: str, form: Form[T]) -> T | None:
+        """The saved result, or None."""
+        text = await self._entries.entry(self.run, key)
+        return None if text is None else self._read(key, form, text)
+
+    async def once(self, key: str, form: Form[T], make: Callable[[], Awaitable[T]]) -> T:
+        """The saved result, or the one made now and saved."""
+        saved = await self._entries.entry(self.run, key)
+        if saved is None:
+            saved = await self._entries.add_entry(self.run, key, form.text(await make()))
+        return self._read(key, form, saved)
+
+    def _read(self, key: str, form: Form[T], text: str) -> T:
+        try:
+            return form.read_text(text)
+        except ValueError as bad:
+            raise Disagrees(
+                f"The step {key!r} of run {self.run} was recorded in another form than this version reads.",
+                remedy=_RESTART,
+            ) from bad
+
+    async def note(self, key: str, value: object) -> None:
+        """Save a pure result as JSON; on a second walk it must be the same."""
+        text = plain_json(value)
+        saved = await self._entries.add_entry(self.run, key, text)
+        if saved != text:
+            raise Disagrees(
+                f"The step {key!r} of run {self.run} gives another result than before.",
+                remedy=_RESTART,
+            )
+
+    async def forget(self) -> None:
+        """Start anew. Paid answers are kept elsewhere and stay."""
+        await self._entries.forget_run(self.run)

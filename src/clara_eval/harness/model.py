@@ -1,0 +1,287 @@
+"""What goes into a run and what comes out of it, the same for every language.
+
+A harness is the poster's program: `setUp`, any number of `test_…` (passes unless it fails) and `metric_…` (gives a
+number). `Executed` says how every function ended and what it cost; `features` turns that into measured features. An
+outcome is either a measurement, which every machine repeats, or `infrastructure`, which says nothing about anybody.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, TypeAlias, get_args
+
+from typing_extensions import TypedDict
+
+from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
+from clara_eval.core.errors import BadInput
+
+Language: TypeAlias = HarnessLanguage
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+Kind: TypeAlias = Literal["setUp", "test", "metric"]
+Unit: TypeAlias = Literal["gas", "fuel"]
+Fact: TypeAlias = float | int | bool | None
+
+UNITS: dict[Language, Unit] = {"solidity": "gas", "javascript": "fuel", "python": "fuel"}
+SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs": "javascript", ".py": "python"}
+NO_SEED = "0x" + "9e3779b97f4a7c15" * 4
+"""What a harness gets at home; a round has one of its own."""
+NAME_LENGTH = 40
+"""As for every feature name."""
+
+
+class Outcome(StrEnum):
+    """How a run, or one function of it, ended. Everything but `infrastructure` is the same on every machine."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """It ran to its end, and a test did not pass."""
+    DOES_NOT_COMPILE = "does_not_compile"
+    DOES_NOT_LOAD = "does_not_load"
+    DOES_NOT_FIT = "does_not_fit"
+    """Alone it compiles, with the harness it does not: a name or a signature is missing or taken."""
+    FORBIDDEN_IMPORT = "forbidden_import"
+    TOO_LARGE = "too_large"
+    SET_UP_FAILED = "set_up_failed"
+    OUT_OF_GAS = "out_of_gas"
+    OUT_OF_FUEL = "out_of_fuel"
+    OUT_OF_MEMORY = "out_of_memory"
+    STACK_OVERFLOW = "stack_overflow"
+    TOO_MUCH_OUTPUT = "too_much_output"
+    ILLEGAL_INSTRUCTION = "illegal_instruction"
+    NOT_A_NUMBER = "not_a_number"
+    INFRASTRUCTURE = "infrastructure"
+    """The machine could not finish: a crash, or the wall-clock guard. Never a verdict."""
+
+
+_FINISHED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.NOT_A_NUMBER})
+"""Of a function: it came to its end within the limits."""
+_ORDER = (Outcome.INFRASTRUCTURE, Outcome.SET_UP_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    language: Language
+    source: str
+    seed: str = NO_SEED
+    """For inputs that nobody knows before the deadline: the second argument of a JavaScript or Python function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    language: Language
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one function may use. Only `seconds` depends on how busy the machine is, and it never decides anything."""
+
+    source_bytes: int = 131_072
+    gas: int = 30_000_000
+    fuel: int = 2_000_000_000
+    memory_bytes: int = 64 * 1024 * 1024
+    output_bytes: int = 65_536
+    seconds: float = 120.0
+
+    def to_json(self) -> dict[str, int]:
+        """What a result depends on; the guard in seconds is no part of it."""
+        return {
+            "sourceBytes": self.source_bytes,
+            "gas": self.gas,
+            "fuel": self.fuel,
+            "memoryBytes": self.memory_bytes,
+            "outputBytes": self.output_bytes,
+        }
+
+
+class CallDocument(TypedDict):
+    name: str
+    kind: Kind
+    outcome: str
+    used: int
+    value: str | float | None
+    """An integer is a decimal string: it may be larger than a JSON number is exact."""
+
+
+class ExecutedDocument(TypedDict):
+    language: str
+    outcome: str
+    withHarness: bool
+    calls: list[CallDocument]
+    facts: dict[str, Fact]
+    machine: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One function of the harness, run from the state that `setUp` left."""
+
+    name: str
+    kind: Kind
+    outcome: Outcome
+    used: int
+    """Gas, or fuel of the submission."""
+    value: int | float | None = None
+    """What a metric returned, exactly."""
+
+    def to_json(self) -> CallDocument:
+        value = str(self.value) if isinstance(self.value, int) else self.value
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "outcome": self.outcome.value,
+            "used": self.used,
+            "value": value,
+        }
+
+    @classmethod
+    def from_json(cls, found: CallDocument) -> Call:
+        value = found["value"]
+        exact = int(value) if isinstance(value, str) else value
+        return cls(found["name"], found["kind"], Outcome(found["outcome"]), found["used"], exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    language: Language
+    outcome: Outcome
+    detail: str = ""
+    """One line for people: what the compiler or the machine said."""
+    calls: tuple[Call, ...] = ()
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """What needs no harness: `compiles`, `deploy_gas`, `bytecode_bytes`, `loads`."""
+    logs: tuple[str, ...] = ()
+    """What was printed or reverted with, capped, control characters escaped; never part of a trace."""
+    machine: Mapping[str, object] = field(default_factory=dict)
+    """Versions and settings that the numbers depend on."""
+    with_harness: bool = True
+
+    @property
+    def is_measured(self) -> bool:
+        return self.outcome != Outcome.INFRASTRUCTURE
+
+    @property
+    def unit(self) -> Unit:
+        return UNITS[self.language]
+
+    @property
+    def used(self) -> int:
+        return sum(call.used for call in self.calls)
+
+    @property
+    def features(self) -> dict[str, Fact]:
+        """The measured features; none where the machine failed, because then nothing is known."""
+        if not self.is_measured:
+            return {}
+        return dict(self.facts) | (self._harness_features() if self.with_harness else {})
+
+    def _harness_features(self) -> dict[str, Fact]:
+        tests = [call for call in self.calls if call.kind == "test"]
+        passed = sum(call.outcome == Outcome.PASSED for call in tests)
+        found: dict[str, Fact] = {"runs": self._runs, "tests_passed": passed / len(tests) if tests else 0.0}
+        if not tests and self._runs:
+            found["tests_passed"] = None
+        for call in self.calls:
+            if call.kind != "setUp":
+                found |= self._of_call(call)
+        return found
+
+    @property
+    def _runs(self) -> bool:
+        return bool(self.calls) and all(call.outcome in _FINISHED for call in self.calls)
+
+    def _of_call(self, call: Call) -> dict[str, Fact]:
+        """What it costs is known only where it passed: to fail early is not to be cheap."""
+        name, passed = feature_name(call.name), call.outcome == Outcome.PASSED
+        cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
+        return {name: passed if call.kind == "test" else _bounded(call.value), cost: call.used if passed else None}
+
+    def summary(self) -> dict[str, object]:
+        """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""
+        tests = [call.outcome == Outcome.PASSED for call in self.calls if call.kind == "test"]
+        ran = self.is_measured and bool(self.calls)
+        return {
+            "outcome": self.outcome.value,
+            "testsPassed": sum(tests) if ran else None,
+            "tests": len(tests) if ran else None,
+            "gas": self.used if ran and self.unit == "gas" else None,
+            "fuel": self.used if ran and self.unit == "fuel" else None,
+            "metrics": {
+                feature_name(call.name.partition("_")[2]): _bounded(call.value)
+                for call in self.calls
+                if call.kind == "metric"
+            },
+        }
+
+    def to_json(self) -> ExecutedDocument:
+        """What is kept of it: everything that another machine must repeat, and no text of a stranger."""
+        return {
+            "language": self.language,
+            "outcome": self.outcome.value,
+            "withHarness": self.with_harness,
+            "calls": [call.to_json() for call in self.calls],
+            "facts": dict(sorted(self.facts.items())),
+            "machine": dict(self.machine),
+        }
+
+    @classmethod
+    def from_json(cls, found: ExecutedDocument) -> Executed:
+        return cls(
+            language=language_of(found["language"], "The language"),
+            outcome=Outcome(found["outcome"]),
+            calls=tuple(Call.from_json(one) for one in found["calls"]),
+            facts=dict(found["facts"]),
+            machine=dict(found["machine"]),
+            with_harness=bool(found["withHarness"]),
+        )
+
+    def same_as(self, other: Executed) -> bool:
+        """Whether both measured the same; what was printed does not matter."""
+        return self.to_json() == other.to_json()
+
+
+def flat(value: Mapping[str, object], before: str = "") -> dict[str, object]:
+    """One level of names for nested settings: `optimizer.runs`."""
+    found: dict[str, object] = {}
+    for key, item in value.items():
+        found |= flat(item, f"{before}{key}.") if isinstance(item, Mapping) else {f"{before}{key}": item}
+    return found
+
+
+def feature_name(name: str) -> str:
+    """A function's name as a feature name."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())[:NAME_LENGTH]
+
+
+def _bounded(value: float | None) -> float | int | None:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if abs(value) <= LARGEST_NUMBER:
+        return value
+    return float(LARGEST_NUMBER if value > 0 else -LARGEST_NUMBER)
+
+
+def overall(calls: tuple[Call, ...]) -> Outcome:
+    """The outcome of a run from those of its functions: what broke first, a limit before a failed test."""
+    found = [call.outcome for call in calls]
+    for outcome in (*_ORDER, *found):
+        if outcome in found and outcome not in _FINISHED:
+            return outcome
+    for outcome in (Outcome.NOT_A_NUMBER, Outcome.FAILED):
+        if outcome in found:
+            return outcome
+    return Outcome.PASSED
+
+
+def language_of(name: str, where: str) -> Language:
+    """A language that can be executed, from its name; `where` names it in the error."""
+    aliases: dict[str, Language] = {"js": "javascript", "py": "python", "sol": "solidity"}
+    lowered = name.strip().lower()
+    for language in LANGUAGES:
+        if lowered == language or aliases.get(lowered) == language:
+            return language
+    raise BadInput(f"{where} {name[:40]!r} cannot be executed.", value=name, remedy=f"One of {', '.join(LANGUAGES)}.")

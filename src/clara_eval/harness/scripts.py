@@ -1,0 +1,299 @@
+"""JavaScript and Python: the harness in one instance, the submission in another, for every function a fresh pair.
+
+A job comes in from the port, an answer goes out. The harness gets plain data and stand-ins, so that a submission cannot
+reach into it: not its functions, not its results. Fuel is that of the submission's instance alone, from the moment its
+source is loaded, through `setUp`, to the end of the function: there is no work that is not counted. Runs inside the
+worker; `missing` and `script_job` run on the other side.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from clara_eval.core.hashing import sha256_hex
+from clara_eval.harness import cpython, quickjs
+from clara_eval.harness.jobs import PrepareJob, ScriptAnswer, ScriptJob, limits_document
+from clara_eval.harness.model import (
+    Call,
+    Harness,
+    Kind,
+    Language,
+    Limits,
+    Outcome,
+    Submission,
+    flat,
+)
+from clara_eval.harness.wasm import (
+    CLOCK_SECONDS,
+    HOST_BYTE_FUEL,
+    HOST_CALL_FUEL,
+    LEAST_WRITE_BYTES,
+    MAX_MESSAGE_BYTES,
+    SEED,
+    LoadFailed,
+    Printed,
+    Stopped,
+    wasmtime_version,
+)
+
+HARNESS_FACTOR = 4
+"""A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
+MAX_EXHAUSTED = 3
+"""After this many functions that ran out of fuel the rest is not run and counts as out of fuel too."""
+_BY_ERROR = {
+    "out of memory": Outcome.OUT_OF_MEMORY,
+    "string too long": Outcome.OUT_OF_MEMORY,
+    "Maximum call stack": Outcome.STACK_OVERFLOW,
+    "MemoryError": Outcome.OUT_OF_MEMORY,
+    "RecursionError": Outcome.STACK_OVERFLOW,
+}
+_NO_MODULE = ("could not load module", "ModuleNotFoundError")
+"""How the engines name an import that nobody gives them."""
+_MOST_DIGITS = 100
+
+
+class Guest(Protocol):
+    """An instance with a source loaded."""
+
+    printed: Printed
+
+    @property
+    def fuel_left(self) -> int: ...
+    def refuel(self, fuel: int) -> None: ...
+    def exchange(self, message: str) -> str: ...
+    def close(self) -> None: ...
+
+
+Open = Callable[[str, str, Limits, Callable[[str], str] | None], Guest]
+
+
+def missing(language: Language) -> tuple[str, str] | None:
+    """What is missing to run this language, and the remedy; None if nothing is."""
+    if language == "javascript":
+        if find_spec("wasmtime") is None or quickjs.find_module() is None:
+            return "The JavaScript engine is not installed.", quickjs.REMEDY
+        return None
+    if find_spec("wasmtime") is None or cpython.find_module() is None:
+        return "The Python engine is not installed.", cpython.REMEDY
+    return None
+
+
+def prepare_job(cache: Path) -> PrepareJob | None:
+    """What compiles the Python engine for this machine; None where that was done."""
+    if cpython.is_prepared(cache):
+        return None
+    return {"kind": "prepare", "module": str(cpython.find_module()), "cache": str(cache)}
+
+
+def prepared(job: PrepareJob) -> dict[str, object]:
+    cpython.prepare(Path(job["module"]), Path(job["cache"]))
+    return {}
+
+
+def script_job(harness: Harness | None, submission: Submission, limits: Limits, cache: Path) -> ScriptJob:
+    engine = quickjs if submission.language == "javascript" else cpython
+    return {
+        "kind": "script",
+        "language": submission.language,
+        "module": str(engine.find_module()),
+        "cache": str(cache),
+        "harness": harness.source if harness else None,
+        "submission": submission.source,
+        "seed": harness.seed if harness else "",
+        "limits": limits_document(limits),
+    }
+
+
+def script_machine(language: Language, limits: Limits) -> dict[str, object]:
+    """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
+    engine = quickjs if language == "javascript" else cpython
+    told = {
+        "engine": f"wasmtime {wasmtime_version()}",
+        "module": engine.SHA256,
+        "guest": sha256_hex(b"".join(file.read_bytes() for file in engine.GUESTS)),
+        "world": {"clock": CLOCK_SECONDS, "seed": SEED},
+        "charges": {"hostCall": HOST_CALL_FUEL, "hostByte": HOST_BYTE_FUEL},
+        "limits": {
+            **{name: value for name, value in limits.to_json().items() if name != "gas"},
+            "stackBytes": engine.STACK_BYTES,
+            "messageBytes": MAX_MESSAGE_BYTES,
+            "leastWriteBytes": LEAST_WRITE_BYTES,
+            "harnessFactor": HARNESS_FACTOR,
+            "exhaustedFunctions": MAX_EXHAUSTED,
+        },
+    }
+    return flat(told)
+
+
+def answer(job: ScriptJob) -> ScriptAnswer:
+    """Load the submission alone, then run every function of the harness on it."""
+    open_guest = _engine(job["language"], job["module"], job["cache"])
+    limits = Limits(**job["limits"])
+    found: ScriptAnswer = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
+    try:
+        alone = open_guest(job["submission"], "submission", limits, None)
+    except LoadFailed as failed:
+        return {**found, "outcome": _load_outcome(str(failed)).value, "detail": str(failed)}
+    except Stopped as stopped:
+        return {**found, "outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
+    alone.close()
+    found = {**found, "loads": True, "logs": alone.printed.lines()}
+    if job["harness"] is None:
+        return {**found, "outcome": Outcome.PASSED.value}
+    runs = _Runs(open_guest, job["harness"], job["submission"], job["seed"], limits)
+    try:
+        names = runs.names()
+    except (LoadFailed, Stopped) as bad:
+        detail = f"The harness does not load: {bad}"
+        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": detail}
+    calls, logs = runs.all(names)
+    return {**found, "calls": [call.to_json() for call in calls], "logs": logs}
+
+
+@lru_cache(maxsize=2)
+def _engine(language: str, module: str, cache: str) -> Open:
+    if language == "javascript":
+        return quickjs.QuickJs(Path(module)).open
+    return cpython.CPython(Path(module), Path(cache)).open
+
+
+def _load_outcome(text: str) -> Outcome:
+    if any(words in text for words in _NO_MODULE):
+        return Outcome.FORBIDDEN_IMPORT
+    return _limit(text) or Outcome.DOES_NOT_LOAD
+
+
+def _limit(text: str) -> Outcome | None:
+    return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """All functions of one harness on one submission."""
+
+    open_guest: Open
+    harness: str
+    submission: str
+    seed: str
+    limits: Limits
+
+    def all(self, names: list[str]) -> tuple[list[Call], list[str]]:
+        """How every function ended, and what was printed."""
+        logs: list[str] = []
+        calls: list[Call] = []
+        has_set_up = "setUp" in names
+        for name, kind in [("setUp", "setUp"), *((one, _kind(one)) for one in names if _kind(one))]:
+            if sum(call.outcome == Outcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
+                calls.append(Call(name, kind, Outcome.OUT_OF_FUEL, self.limits.fuel))  # type: ignore[arg-type] # filtered
+                continue
+            if kind == "setUp" and not has_set_up:
+                calls.append(Call(name, "setUp", Outcome.PASSED, 0))
+                continue
+            pair = _Pair(self, has_set_up=has_set_up)
+            calls.append(pair.run(name, kind))  # type: ignore[arg-type] # filtered
+            pair.close()
+            logs += [f"{name}: {line}" for line in pair.logs]
+            if kind == "setUp" and calls[0].outcome != Outcome.PASSED:
+                break
+        return calls, logs
+
+    def names(self) -> list[str]:
+        wide = _wide(self.limits)
+        guest = self.open_guest(self.harness, "harness", wide, lambda _: json.dumps({"value": None}))
+        found = json.loads(guest.exchange('{"do": "loaded"}'))
+        guest.close()
+        return sorted(item for item in found["value"]["v"] if isinstance(item, str))
+
+
+def _kind(name: str) -> Kind | None:
+    if name.startswith("test_"):
+        return "test"
+    return "metric" if name.startswith("metric_") else None
+
+
+def _wide(limits: Limits) -> Limits:
+    return Limits(
+        fuel=HARNESS_FACTOR * limits.fuel,
+        memory_bytes=limits.memory_bytes,
+        output_bytes=HARNESS_FACTOR * limits.output_bytes,
+    )
+
+
+class _Pair:
+    """A harness and a submission, both fresh, for one function."""
+
+    def __init__(self, runs: _Runs, *, has_set_up: bool) -> None:
+        self.limits = runs.limits
+        self.seed = runs.seed
+        self.has_set_up = has_set_up
+        self.logs: list[str] = []
+        self._submission = runs.open_guest(runs.submission, "submission", runs.limits, None)
+        self._harness = runs.open_guest(runs.harness, "harness", _wide(runs.limits), self._answer)
+        self._limit: Outcome | None = None
+
+    def run(self, name: str, kind: Kind) -> Call:
+        outcome = Outcome.PASSED
+        value: object = None
+        if self.has_set_up:
+            outcome, _ = self._function("setUp")
+            if outcome == Outcome.FAILED:
+                outcome = Outcome.SET_UP_FAILED
+        if kind != "setUp" and outcome == Outcome.PASSED:
+            outcome, value = self._function(name)
+        used = self.limits.fuel - self._submission.fuel_left
+        self.logs += [*self._submission.printed.lines(), *self._harness.printed.lines()]
+        if kind != "metric" or outcome != Outcome.PASSED:
+            return Call(name, kind, outcome, used)
+        number = _number(value)
+        return Call(name, kind, Outcome.PASSED if number is not None else Outcome.NOT_A_NUMBER, used, number)
+
+    def close(self) -> None:
+        self._harness.close()
+        self._submission.close()
+
+    def _function(self, name: str) -> tuple[Outcome, object]:
+        self._limit = None
+        self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
+        try:
+            found = json.loads(self._harness.exchange(json.dumps({"do": "run", "name": name, "seed": self.seed})))
+        except Stopped as stopped:
+            return stopped.outcome, None
+        except LoadFailed as failed:
+            self.logs.append(str(failed))
+            return Outcome.FAILED, None
+        if "value" in found:
+            return Outcome.PASSED, found["value"]
+        error = found.get("error", {"name": "Error", "message": "It never comes to an end."})
+        self.logs.append(f"{error['name']}: {error['message']}")
+        return self._limit or _limit(f"{error['name']}: {error['message']}") or Outcome.FAILED, None
+
+    def _answer(self, message: str) -> str:
+        """What the submission answers to one question of the harness."""
+        try:
+            answered = self._submission.exchange(message)
+        except LoadFailed as failed:
+            answered = json.dumps({"error": {"name": "Error", "message": str(failed)}})
+        found = json.loads(answered)
+        if "pending" in found:
+            return json.dumps({"error": {"name": "Error", "message": "The submission's promise never settles."}})
+        if "error" in found:
+            self._limit = _limit(f"{found['error'].get('name')}: {found['error'].get('message')}")
+        return answered
+
+
+def _number(value: object) -> int | float | None:
+    """A metric's value: a finite number, a whole one as an integer."""
+    if isinstance(value, dict) and value.get("$") == "bigint":
+        return int(value["v"]) if len(str(value["v"])) <= _MOST_DIGITS else None
+    if isinstance(value, int):
+        return int(value) if abs(value) < 10**_MOST_DIGITS else None
+    if not isinstance(value, float) or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and abs(value) < 2**53 else value

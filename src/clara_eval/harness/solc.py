@@ -1,0 +1,333 @@
+"""Solidity to bytecode, in a subprocess that is given nothing but the sources: compiling is hostile work too.
+
+In come the submission, the harness if there is one, and which compiler to use (a native `solc`, or the npm package run
+by node); out goes `Compiled`. The submission is compiled alone and can import nothing. The harness is compiled with a
+stand-in that we write from the submission's ABI (`apart`), and the submission's code is put in as bytes: no text of a
+submission is ever compiled with a harness. Runs inside the worker. `CompilerBroke` means that there was no answer: that
+is never said about a submission. `TooHard` is: its text made the compiler pass a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from clara_eval.harness.apart import NAME, linked, stand_in
+from clara_eval.harness.jobs import Compiled, CompiledHarness, CompilerDocument, HarnessFunction
+from clara_eval.harness.model import Kind, Outcome
+from clara_eval.harness.shape import MOST_COPIES, MOST_PARTS, too_much
+
+EVM_VERSION = "cancun"
+SOLC_SETTINGS: dict[str, object] = {
+    "evmVersion": EVM_VERSION,
+    "optimizer": {"enabled": True, "runs": 200},
+    "viaIR": False,
+    # No hash of the sources at the end of the code: a comment must not change what deploying costs.
+    "metadata": {"appendCBOR": False, "bytecodeHash": "none"},
+    "debug": {"revertStrings": "default"},
+}
+SUBMISSION_FILE = "Submission.sol"
+HARNESS_FILE = "Harness.sol"
+MAX_OUTPUT_BYTES = 32 * 1024 * 1024
+MEMORY_BYTES = 384 * 1024**2
+"""What the compiler itself may use; text of 88 kB with a thousand functions takes 60 MB."""
+PROCESS_BYTES = 3 * 1024**3
+NODE_HEAP_MEGABYTES = 1024
+CPU_SECONDS = 30
+"""Of the processor, not of the clock; ordinary text takes less than three."""
+OUTPUTS = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object", "evm.methodIdentifiers"]
+_IMPORT_NOT_FOUND = "6275"
+COMPILE_RULES: dict[str, object] = {
+    "harness": "apart",
+    "memoryBytes": MEMORY_BYTES,
+    "cpuSeconds": CPU_SECONDS,
+    "parts": MOST_PARTS,
+    "copies": MOST_COPIES,
+}
+"""How a submission is compiled, and what bounds it: part of the trace."""
+SEEN = f"A harness sees of a submission the contract {NAME} with its functions, structs and errors, and nothing else."
+_OWN_SIGNALS = frozenset({signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSEGV, signal.SIGABRT})
+"""How a compiler ends whose input was too much for it; the system's own killer sends another one."""
+_RUNNER = Path(__file__).with_name("solc_runner.cjs")
+
+
+class _DoesNotFit(Exception):
+    """The harness cannot be made with this submission; the text says why."""
+
+
+class CompilerBroke(Exception):
+    """The compiler did not come to an answer; the text says how."""
+
+
+class TooHard(Exception):
+    """The text made the compiler pass a limit of memory, processor time or output: its own outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Where the compiler is: a native binary, or node with the npm package."""
+
+    native: str | None
+    node: str | None = None
+    package: str | None = None
+    seconds: float = 120.0
+
+    def to_json(self) -> CompilerDocument:
+        return {"native": self.native, "node": self.node, "package": self.package, "seconds": self.seconds}
+
+
+def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
+    if problem := too_much(submission):
+        return compiled(_version(compiler), Outcome.DOES_NOT_COMPILE, problem)
+    try:
+        version, (alone,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: submission})])
+    except TooHard as hard:
+        return compiled(_version(compiler), Outcome.DOES_NOT_COMPILE, str(hard))
+    found = compiled(version)
+    if wrong := _first_error(alone):
+        missing = wrong.get("errorCode") == _IMPORT_NOT_FOUND
+        outcome = Outcome.FORBIDDEN_IMPORT if missing else Outcome.DOES_NOT_COMPILE
+        return {**found, "outcome": outcome.value, "detail": _line(wrong)}
+    found["submission"], found["runtimeBytes"] = _deployable(alone)
+    if harness is None:
+        return found
+    try:
+        return {**found, "harness": _with_harness(compiler, _named(alone), harness)}
+    except (_DoesNotFit, TooHard) as bad:
+        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": str(bad)}
+
+
+def _with_harness(compiler: Compiler, submission: Mapping[str, Any], harness: str) -> CompiledHarness:
+    """The harness, compiled with a stand-in of the submission, and the submission's code put in."""
+    part = _harness_part(compiler, stand_in(submission["abi"], harness), harness)
+    whole = linked(part.assembly, submission["evm"]["bytecode"]["object"])
+    _, outputs = _compile(compiler, [_assembly_input(one) for one in (part.assembly, whole)])
+    if wrong := next((problem for one in outputs if (problem := _first_error(one))), None):
+        raise _DoesNotFit(f"The submission cannot be put into the harness: {wrong.get('message', '')}")
+    again, code = (one["contracts"]["linked"][""]["evm"]["bytecode"]["object"] for one in outputs)
+    if again != part.code:
+        raise CompilerBroke("The compiler's assembler gives other code than the compiler.")
+    return {"code": code, "functions": part.functions}
+
+
+def compiled(compiler: str, outcome: Outcome | None = None, detail: str = "") -> Compiled:
+    """Nothing compiled yet, or never will."""
+    return {
+        "outcome": outcome.value if outcome else None,
+        "detail": detail,
+        "compiler": compiler,
+        "submission": None,
+        "runtimeBytes": 0,
+        "harness": None,
+    }
+
+
+def _standard_input(sources: Mapping[str, str]) -> dict[str, object]:
+    selection = {"*": {"*": OUTPUTS}, HARNESS_FILE: {"": ["ast"], "*": [*OUTPUTS, "evm.legacyAssembly"]}}
+    return {
+        "language": "Solidity",
+        "sources": {name: {"content": text} for name, text in sources.items()},
+        "settings": {**SOLC_SETTINGS, "outputSelection": selection},
+    }
+
+
+def _assembly_input(assembly: Mapping[str, Any]) -> dict[str, object]:
+    """What makes the compiler's own assembler write code from what it gave as `evm.legacyAssembly`."""
+    settings = {name: SOLC_SETTINGS[name] for name in ("evmVersion", "metadata")}
+    return {
+        "language": "EVMAssembly",
+        "sources": {"linked": {"assemblyJson": assembly}},
+        "settings": {**settings, "experimental": True, "outputSelection": {"*": {"": ["evm.bytecode.object"]}}},
+    }
+
+
+def _version(compiler: Compiler) -> str:
+    return _compile(compiler, [])[0]
+
+
+def _compile(compiler: Compiler, inputs: list[dict[str, object]]) -> tuple[str, list[dict[str, Any]]]:
+    if compiler.native is not None:
+        return _native(compiler.native, inputs, compiler.seconds)
+    command = [str(compiler.node), f"--max-old-space-size={NODE_HEAP_MEGABYTES}", str(_RUNNER)]
+    job = {"solc": compiler.package, "inputs": inputs, "memory": MEMORY_BYTES, "output": MAX_OUTPUT_BYTES}
+    answer = json.loads(_call(command, json.dumps(job), compiler.seconds))
+    return _plain_version(answer["version"]), answer["outputs"]
+
+
+def _native(binary: str, inputs: list[dict[str, object]], seconds: float) -> tuple[str, list[dict[str, Any]]]:
+    version = _plain_version(_call([binary, "--version"], "", seconds))
+    outputs: list[dict[str, Any]] = []
+    for one in inputs:
+        command = [binary, "--standard-json", "--no-import-callback"]
+        outputs.append(json.loads(_call(command, json.dumps(one), seconds)))
+        if _first_error(outputs[-1]):
+            break
+    return version, outputs
+
+
+def _plain_version(text: str) -> str:
+    """`0.8.37+commit.1234abcd`, the same for every build of one release."""
+    found = re.search(r"\d+\.\d+\.\d+\+commit\.[0-9a-f]{8}", text)
+    if found is None:
+        raise CompilerBroke("The compiler does not say its version.")
+    return found.group()
+
+
+def _call(command: list[str], text: str, seconds: float) -> str:
+    """One run of a program with no environment, an empty working folder and limits; its standard output."""
+    with tempfile.TemporaryDirectory(prefix="clara-solc-") as folder, tempfile.TemporaryFile() as out:
+        try:
+            done = subprocess.run(  # noqa: S603  # a fixed program; the hostile part is its input
+                command,
+                input=text.encode(),
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+                env={},
+                timeout=seconds,
+                check=False,
+                preexec_fn=_limit_child,  # the worker has one thread
+            )
+        except subprocess.TimeoutExpired:
+            raise CompilerBroke(f"The compiler took longer than {seconds:g} s.") from None
+        except OSError as bad:
+            raise CompilerBroke(f"The compiler {command[0]} cannot be started: {bad.strerror}.") from None
+        out.seek(0)
+        content = out.read(MAX_OUTPUT_BYTES + 1)
+    if -done.returncode in _OWN_SIGNALS or len(content) > MAX_OUTPUT_BYTES:
+        raise TooHard(f"The compiler needs more than {CPU_SECONDS} s, too much memory or too much output for it.")
+    if done.returncode != 0:
+        raise CompilerBroke(f"The compiler ended with code {done.returncode} and {len(content):,} bytes.")
+    return content.decode("utf-8", "replace")
+
+
+def _limit_child() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (PROCESS_BYTES, PROCESS_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_OUTPUT_BYTES + 1, MAX_OUTPUT_BYTES + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _first_error(output: Mapping[str, Any]) -> dict[str, Any] | None:
+    return next((one for one in output.get("errors", ()) if one.get("severity") == "error"), None)
+
+
+def _line(problem: Mapping[str, Any]) -> str:
+    place = problem.get("sourceLocation") or {}
+    return f"{problem.get('type', 'Error')} in {place.get('file', '?')}: {problem.get('message', '')}"
+
+
+def _deployable(output: Mapping[str, Any]) -> tuple[str | None, int]:
+    """`Submission`, or the only contract there is, and how long it is on chain; nothing where it is not clear which."""
+    contracts = output.get("contracts", {}).get(SUBMISSION_FILE, {})
+    codes: dict[str, str] = {name: one["evm"]["bytecode"]["object"] for name, one in contracts.items()}
+    whole = [name for name, code in codes.items() if code and _is_hex(code)]
+    chosen = "Submission" if "Submission" in whole else whole[0] if len(whole) == 1 else None
+    if chosen is None:
+        return None, 0
+    runtime = contracts[chosen]["evm"]["deployedBytecode"]["object"]
+    return codes[chosen], len(runtime) // 2
+
+
+def _named(output: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The contract that a harness can build."""
+    found = output.get("contracts", {}).get(SUBMISSION_FILE, {}).get(NAME)
+    if found is None or not _is_hex(found["evm"]["bytecode"]["object"]):
+        raise _DoesNotFit(f"There is no contract {NAME} that can be deployed: harnesses build `new {NAME}(…)`.")
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _HarnessPart:
+    """A harness that holds a stand-in."""
+
+    code: str
+    assembly: Mapping[str, Any]
+    functions: list[HarnessFunction]
+
+
+@lru_cache(maxsize=8)
+def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> _HarnessPart:
+    """Compiled once for all submissions that have the functions which the harness names."""
+    _, (output,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: stand_in, HARNESS_FILE: harness})])
+    if wrong := _first_error(output):
+        raise _DoesNotFit(f"{_line(wrong)} {SEEN if wrong.get('type') == 'DeclarationError' else ''}".rstrip())
+    contracts = output.get("contracts", {}).get(HARNESS_FILE, {})
+    tree = output["sources"][HARNESS_FILE]["ast"]
+    _refuse_inheritance(tree)
+    _refuse_running_code(tree)
+    own = dict(_own_functions(tree))
+    with_functions = [name for name, names in own.items() if any(_role(one) for one in names) and name in contracts]
+    chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
+    if chosen is None:
+        wanted = "one contract with setUp, test_… or metric_… functions, or one that is called Harness"
+        raise _DoesNotFit(f"The harness does not have {wanted}.")
+    contract = contracts[chosen]
+    code = contract["evm"]["bytecode"]["object"]
+    if not code or not _is_hex(code):
+        raise _DoesNotFit(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
+    return _HarnessPart(code, contract["evm"]["legacyAssembly"], _functions(contract, own[chosen]))
+
+
+def _refuse_inheritance(tree: Mapping[str, Any]) -> None:
+    """A harness that is the submission would run the submission's code as its own."""
+    own = [node for node in tree.get("nodes", ()) if node.get("nodeType") == "ContractDefinition"]
+    ids = {node["id"] for node in own}
+    for node in own:
+        if set(node["linearizedBaseContracts"]) - ids:
+            remedy = f"Hold it in a variable: `{NAME} it = new {NAME}();`."
+            raise _DoesNotFit(f"The harness's contract {node['name']} inherits from the submission. {remedy}")
+
+
+def _refuse_running_code(tree: Mapping[str, Any]) -> None:
+    """`type(Submission).runtimeCode` would be that of the stand-in."""
+    waiting: list[object] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            asked = node.get("expression", {}) if node.get("memberName") == "runtimeCode" else {}
+            if f"contract$_{NAME}_$" in asked.get("typeDescriptions", {}).get("typeIdentifier", ""):
+                remedy = "Use creationCode, or the code of one that was built."
+                raise _DoesNotFit(f"The harness asks for type({NAME}).runtimeCode. {remedy}")
+        waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+
+
+def _own_functions(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """What the harness file itself declares: functions that a submission brings along by inheritance do not count."""
+    for node in tree.get("nodes", ()):
+        if node.get("nodeType") == "ContractDefinition":
+            names = [one["name"] for one in node["nodes"] if one.get("nodeType") == "FunctionDefinition"]
+            yield node["name"], names
+
+
+def _role(name: str) -> Kind | None:
+    if name == "setUp":
+        return "setUp"
+    if name.startswith("test_"):
+        return "test"
+    return "metric" if name.startswith("metric_") else None
+
+
+def _functions(contract: Mapping[str, Any], own: list[str]) -> list[HarnessFunction]:
+    outputs = {one["name"]: one.get("outputs", []) for one in contract["abi"] if one["type"] == "function"}
+    found: list[HarnessFunction] = []
+    for name in sorted(set(own)):
+        selector, kind = contract["evm"]["methodIdentifiers"].get(f"{name}()"), _role(name)
+        if selector is None or kind is None:
+            continue
+        types = [one["type"] for one in outputs[name]]
+        found.append({"name": name, "kind": kind, "selector": selector, "returns": types})
+    return found
+
+
+def _is_hex(code: str) -> bool:
+    return re.fullmatch(r"(?:[0-9a-f]{2})+", code) is not None

@@ -1,0 +1,187 @@
+"""WebAssembly as a closed machine: fuel, a memory limit, a clock that stands still, seeded randomness, nothing else.
+
+In come a compiled module and limits; out goes an instance with the few imports it is given. The same module and
+messages use the same fuel on every machine: NaN has one form, and no import tells anything about the world outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from clara_eval.harness.model import Limits, Outcome
+
+if TYPE_CHECKING:
+    from wasmtime import Caller, Engine, Memory, Store, Trap, TrapCode
+
+CLOCK_SECONDS = 1_767_225_600
+"""What every clock says, always."""
+SEED = "clara-eval"
+UNMETERED = 2**62
+STACK_BYTES = 1024 * 1024
+HOST_CALL_FUEL = 40_000
+"""What a call to the world outside costs, because it takes time that the guest's own fuel does not count."""
+HOST_BYTE_FUEL = 20
+MAX_MESSAGE_BYTES = 1_048_576
+LEAST_WRITE_BYTES = 16
+"""What a write counts as at least: a flood of empty lines takes time too."""
+BADF, NOSYS = 8, 52
+"""What WASI answers: no such descriptor, and: that is not there."""
+Ask = Callable[[str], str]
+HostFunction = Callable[..., int | None]
+"""An import of a guest: it gets whoever calls, and numbers."""
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """A limit ended the instance; it cannot be used any more."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.value)
+        self.outcome = outcome
+
+
+class LoadFailed(Exception):
+    """The source is no module that can be loaded; the text says why."""
+
+
+class Printed:
+    """What an instance wrote, up to a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.text = bytearray()
+
+    def write(self, part: bytes) -> None:
+        self.text += part
+        self.left -= max(len(part), LEAST_WRITE_BYTES)
+        if self.left < 0:
+            raise Stopped(Outcome.TOO_MUCH_OUTPUT)
+
+    def lines(self) -> list[str]:
+        return self.text.decode("utf-8", "replace").splitlines()
+
+
+class Randomness:
+    """Bytes that are the same in every run."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def bytes(self, length: int) -> bytes:
+        found = bytearray()
+        while len(found) < length:
+            found += hashlib.sha256(f"{SEED}:{self._count}".encode()).digest()
+            self._count += 1
+        return bytes(found[:length])
+
+
+class Metered:
+    """What every guest is: a store with limits and fuel, what it printed, and its own chance."""
+
+    def __init__(self, engine: Engine, limits: Limits, ask: Ask | None) -> None:
+        import wasmtime
+
+        self.printed = Printed(limits.output_bytes)
+        self._ask = ask
+        self._random = Randomness()
+        self._store = wasmtime.Store(engine)
+        self._store.set_limits(memory_size=limits.memory_bytes)
+        self._store.set_fuel(UNMETERED)
+
+    @property
+    def fuel_left(self) -> int:
+        found: int = self._store.get_fuel()
+        return found
+
+    def refuel(self, fuel: int) -> None:
+        """Only while the guest waits: it reads its fuel anew when it goes on."""
+        self._store.set_fuel(fuel)
+
+    def pay(self, length: int = 0) -> None:
+        """Fuel for one call of the host that moves this many bytes."""
+        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
+
+    def random(self, length: int) -> bytes:
+        self.pay(length)
+        return self._random.bytes(length)
+
+    def asked(self, message: str) -> str:
+        """What the other instance answers; only a harness has one to ask."""
+        if self._ask is None:
+            raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
+        return self._ask(message)
+
+
+def find_npm_file(path: str, sha256: str) -> Path | None:
+    """A file of an npm package, wherever npm put it; one with other bytes is not it."""
+    places = [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]
+    files = (place / "node_modules" / path for place in places)
+    return next((file for file in files if file.is_file() and _sha256(file, file.stat().st_mtime_ns) == sha256), None)
+
+
+@lru_cache(maxsize=16)
+def _sha256(file: Path, _changed: int) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def memory_of(caller: Caller) -> Memory:
+    """The guest's own memory, to which every guest of ours gives this name."""
+    return cast("Memory", caller["memory"])
+
+
+def wasmtime_version() -> str:
+    return version("wasmtime")
+
+
+def charge(store: Store, fuel: int) -> None:
+    """Take fuel for what the host does in the guest's name."""
+    left = store.get_fuel()
+    if left < fuel:
+        store.set_fuel(0)
+        raise Stopped(Outcome.OUT_OF_FUEL)
+    store.set_fuel(left - fuel)
+
+
+def new_engine(stack_bytes: int = STACK_BYTES) -> Engine:
+    import wasmtime
+    from wasmtime import _ffi
+
+    config = wasmtime.Config()
+    config.consume_fuel = True
+    config.max_wasm_stack = stack_bytes
+    # One form of NaN on every processor; the binding has no word for it.
+    _ffi.wasmtime_config_cranelift_nan_canonicalization_set(config.ptr(), True)
+    config.wasm_threads = False
+    config.wasm_relaxed_simd = False
+    return wasmtime.Engine(config)
+
+
+def guarded(call: Callable[[], T]) -> T:
+    """Run guest code; a trap becomes `Stopped` with the name of its limit."""
+    import wasmtime
+
+    try:
+        return call()
+    except wasmtime.Trap as trap:
+        raise Stopped(_name(trap)) from None
+    except wasmtime.WasmtimeError as bad:
+        # An exception of a host function arrives as itself; what remains are errors of the guest.
+        if "fuel" in str(bad):
+            raise Stopped(Outcome.OUT_OF_FUEL) from None
+        raise Stopped(Outcome.ILLEGAL_INSTRUCTION) from None
+
+
+def _name(trap: Trap) -> Outcome:
+    import wasmtime
+
+    codes: dict[TrapCode | None, Outcome] = {
+        wasmtime.TrapCode.OUT_OF_FUEL: Outcome.OUT_OF_FUEL,
+        wasmtime.TrapCode.STACK_OVERFLOW: Outcome.STACK_OVERFLOW,
+    }
+    return codes.get(trap.trap_code, Outcome.ILLEGAL_INSTRUCTION)

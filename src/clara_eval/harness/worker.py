@@ -1,0 +1,63 @@
+"""The process in which everything hostile happens: one JSON job a line comes in, one JSON answer a line goes out.
+
+It has no environment, an empty working folder and limits of its own, and it knows nothing but its jobs: no settings, no
+keys, no store. Whoever started it kills it when it takes too long or dies, starts another, and says `infrastructure`.
+Started as `python -I -m clara_eval.harness.worker`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Mapping
+
+from clara_eval.harness.jobs import EvmAnswer, EvmJob, Job
+from clara_eval.harness.model import Limits, Outcome
+
+MAX_OPEN_FILES = 64
+MAX_FILE_BYTES = 512 * 1024 * 1024
+"""A compiled module of CPython is the largest file that is ever written."""
+
+
+def answer(job: Job) -> Mapping[str, object]:
+    """One job's answer. What goes wrong inside a machine is the caller's to name: it gets the words."""
+    if job["kind"] == "compile":
+        from clara_eval.harness.solc import Compiler, CompilerBroke, compile_solidity, compiled
+
+        try:
+            return compile_solidity(Compiler(**job["compiler"]), job["submission"], job["harness"])
+        except CompilerBroke as broke:
+            return compiled("", Outcome.INFRASTRUCTURE, str(broke))
+    if job["kind"] == "evm":
+        return _evm(job)
+    from clara_eval.harness import scripts
+
+    return scripts.prepared(job) if job["kind"] == "prepare" else scripts.answer(job)
+
+
+def _evm(job: EvmJob) -> EvmAnswer:
+    from clara_eval.harness import evm
+
+    limits = Limits(**job["limits"])
+    code = job["submission"]
+    alone = evm.deploy_cost(code, job["runtimeBytes"], limits) if code else None
+    if not job["harness"]:
+        return {"deployGas": alone, "calls": [], "logs": []}
+    found = evm.run_harness(job["harness"], limits, code)
+    costs = [cost for cost in (alone, found.deploy_gas) if cost is not None]
+    deploy_gas = max(costs) if costs and found.is_deploy_gas_known else None
+    return {"deployGas": deploy_gas, "calls": [call.to_json() for call in found.calls], "logs": found.logs}
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
+    for line in sys.stdin.buffer:
+        sys.stdout.write(json.dumps(answer(json.loads(line)), allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

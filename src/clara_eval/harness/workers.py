@@ -1,0 +1,124 @@
+"""A few processes that do the hostile work, kept alive between jobs, replaced when one dies or takes too long.
+
+A job (a JSON object) goes in from any thread; its answer comes back. `WorkerLost` means that there is none: the process
+crashed, or the wall-clock guard ended it. It says something about this machine, never about a submission.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from typing import Any
+
+from clara_eval.harness.jobs import Job
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+JOBS_PER_WORKER = 200
+"""Then a new process takes over, so that nothing a library leaks adds up."""
+
+
+class WorkerLost(Exception):
+    """No answer; the text says what happened to the process."""
+
+
+class Workers:
+    """At most `count` processes; more callers wait for their turn."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self._turn = threading.BoundedSemaphore(count or max(1, min(4, os.cpu_count() or 1)))
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._finalizer = weakref.finalize(self, _stop_all, self._idle, self._lock)
+
+    def ask(self, job: Job, seconds: float) -> Any:
+        with self._turn:
+            worker = self._take()
+            try:
+                found = worker.ask(job, seconds)
+            except BaseException:
+                worker.stop()
+                raise
+            self._give_back(worker)
+            return found
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            return self._idle.pop() if self._idle else _Worker()
+
+    def _give_back(self, worker: _Worker) -> None:
+        if worker.jobs >= JOBS_PER_WORKER or not self._finalizer.alive:
+            worker.stop()
+            return
+        with self._lock:
+            self._idle.append(worker)
+
+
+def _stop_all(idle: list[_Worker], lock: threading.Lock) -> None:
+    with lock:
+        while idle:
+            idle.pop().stop()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="clara-run-")
+        self._process = subprocess.Popen(  # our own module
+            [sys.executable, "-I", "-m", "clara_eval.harness.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self._folder.name,
+            env={},
+            start_new_session=True,
+        )
+        self.jobs = 0
+
+    def ask(self, job: Job, seconds: float) -> Any:
+        self.jobs += 1
+        assert self._process.stdin is not None, "started with a pipe"
+        try:
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as bad:
+            raise WorkerLost(f"The worker has ended: {bad.strerror}.") from None
+        return json.loads(self._line(time.monotonic() + seconds, seconds))
+
+    def _line(self, until: float, seconds: float) -> bytes:
+        assert self._process.stdout is not None, "started with a pipe"
+        pipe = self._process.stdout.fileno()
+        found = bytearray()
+        while not found.endswith(b"\n"):
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise WorkerLost(f"The run took longer than {seconds:g} s on this machine.")
+            part = os.read(pipe, 1 << 16)
+            if not part or len(found) > MAX_ANSWER_BYTES:
+                code = self._process.poll()
+                raise WorkerLost(f"The worker ended with code {code} before it answered.")
+            found += part
+        return bytes(found)
+
+    def stop(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            self._process.poll()  # it has ended by itself
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None, "started with pipes"
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue  # a job that nobody reads any more
+        self._process.wait()
+        self._folder.cleanup()

@@ -1,0 +1,95 @@
+"""The administrator's key: kept as a hash, compared in constant time.
+
+Takes `Authorization: Bearer KEY` or `X-API-Key: KEY`. Without a configured key nobody is the administrator: the
+endpoints refuse with 403 and say which setting opens them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import SecretStr
+
+from clara_eval.core.errors import ConfigError
+from clara_eval.interfaces.api.problems import Refusal
+
+SHORTEST_KEY = 16
+
+_bearer = HTTPBearer(auto_error=False, scheme_name="AdminBearer", description="The admin key as a bearer token.")
+_header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="AdminKey", description="The admin key.")
+
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+Header = Annotated[str | None, Depends(_header)]
+
+
+class AdminKey:
+    """Knows whether a key is the right one, and nothing more."""
+
+    def __init__(self, key: SecretStr | None) -> None:
+        self._digest: bytes | None = None
+        if key is None:
+            return
+        if len(key.get_secret_value()) < SHORTEST_KEY:
+            raise ConfigError(
+                f"CLARA_ADMIN_API_KEY is shorter than {SHORTEST_KEY} characters.",
+                remedy="Use a long random one, for example from `openssl rand -hex 32`.",
+            )
+        self._digest = _digest(key.get_secret_value())
+
+    @property
+    def is_set(self) -> bool:
+        return self._digest is not None
+
+    def fits(self, offered: str | None) -> bool:
+        if self._digest is None or offered is None:
+            return False
+        return hmac.compare_digest(self._digest, _digest(offered))
+
+    def seal(self, text: str) -> str:
+        """A seal under this text that only somebody with the key can make."""
+        if self._digest is None:
+            raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
+        return hmac.new(self._digest, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def offered_key(request: Request, bearer: HTTPAuthorizationCredentials | None, header: str | None) -> str | None:
+    """The key of this request; with two of them the bearer's, also where that is not one."""
+    if bearer is None and header is not None and "authorization" in request.headers:
+        return ""
+    return bearer.credentials if bearer else header
+
+
+def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
+    """Whether this request comes from the administrator; a wrong key is nobody's, and trying keys is limited."""
+    key: AdminKey = request.app.state.admin_key
+    offered = offered_key(request, bearer, header)
+    if key.is_set and offered is not None and not key.fits(offered):
+        request.app.state.limits.wrong_key(request)
+    return key.fits(offered)
+
+
+def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
+    """Refuse everybody else."""
+    key: AdminKey = request.app.state.admin_key
+    if not key.is_set:
+        raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
+    if not key.fits(offered_key(request, bearer, header)):
+        request.app.state.limits.wrong_key(request)
+        raise Refusal(
+            401,
+            "The admin key is missing or wrong.",
+            remedy="Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
+            headers={"WWW-Authenticate": 'Bearer realm="clara-eval"'},
+        )
+    request.app.state.limits.admin_request(request)
+
+
+IsAdmin = Annotated[bool, Depends(is_admin)]

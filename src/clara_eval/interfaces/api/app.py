@@ -1,0 +1,173 @@
+"""The application: routes, pages, limits, problem documents, and the tools' door under `/mcp`.
+
+Comes in: an `ApiContext`. Goes out: an ASGI application. CORS is off unless origins are configured; the interactive
+documentation of FastAPI is off because it loads scripts from elsewhere: `/openapi.json` is the documentation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.resources import files
+from types import ModuleType
+
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.utils import get_openapi
+from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
+
+from clara_eval.app import evaluator_address
+from clara_eval.config.settings import listed
+from clara_eval.core.version import __version__
+from clara_eval.documents.rest import Health
+from clara_eval.interfaces.api import api_docs, operator_pages, pages, problems
+from clara_eval.interfaces.api.admin import AdminKey
+from clara_eval.interfaces.api.context import ApiContext
+from clara_eval.interfaces.api.limits import (
+    Compressed,
+    Door,
+    HeadAsGet,
+    Limits,
+    Rates,
+)
+from clara_eval.interfaces.api.problems import Problem, documented
+from clara_eval.interfaces.api.routes import health, router
+from clara_eval.interfaces.api.verify_view import Checks
+from clara_eval.service.metrics import CONTENT_TYPE
+
+_DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, and the trace that proves it.
+
+Errors are RFC 9457 problem documents. Times are unix seconds; amounts are base units of the prize token, as strings."""
+
+
+def create_app(context: ApiContext, *, rates: Rates | None = None, only_operations: bool = False) -> FastAPI:
+    """The whole door, or only health and metrics; `stop_streams` ends open event streams at shutdown."""
+    app = FastAPI(
+        title="Clara Eval",
+        version=__version__,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    limits = Limits(rates)
+    app.state.context = context
+    app.state.admin_key = AdminKey(context.settings.admin_api_key)
+    app.state.limits = limits
+    app.state.streams = 0
+    app.state.checks = Checks()
+    app.state.evaluator = evaluator_address(context.settings)
+    app.state.stopping = asyncio.Event()
+    problems.install(app)
+    app.state.tools = None
+    _operations(app, context)
+    if not only_operations:
+        app.include_router(router)
+        for pages_of in (api_docs.router, operator_pages.router, pages.router):
+            app.include_router(pages_of)
+        pages.mount_static(app)
+        _mount_tools(app)
+    _add_layers(app, context, limits)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's own way to change the document
+    return app
+
+
+def stop_streams(app: FastAPI) -> None:
+    """Let open event streams end, so that a shutdown does not wait for them."""
+    app.state.stopping.set()
+
+
+def _operations(app: FastAPI, context: ApiContext) -> None:
+    @app.get(
+        "/healthz",
+        tags=["operations"],
+        summary="Whether the service is alive, by its own heartbeat",
+        responses={
+            200: {"model": Health},
+            503: {"model": Health, "description": "The heartbeat is stale."},
+            **documented(429),
+        },
+    )
+    async def healthz(request: Request) -> JSONResponse:
+        return health(request)
+
+    @app.get(
+        "/metrics",
+        tags=["operations"],
+        summary="Metrics for Prometheus",
+        response_class=Response,
+        responses={
+            200: {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+            **documented(429),
+        },
+    )
+    async def metrics() -> Response:
+        return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    about = (files("clara_eval") / "interfaces" / "mcp" / "llms.txt").read_text(encoding="utf-8")
+
+    @app.get("/llms.txt", include_in_schema=False)
+    async def llms() -> Response:
+        """What a language model should know about this service."""
+        return Response(about, media_type="text/plain; charset=utf-8")
+
+
+def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:
+    def count(scope: Scope, status: int) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        context.metrics.http_requests.labels(route, str(status)).inc()
+
+    origins = list(listed(context.settings.cors_origins))
+    if origins:
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
+    app.add_middleware(Compressed)
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(Door, limits=limits, count=count)
+
+
+def _tools() -> ModuleType | None:
+    """The agents' tools as an ASGI application, where that door is installed."""
+    try:
+        found = importlib.util.find_spec("clara_eval.interfaces.mcp.asgi")
+    except ModuleNotFoundError:
+        return None
+    if found is None:
+        return None
+    return importlib.import_module("clara_eval.interfaces.mcp.asgi")
+
+
+def _mount_tools(app: FastAPI) -> None:
+    module = _tools()
+    if module is not None:
+        app.state.tools = module.create_asgi(app.state.context)
+        app.mount("/mcp", app.state.tools)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """A mounted application's own lifespan is not run by the outer one: run it here."""
+    async with AsyncExitStack() as stack:
+        router = getattr(app.state.tools, "router", None)
+        if router is not None:
+            await stack.enter_async_context(router.lifespan_context(app.state.tools))
+        yield
+
+
+def _openapi(app: FastAPI) -> dict[str, object]:
+    """FastAPI's document with problem documents in the place of its own validation errors."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for operation in (one for path in document["paths"].values() for one in path.values()):
+        if operation.get("security") and "401" not in operation["responses"]:
+            # Whoever has no key is answered, too, with less.
+            operation["security"].append({})
+    schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    app.openapi_schema = document
+    return document

@@ -1,0 +1,204 @@
+"""Why one entry ended where it did, and what two entries' games said.
+
+Comes in: what may be read, a challenge and its submitters. Goes out: the values of the pages `entry` and `game`. Only
+posted results are shown. What would have changed a place is computed, not guessed: the ranking is made again from the
+recorded games with some of its own turned around, where the field is small enough for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from clara_eval.challenges.comparisons import Outcome, Played, outcome
+from clara_eval.challenges.judging import Judging
+from clara_eval.config.eval_config.model import Feature
+from clara_eval.core.address import Address
+from clara_eval.core.errors import NotFound
+from clara_eval.documents.rest import ChallengeDetail
+from clara_eval.documents.results import (
+    Features,
+    Pairwise,
+    Ranked,
+    Scores,
+    Value,
+)
+from clara_eval.interfaces.api import wording
+from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
+from clara_eval.interfaces.api.leaderboard import is_paid, is_ranked, scale_of
+from clara_eval.interfaces.api.reading import Reading
+from clara_eval.ranking.what_if import LARGEST_FIELD, turning_point
+
+RIVALS = 24
+"""Nearest rivals whose games are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One look at two entries, from one side."""
+
+    result: Outcome
+    shown_first: bool
+    game: Pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Everything played against one rival."""
+
+    rival: Ranked
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def tone(self) -> str:
+        points = sum({"won": 1, "lost": -1}.get(verdict.result, 0) for verdict in self.verdicts)
+        return "won" if points > 0 else "lost" if points < 0 else "even"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One fact beside the same of a rival: who is ahead by the poster's own direction."""
+
+    name: str
+    own: Value
+    other: Value
+    share: float
+    ahead: bool | None
+    """None where it does not tell them apart."""
+
+
+async def posted_scores(reading: Reading, address: Address) -> tuple[ChallengeDetail, Scores]:
+    """The challenge and its posted ranking; Refusal where it is not public."""
+    found = await reading.detail(address, admin=False)
+    return found, found.leaderboard or await reading.leaderboard(address, admin=False)
+
+
+def row_of(scores: Scores, account: str, address: Address) -> Ranked:
+    row = next((row for row in scores.rankings if row.address == account), None)
+    if row is None:
+        raise NotFound(f"{account} has no entry in {address}.", remedy="The leaderboard names every entry.")
+    return row
+
+
+async def entry_view(reading: Reading, address: Address, account: Address) -> dict[str, object]:
+    """The values of the template `entry.html`."""
+    found, scores = await posted_scores(reading, address)
+    row = row_of(scores, account, address)
+    ranked = [other for other in scores.rankings if is_ranked(other)]
+    rivals = nearest(ranked, row)
+    games = await reading.comparisons_of(address, scores, account, [rival.address for rival in rivals])
+    target = rival_at_line(ranked, row)
+    wanted = [account, *([target.address] if target else [])]
+    facts = await reading.features_of(address, scores, wanted)
+    judging = await reading.judging(address, scores)
+    scale = scale_of(ranked)
+    return {
+        "found": found,
+        "phase": wording.phase(found, time.time()),
+        "row": row,
+        "bar": scale.bar(row),
+        "ranked": len(ranked),
+        "is_paid": is_paid(row),
+        "facts": facts.get(account),
+        "feature_names": feature_names(judging, facts),
+        "target": target,
+        "target_facts": facts.get(target.address) if target else None,
+        "gaps": gaps(account, target, facts, judging),
+        "whatif": await _what_if(reading, address, scores, row),
+        "closest": closest(ranked, row),
+        "matches": matches(row, rivals, games),
+        "flags": [flag for flag in scores.flags if flag.account == account],
+        "shortened": wording.shortened,
+        "rejection": wording.rejection,
+    }
+
+
+async def _what_if(reading: Reading, address: Address, scores: Scores, row: Ranked) -> list[wording.Told]:
+    places = [other.address for other in scores.rankings if is_ranked(other)]
+    paid = sum(is_paid(other) for other in scores.rankings)
+    if row.address not in places or len(places) > LARGEST_FIELD:
+        return []
+    games = await reading.comparisons_among(address, scores, places)
+    points = {"A": 1.0, "B": 0.0, "tie": 0.5}
+    scored = [(*pair, points[game.winner]) for pair, game in games.items() if game.winner in points]
+    turn = await asyncio.to_thread(turning_point, row.address, places, scored, paid)
+    return [wording.turn_told(turn, is_paid=is_paid(row))] if turn is not None else []
+
+
+def nearest(ranked: list[Ranked], row: Ranked) -> list[Ranked]:
+    """The others, nearest in place first."""
+    others = [other for other in ranked if other.address != row.address] if is_ranked(row) else []
+    others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
+    return others[:RIVALS]
+
+
+def closest(ranked: list[Ranked], row: Ranked) -> Ranked | None:
+    """The rival with the nearest rating."""
+    others = [other for other in ranked if other.address != row.address and other.elo is not None]
+    own = row.elo
+    return min(others, key=lambda other: abs((other.elo or 0.0) - own)) if others and own is not None else None
+
+
+def rival_at_line(ranked: list[Ranked], row: Ranked) -> Ranked | None:
+    """Whom it had to beat, or keep behind: the last that is paid, or the first that is not."""
+    if not is_ranked(row):
+        return None
+    paid = [other for other in ranked if is_paid(other)]
+    if is_paid(row):
+        return next((other for other in ranked if not is_paid(other)), None)
+    return paid[-1] if paid else None
+
+
+def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
+    found = []
+    for rival in rivals:
+        verdicts = tuple(
+            Verdict(outcome(game, shown_first=first == row.address), first == row.address, game)
+            for (first, second), game in games.items()
+            if {first, second} == {row.address, rival.address}
+        )
+        if verdicts:
+            found.append(Match(rival, verdicts))
+    return found
+
+
+def gaps(account: str, target: Ranked | None, facts: dict[str, Features], judging: Judging | None) -> list[Gap]:
+    """Fact by fact against the rival at the pay line, the heaviest first."""
+    if target is None or account not in facts or target.address not in facts:
+        return []
+    own, other = facts[account].features, facts[target.address].features
+    return [
+        Gap(feature.name, own.get(feature.name), other.get(feature.name), share,
+            is_ahead(feature, own.get(feature.name), other.get(feature.name)))
+        for feature, share in weights_of(judging)
+    ]  # fmt: skip
+
+
+def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
+    """Whether the first value is better than the second in the poster's direction; None where it cannot be said."""
+    if own == other or own is None or other is None or feature.better is None:
+        return None
+    if feature.type == "enum":
+        order = {value: place for place, value in enumerate(feature.values)}
+        first, second = float(order.get(str(own), -1)), float(order.get(str(other), -1))
+    elif isinstance(own, str) or isinstance(other, str):
+        return None
+    else:
+        first, second = float(own), float(other)
+    return first > second if feature.better == "higher" else first < second
+
+
+async def game_view(reading: Reading, address: Address, one: Address, other: Address) -> dict[str, object]:
+    """The values of the template `game.html`: both looks at two entries, and the facts that were shown."""
+    found, scores = await posted_scores(reading, address)
+    left, right = row_of(scores, one, address), row_of(scores, other, address)
+    games = await reading.comparisons_of(address, scores, one, [other])
+    if not games:
+        raise NotFound(
+            f"No game between {one} and {other} is recorded here.", remedy="Not every pair meets in a large field."
+        )
+    facts = await reading.features_of(address, scores, [one, other])
+    judging = await reading.judging(address, scores)
+    pair = gaps(one, right, facts, judging)
+    return {"found": found, "left": left, "right": right, "games": games, "facts": facts, "pair": pair}

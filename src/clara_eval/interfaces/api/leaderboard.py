@@ -1,0 +1,156 @@
+"""A ranking as it is drawn: rows with their intervals on one scale, the pay line, the podium, those not ranked.
+
+Comes in: the scores of a round. Goes out: a `Leaderboard`, of which one page of rows is shown. A field of a thousand is
+paged; the scale and the pay line are those of the whole field on every page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clara_eval.documents.results import Features, Ranked, Scores, Value
+
+PAGE_ROWS = 50
+PODIUM = 3
+KEY_FACTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An interval on a scale of 0 to 100."""
+
+    left: float
+    width: float
+    middle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    found: Ranked
+    bar: Bar | None
+    is_paid: bool
+    is_below: bool
+    """Directly below the pay line."""
+    facts: tuple[Value, ...] = ()
+
+    @property
+    def address(self) -> str:
+        return self.found.address
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    rows: tuple[Row, ...]
+    """Those of this page."""
+    podium: tuple[Row, ...]
+    rejected: tuple[Ranked, ...]
+    ranked: int
+    paid: int
+    page: int
+    pages: int
+    line: float | None
+    """Where the pay line stands on the scale of the bars."""
+    fact_names: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Arithmetic on measured facts leaves no interval."""
+        return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        return round(100 * (value - self.low) / ((self.high - self.low) or 1.0), 2)
+
+    def bar(self, row: Ranked) -> Bar | None:
+        if row.elo is None or row.low is None or row.high is None:
+            return None
+        left = self.at(row.low)
+        width = 0.0 if row.low == row.high else round(max(0.8, self.at(row.high) - left), 2)
+        return Bar(left, width, self.at(row.elo))
+
+
+def is_ranked(row: Ranked) -> bool:
+    return row.status != "rejected"
+
+
+def is_paid(row: Ranked) -> bool:
+    return int(row.prizeAmount or 0) > 0
+
+
+def scale_of(rows: Sequence[Ranked]) -> Scale:
+    lows = [row.low for row in rows if row.low is not None]
+    highs = [row.high for row in rows if row.high is not None]
+    return Scale(min(lows, default=0.0), max(highs, default=1.0))
+
+
+def leaderboard_of(scores: Scores, page: int) -> Leaderboard:
+    """One page of a ranking."""
+    ranked = [row for row in scores.rankings if is_ranked(row)]
+    rejected = tuple(row for row in scores.rankings if not is_ranked(row))
+    scale = scale_of(ranked)
+    paid = sum(is_paid(row) for row in ranked)
+    drawn = [_row(row, scale, place, paid) for place, row in enumerate(ranked)]
+    pages = max(1, -(-len(drawn) // PAGE_ROWS))
+    page = min(max(1, page), pages)
+    return Leaderboard(
+        rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
+        podium=tuple(row for row in drawn[:PODIUM] if row.is_paid),
+        rejected=rejected,
+        ranked=len(ranked),
+        paid=paid,
+        page=page,
+        pages=pages,
+        line=_line(ranked, scale, paid),
+    )
+
+
+def _row(row: Ranked, scale: Scale, place: int, paid: int) -> Row:
+    return Row(row, scale.bar(row), is_paid(row), is_below=paid > 0 and place == paid)
+
+
+def _line(ranked: Sequence[Ranked], scale: Scale, paid: int) -> float | None:
+    """Half-way between the last that is paid and the first that is not."""
+    if not 0 < paid < len(ranked):
+        return None
+    last, following = ranked[paid - 1].elo, ranked[paid].elo
+    return scale.at((last + following) / 2) if last is not None and following is not None else None
+
+
+def around_line(scores: Scores, most: int) -> list[str]:
+    """Those whose games and facts say most about the money: the best, and those on both sides of the pay line."""
+    ranked = [row for row in scores.rankings if is_ranked(row)]
+    paid, half = sum(is_paid(row) for row in ranked), most // 2
+    near = max(half, min(paid - half // 2, len(ranked) - half))
+    chosen = [*ranked[:half], *ranked[near : near + half]]
+    return [row.address for row in chosen]
+
+
+def executed_names(rows: Sequence[Ranked]) -> tuple[str, ...]:
+    """The columns of a round that was run: tests, and the harness's first metric, else the gas or fuel of all of it."""
+    runs = [row.executed for row in rows if row.executed is not None]
+    metrics = sorted({name for run in runs for name in run.metrics})[: KEY_FACTS - 1]
+    unit = "fuel" if any(run.fuel for run in runs) else "gas"
+    return ("tests", *(metrics or [unit])) if runs else ()
+
+
+def executed_facts(row: Ranked, names: Sequence[str]) -> tuple[Value, ...]:
+    """What running an entry measured, under these names."""
+    run = row.executed
+    if run is None:
+        return (None,) * len(names)
+    tests = run.outcome.replace("_", " ") if run.testsPassed is None else f"{run.testsPassed}/{run.tests}"
+    known: dict[str, Value] = {**run.metrics, "tests": tests, "gas": run.gas, "fuel": run.fuel}
+    return tuple(known.get(name) for name in names)
+
+
+def key_facts(features: dict[str, Features], weights: dict[str, float]) -> tuple[str, ...]:
+    """The facts that stand in the rows where nothing was run: those of most weight that tell entries apart."""
+    names = dict.fromkeys(name for found in features.values() for name in found.features)
+    told = [name for name in names if len({found.features.get(name) for found in features.values()}) > 1]
+    return tuple(sorted(told, key=lambda name: -weights.get(name, 1.0))[:KEY_FACTS])

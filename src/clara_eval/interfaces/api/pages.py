@@ -1,0 +1,168 @@
+"""The pages for people, rendered on the server: the list, a challenge, an entry, a game, an agent, a check.
+
+Everything strangers wrote goes through the templates' escape; no script is needed to read a page. With scripts, a
+running evaluation is followed live and details open in a drawer: the same addresses answer with a fragment then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from os import PathLike, stat_result
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from sse_starlette import ServerSentEvent
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from clara_eval.challenges.status import FINAL_STATES
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.interfaces.api.agent_view import agent_view
+from clara_eval.interfaces.api.challenge_list import Wanted, card_of, listed
+from clara_eval.interfaces.api.challenge_view import challenge_view
+from clara_eval.interfaces.api.entry_view import entry_view, game_view
+from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
+from clara_eval.interfaces.api.templating import STATIC, page, rendered
+from clara_eval.interfaces.api.verify_view import verify_view
+from clara_eval.interfaces.api.wording import STAGES, phase
+
+router = APIRouter(include_in_schema=False)
+_GET = ["GET", "HEAD"]
+
+
+class _Assets(StaticFiles):
+    """Static files; their addresses change with their content, so browsers may keep them."""
+
+    def file_response(
+        self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+def mount_static(app: FastAPI) -> None:
+    app.mount("/static", _Assets(directory=STATIC), name="static")
+
+
+def reading_of(request: Request) -> Reading:
+    context = request.app.state.context
+    return Reading(context.store, context.chain_id, context.settings.traces_public)
+
+
+def is_fragment(request: Request) -> bool:
+    """Whether a script on our page asks, which wants a part of one."""
+    return request.headers.get("hx-request") == "true"
+
+
+def known_address(text: str) -> Address:
+    """An address from a path; what is none is not found."""
+    try:
+        return to_address(text)
+    except BadInput as bad:
+        raise NotFound(bad.message, remedy="An address is 0x followed by 40 hex digits.") from None
+
+
+@router.api_route("/favicon.ico", methods=_GET)
+async def favicon() -> Response:
+    return FileResponse(STATIC / "favicon.svg", media_type="image/svg+xml")
+
+
+@router.api_route("/", methods=_GET)
+async def index(
+    request: Request,
+    status: Annotated[str, Query(max_length=20)] = "",
+    skill: Annotated[str, Query(max_length=60)] = "",
+    q: Annotated[str, Query(max_length=200)] = "",
+    number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+) -> HTMLResponse:
+    wanted = Wanted(status, skill, q, number)
+    rows = await reading_of(request).listed(None)
+    settings = request.app.state.context.settings
+    found = listed(rows, wanted, time.time())
+    return page("index.html", found=found, wanted=wanted, network=settings.network_name)
+
+
+@router.api_route("/challenges/{address}/card", methods=_GET)
+async def card(address: str, request: Request) -> HTMLResponse:
+    """One card of the list, which asks for itself while its evaluation runs."""
+    found = await reading_of(request).detail(known_address(address), admin=False)
+    return page("_card.html", card=card_of(found, time.time()))
+
+
+@router.api_route("/challenges/{address}", methods=_GET)
+async def challenge(address: str, request: Request, number: Annotated[int, Query(alias="page", ge=1)] = 1) -> Response:
+    settings = request.app.state.context.settings
+    values = await challenge_view(reading_of(request), known_address(address), number, settings)
+    return page("challenge.html", values, url=str(request.base_url))
+
+
+@router.get("/challenges/{address}/live")
+async def live(address: str, request: Request) -> Response:
+    """The progress as a fragment of the page, at each change, until the evaluation ends."""
+    reading, known = reading_of(request), known_address(address)
+    state = request.app.state
+
+    summary = await reading.detail(known, admin=False)
+
+    async def changes() -> AsyncIterator[ServerSentEvent]:
+        said = None
+        while not state.stopping.is_set():
+            status = await reading.status(known)
+            if status != said:
+                now = phase(summary.model_copy(update={"evaluation": status}), time.time())
+                told = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
+                yield ServerSentEvent(data=told, event="progress")
+                if said is not None and status.status in FINAL_STATES:
+                    yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
+                    return
+                said = status
+            await asyncio.sleep(EVENT_SECONDS)
+
+    return counted_stream(state, changes())
+
+
+@router.api_route("/challenges/{address}/verify", methods=_GET)
+async def verify(address: str, request: Request) -> Response:
+    """What the check of the trace says: a page, or the content of the panel."""
+    state = request.app.state
+    values = await verify_view(state.checks, reading_of(request), known_address(address), state.context.settings)
+    return page("_verify.html" if is_fragment(request) else "verify.html", values)
+
+
+@router.api_route("/agents/{number}", methods=_GET)
+async def agent(number: str, request: Request) -> Response:
+    """What one agent did in all rounds."""
+    if not (number.isascii() and number.isdigit() and len(number) <= 78):
+        raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
+    return page("agent.html", await agent_view(reading_of(request), int(number)))
+
+
+@router.api_route("/challenges/{address}/games/{first}/{second}", methods=_GET)
+async def game(address: str, first: str, second: str, request: Request) -> Response:
+    """Both verdicts about two entries: a page, or the content of a drawer."""
+    known, one, other = known_address(address), known_address(first), known_address(second)
+    values = await game_view(reading_of(request), known, one, other)
+    return page("_game.html" if is_fragment(request) else "game.html", values)
+
+
+@router.api_route("/challenges/{address}/{name}.svg", methods=_GET)
+async def plot(address: str, name: str, request: Request) -> Response:
+    """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
+    svg = await reading_of(request).plot(known_address(address), name)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+    headers = {"content-security-policy": policy, "cache-control": "public, max-age=300"}
+    return Response(svg, media_type="image/svg+xml", headers=headers)
+
+
+@router.api_route("/challenges/{address}/{submitter}", methods=_GET)
+async def entry(address: str, submitter: str, request: Request) -> Response:
+    """Why one entry ended where it did."""
+    values = await entry_view(reading_of(request), known_address(address), known_address(submitter))
+    return page("entry.html", values)

@@ -1,0 +1,195 @@
+"""Errors as RFC 9457 problem documents, every one of them, whoever raised it; as a page where a browser asks for one.
+
+`type` names the kind, `detail` says what happened, `remedy` what to do about it. An error of ours has one status; what
+nobody expected is a 500 that tells the caller nothing about our inside and the log everything.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
+
+from clara_eval.core.errors import (
+    BadInput,
+    ClaraError,
+    Deferred,
+    NeedsReview,
+    NotFound,
+    NotYet,
+    Temporary,
+)
+from clara_eval.interfaces.api.templating import page
+from clara_eval.interfaces.api.wording import shortened
+
+MEDIA_TYPE = "application/problem+json"
+_log = structlog.get_logger(__name__)
+FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")
+"""What no browser shows as a page; its errors are documents whoever asks."""
+
+TITLES = {
+    400: "The request cannot be read",
+    401: "The admin key is missing or wrong",
+    403: "Not allowed",
+    404: "Not found",
+    405: "This address does not take that method",
+    406: "Not acceptable",
+    409: "Not possible now",
+    413: "The body is too large",
+    415: "The body has another media type",
+    422: "The request is not valid",
+    429: "Too many requests",
+    500: "Something broke here",
+    503: "Not available now",
+}
+_STATUS: tuple[tuple[type[ClaraError], int], ...] = (
+    (BadInput, 422),
+    (NotFound, 404),
+    (NotYet, 409),
+    (Deferred, 409),
+    (NeedsReview, 409),
+    (Temporary, 503),
+)
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem document."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:clara-eval:problem:404",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "No challenge 0x0000000000000000000000000000000000000001 is known here.",
+                    "instance": "/api/v1/challenges/0x0000000000000000000000000000000000000001/eval-status",
+                    "remedy": "A new challenge appears within five minutes.",
+                }
+            ]
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    remedy: str | None = None
+    errors: list[dict[str, object]] | None = Field(None, description="One item a wrong place, for validation problems.")
+
+
+class Refusal(Exception):
+    """A door's own refusal, with its HTTP status."""
+
+    def __init__(self, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.remedy = remedy
+        self.headers = headers
+
+
+def document(
+    status: int, detail: str, instance: str, *, remedy: str = "", errors: list[dict[str, object]] | None = None
+) -> dict[str, object]:
+    found: dict[str, object] = {
+        "type": f"urn:clara-eval:problem:{status}",
+        "title": TITLES.get(status, "Refused"),
+        "status": status,
+        "detail": detail,
+        "instance": instance[:300],
+    }
+    if remedy:
+        found["remedy"] = remedy
+    if errors is not None:
+        found["errors"] = errors
+    return found
+
+
+def response(
+    request: Request, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None,
+    errors: list[dict[str, object]] | None = None,
+) -> Response:  # fmt: skip
+    if wants_page(request):
+        told = {"code": status, "title": TITLES.get(status, "Refused"), "detail": shortened(detail), "remedy": remedy}
+        return page("problem.html", told, status=status, headers=headers)
+    body = document(status, detail, request.scope["path"], remedy=remedy, errors=errors)
+    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person's browser asks for a page, not a program for a document."""
+    path, accepted = request.scope["path"], request.headers.get("accept", "")
+    if path.startswith(FOR_PROGRAMS) or ("json" in accepted and "text/html" not in accepted):
+        return False
+    return "text/html" in accepted or _is_page(path)
+
+
+def _is_page(path: str) -> bool:
+    return path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
+    """The OpenAPI `responses` of these statuses."""
+    return {
+        status: {
+            "description": TITLES[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in statuses
+    }
+
+
+def _allowed(request: Request) -> str:
+    """Every documented method of the path; the router itself names those of the first route only."""
+    paths: dict[str, dict[str, object]] = request.app.openapi()["paths"]
+    here = request.url.path
+    fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
+    methods = {method.upper() for path in fitting for method in paths[path]}
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+
+
+def install(app: FastAPI) -> None:
+    """Route every exception of the application through problem documents."""
+
+    @app.exception_handler(Refusal)
+    async def refused(request: Request, bad: Refusal) -> Response:
+        return response(request, bad.status, bad.detail, remedy=bad.remedy, headers=bad.headers)
+
+    @app.exception_handler(ClaraError)
+    async def ours(request: Request, bad: ClaraError) -> Response:
+        status = next((status for kind, status in _STATUS if isinstance(bad, kind)), 500)
+        if status == 500:
+            _log.error("request_failed", path=request.url.path, problem=str(bad))
+            return response(request, 500, "The request failed.", remedy="The operator's log has the reason.")
+        wait = {"retry-after": "30"} if status == 503 else None
+        return response(request, status, bad.message, remedy=bad.remedy, headers=wait)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, bad: RequestValidationError) -> Response:
+        errors: list[dict[str, object]] = [
+            {"path": ".".join(str(part) for part in error["loc"]), "message": str(error["msg"])}
+            for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
+        ]
+        first = errors[0] if errors else {"path": "", "message": "not valid"}
+        return response(request, 422, f"{first['path']}: {first['message']}.", errors=errors)
+
+    @app.exception_handler(HTTPException)
+    async def routing(request: Request, bad: HTTPException) -> Response:
+        headers = dict(bad.headers or {})
+        if bad.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (allowed := _allowed(request)):
+            headers["Allow"] = allowed
+        return response(request, bad.status_code, str(bad.detail), headers=headers)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, bad: Exception) -> Response:
+        _log.error("request_broke", path=request.url.path, exc_info=bad)
+        return response(request, 500, "The request failed.", remedy="The operator's log has the reason.")

@@ -1,0 +1,307 @@
+"""The REST routes: thin, one question each."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from clara_eval.actions.objections import read_draft
+from clara_eval.actions.review import Decree
+from clara_eval.actions.review_sheet import ReviewSheet, review_sheet
+from clara_eval.challenges.agents import AgentRecord
+from clara_eval.challenges.status import FINAL_STATES
+from clara_eval.core.address import to_address
+from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.errors import BadInput
+from clara_eval.core.version import __version__
+from clara_eval.documents.rest import (
+    Accepted,
+    AddressPath,
+    AgentPath,
+    ChallengeDetail,
+    ChallengeList,
+    DraftRecord,
+    EvaluateRequest,
+    ObjectionRecord,
+    ObjectionRequest,
+    RevealRecord,
+    RevealRequest,
+    ReviewRecord,
+    ReviewRequest,
+)
+from clara_eval.documents.results import EvalStatus, Scores, State
+from clara_eval.evaluation.trace.document import FORMAT
+from clara_eval.interfaces.api.admin import IsAdmin, require_admin
+from clara_eval.interfaces.api.context import ApiContext
+from clara_eval.interfaces.api.problems import Refusal, documented
+from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
+from clara_eval.judge.providers.registry import models_of, parse_jury
+from clara_eval.store.trace_archive import stream_trace
+
+router = APIRouter(prefix="/api/v1", tags=["challenges"])
+
+_ALWAYS = (422, 429, 503)
+_NOT_MODIFIED: dict[int | str, dict[str, object]] = {304: {"description": "Unchanged since the given ETag."}}
+_STREAM = {"text/event-stream": {"example": 'event: status\ndata: {"status":"comparing"}\n\n'}}
+_TRACE = {
+    "application/json": {
+        "schema": {
+            "type": "object",
+            "required": ["format", "entries", "digest"],
+            "properties": {
+                "format": {"const": FORMAT},
+                "entries": {"type": "array", "items": {"type": "object"}},
+                "digest": {"type": "string"},
+            },
+        },
+        "example": {"format": FORMAT, "entries": [], "digest": "0x" + "00" * 32},
+    }
+}
+
+
+def _context(request: Request) -> ApiContext:
+    found: ApiContext = request.app.state.context
+    return found
+
+
+def _reading(request: Request) -> Reading:
+    context = _context(request)
+    return Reading(context.store, context.chain_id, context.settings.traces_public)
+
+
+@contextmanager
+def _well_formed() -> Iterator[None]:
+    """The body is as documented: what is refused now is refused for the challenge as it stands (409, not 422)."""
+    try:
+        yield
+    except BadInput as bad:
+        raise Refusal(409, str(bad), remedy=bad.remedy) from bad
+
+
+Context = Annotated[ApiContext, Depends(_context)]
+Read = Annotated[Reading, Depends(_reading)]
+
+
+@router.post(
+    "/challenges/evaluate",
+    status_code=202,
+    response_model=Accepted,
+    dependencies=[Depends(require_admin)],
+    responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
+    summary="Trigger the evaluation of a challenge",
+)
+async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, object]:
+    address = to_address(body.challengeAddress)
+    workflow = await context.engine.request(address)
+    return {
+        "challengeAddress": address,
+        "workflowId": workflow,
+        "statusUrl": f"/api/v1/challenges/{address}/eval-status",
+    }
+
+
+@router.get("/challenges/evaluate", include_in_schema=False)
+async def evaluate_takes_only_post() -> None:
+    """Otherwise the word would be read as an address that is none."""
+    raise Refusal(405, "This address takes only POST.", remedy="Send POST.", headers={"allow": "POST"})
+
+
+@router.get("/challenges", response_model=ChallengeList, responses=documented(*_ALWAYS), summary="List challenges")
+async def list_challenges(
+    read: Read,
+    status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> ChallengeList:
+    rows = await read.listed(status)
+    return ChallengeList(total=len(rows), offset=offset, limit=limit, challenges=rows[offset : offset + limit])
+
+
+@router.get(
+    "/challenges/{address}",
+    response_model=ChallengeDetail,
+    responses=documented(404, *_ALWAYS),
+    summary="One challenge, with its ranking once that is public",
+)
+async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> ChallengeDetail:
+    return await read.detail(to_address(address), admin=admin)
+
+
+@router.get(
+    "/challenges/{address}/eval-status",
+    responses={200: {"model": EvalStatus}, **_NOT_MODIFIED, **documented(404, *_ALWAYS)},
+    summary="Status and progress of an evaluation",
+)
+async def eval_status(address: AddressPath, read: Read, request: Request) -> Response:
+    text = await read.status_text(to_address(address))
+    return _tagged(request, text.encode())
+
+
+@router.get(
+    "/challenges/{address}/eval-trace",
+    response_class=Response,
+    responses={
+        200: {"description": "The trace, streamed.", "content": _TRACE},
+        **_NOT_MODIFIED,
+        **documented(403, 404, *_ALWAYS),
+    },
+    summary="The whole trace: submissions, facts, prompts, answers, ranking, winners",
+)
+async def eval_trace(address: AddressPath, read: Read, admin: IsAdmin, request: Request) -> Response:
+    known = to_address(address)
+    archived = await read.trace(known, admin=admin)
+    etag = f'"{archived.digest}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
+    pieces = stream_trace(read.store, read.chain_id, known)
+    return StreamingResponse(pieces, headers=headers, media_type="application/json")
+
+
+@router.get(
+    "/challenges/{address}/leaderboard",
+    response_model=Scores,
+    responses=documented(403, 404, *_ALWAYS),
+    summary="The ranking, public once scores are posted",
+)
+async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> Scores:
+    return await read.leaderboard(to_address(address), admin=admin)
+
+
+@router.get(
+    "/agents/{agent_id}",
+    response_model=AgentRecord,
+    responses=documented(404, *_ALWAYS),
+    summary="An agent's record across challenges: entered, won, earned, average place",
+)
+async def agent(agent_id: AgentPath, read: Read) -> AgentRecord:
+    return await read.agent(agent_id)
+
+
+@router.get(
+    "/challenges/{address}/events",
+    response_class=EventSourceResponse,
+    responses={200: {"description": "Server-sent events.", "content": _STREAM}, **documented(404, *_ALWAYS)},
+    summary="Every change of the evaluation's status, until it ends",
+)
+async def events(address: AddressPath, read: Read, request: Request) -> Response:
+    known = to_address(address)
+    first = await read.status_text(known)
+    state = request.app.state
+
+    async def changes() -> AsyncIterator[ServerSentEvent]:
+        text, said = first, ""
+        while True:
+            if text != said:
+                yield ServerSentEvent(data=text, event="status")
+                said = text
+            if json.loads(text)["status"] in FINAL_STATES or state.stopping.is_set():
+                return
+            await asyncio.sleep(EVENT_SECONDS)
+            text = await read.status_text(known)
+
+    return counted_stream(state, changes())
+
+
+@router.post(
+    "/challenges/{address}/review",
+    response_model=ReviewRecord,
+    dependencies=[Depends(require_admin)],
+    responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
+    summary="Approve, reject or rule about an evaluation that waits for a person",
+)
+async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, object]:
+    known = to_address(address)
+    with _well_formed():
+        if body.decision == "rule":
+            await context.engine.rule(known, _decree(body), body.traceDigest)
+        else:
+            await context.engine.decide(known, body.decision, body.note, body.traceDigest, body.by)
+    return {"challengeAddress": known, "decision": body.decision, "note": body.note, "by": body.by}
+
+
+@router.post(
+    "/challenges/{address}/harness",
+    response_model=RevealRecord,
+    responses=documented(400, 404, 409, 413, *_ALWAYS),
+    summary="Reveal a hidden harness, signed by the poster",
+)
+async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> dict[str, object]:
+    known = to_address(address)
+    with _well_formed():
+        revealed = await context.engine.reveal(known, body.document, body.signature)
+    return {"challengeAddress": known, "privateSetHash": revealed}
+
+
+@router.get(
+    "/challenges/{address}/draft",
+    response_model=DraftRecord,
+    responses=documented(404, *_ALWAYS),
+    summary="A result that is announced before it is posted",
+)
+async def draft(address: AddressPath, context: Context) -> object:
+    return to_camel_json(await read_draft(context.store, context.chain_id, to_address(address)))
+
+
+@router.post(
+    "/challenges/{address}/objections",
+    response_model=ObjectionRecord,
+    responses=documented(400, 404, 409, 413, *_ALWAYS),
+    summary="Object to an announced result, signed by a submitter",
+)
+async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> dict[str, object]:
+    known = to_address(address)
+    with _well_formed():
+        kept = await context.engine.object(known, body.about, body.reason, body.signature)
+    return {"challengeAddress": known, "submitter": kept.submitter, "about": kept.about, "reason": kept.reason}
+
+
+def _decree(body: ReviewRequest) -> Decree:
+    asked = body.ruling
+    if asked is None:
+        raise BadInput("The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled.")
+    account = to_address(asked.account) if asked.account else None
+    return Decree(asked.kind, account, asked.judge, asked.stage, body.note, body.by)
+
+
+@router.get(
+    "/challenges/{address}/review",
+    response_model=ReviewSheet,
+    dependencies=[Depends(require_admin)],
+    responses=documented(400, 401, 403, 404, *_ALWAYS),
+    summary="Everything needed to decide about a result that waits for a person",
+)
+async def show_review(address: AddressPath, context: Context) -> ReviewSheet:
+    return await review_sheet(context.store, context.chain_id, to_address(address))
+
+
+def _tagged(request: Request, body: bytes) -> Response:
+    """The body with its ETag, or 304 where the caller has it already."""
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _matches(request: Request, etag: str) -> bool:
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or etag in (part.strip().removeprefix("W/") for part in given.split(","))
+
+
+def health(request: Request) -> JSONResponse:
+    """Alive, by the loop's own heartbeat."""
+    pulse, settings = _context(request).pulse, _context(request).settings
+    has_model = bool(models_of(parse_jury(settings.judges)))
+    about = {"hasModel": has_model, "evaluator": request.app.state.evaluator}
+    return JSONResponse({**pulse.report(__version__), **about}, 503 if pulse.is_stale else 200)

@@ -1,0 +1,164 @@
+"""Pages as text: the templates, what they may call, and the one place where a stranger's text becomes harmless.
+
+Comes in: the name of a template and values. Goes out: HTML. Must hold: every text is escaped for HTML, and characters
+that do not print as themselves (controls, bidirectional marks, invisible ones) are spelled out before that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse
+
+from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.times import show_wait
+from clara_eval.chain.model import Token
+from clara_eval.core.address import Address, short
+from clara_eval.core.version import __version__
+from clara_eval.documents.results import Token as TokenDocument
+from clara_eval.interfaces.api.visible import visible
+
+STATIC = Path(__file__).parent / "static"
+_LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
+_CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
+
+
+def page(
+    name: str,
+    values: Mapping[str, object] | None = None,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    **more: object,
+) -> HTMLResponse:
+    """A template as an answer; it is asked for anew each time, because what it tells moves."""
+    text = rendered(name, **{**(values or {}), **more})
+    return HTMLResponse(text, status, {"cache-control": "no-cache", "vary": "HX-Request, Cookie", **(headers or {})})
+
+
+def rendered(name: str, **values: object) -> str:
+    return _environment().get_template(name).render(**values)
+
+
+def moment(seconds: int | None) -> str:
+    """A time for people; the contract takes deadlines that no calendar has."""
+    if not seconds:
+        return "–"
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"second {seconds}"
+
+
+def iso(seconds: int) -> str:
+    """The same moment for programs; empty where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def amount(units: str | int | None, token: TokenDocument) -> str:
+    """An amount in tokens, with its thousands apart."""
+    if units is None:
+        return "–"
+    shown = show_amount(int(units), Token(Address(token.address), token.symbol, token.decimals))
+    number, _, symbol = shown.partition(" ")
+    whole, dot, rest = number.partition(".")
+    return f"{int(whole):,}{dot}{rest} {symbol}"
+
+
+def fact(value: object) -> str:
+    """A typed fact for people."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case int():
+            return f"{value:,}" if abs(value) >= 10_000 else str(value)
+        case _:
+            return str(value)
+
+
+def share(value: float | None) -> str:
+    """A share in percent; never 0 or 100 where it is not exactly that."""
+    if value is None:
+        return "–"
+    if 0 < value < 0.01:
+        return "<1 %"
+    if 0.99 < value < 1:
+        return ">99 %"
+    return f"{100 * value:.0f} %"
+
+
+def usd(dollars: float) -> str:
+    """Dollars for people; small amounts keep what is in them."""
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.3f}"
+
+
+def words(name: str) -> str:
+    """The name of a feature as words, as it stands at the head of a row or a column."""
+    told = name.replace("_", " ")
+    return told[:1].upper() + told[1:]
+
+
+def grouped(text: str) -> str:
+    """A judge's reason with the thousands of long numbers apart."""
+    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", text)
+
+
+def coded(text: str) -> Markup:
+    """A poster's text whose `code` stands out; everything in it is escaped first."""
+    harmless = str(escape(visible(text)))
+    return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
+
+
+def badge(account: str) -> Markup:
+    """A small mark drawn from an address, so that the eye finds it again."""
+    digest = hashlib.sha256(account.encode()).digest()
+    squares = "".join(
+        f"M{x} {y}h1v1h-1z" + (f"M{4 - x} {y}h1v1h-1z" if x < 2 else "")
+        for x in range(3)
+        for y in range(5)
+        if digest[x * 5 + y] & 1
+    )
+    hue = int.from_bytes(digest[20:22]) % 360
+    return Markup(
+        '<svg class="badge" viewBox="-1 -1 7 7" aria-hidden="true"><path fill="hsl({} 55% 52%)" d="{}"/></svg>'
+    ).format(hue, squares)
+
+
+@cache
+def asset(name: str) -> str:
+    """The address of a static file, which changes with its content."""
+    return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("clara_eval.interfaces.api"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=visible,
+        extensions=["jinja2.ext.do"],
+    )
+    environment.filters.update(
+        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
+        wait=show_wait,
+        usd=usd, grouped=grouped, coded=coded,
+    )  # fmt: skip
+    environment.globals.update(version=__version__, asset=asset)
+    return environment

@@ -1,0 +1,93 @@
+"""The check of a posted trace, done here on demand so that a visitor sees what it says; anybody can do it at home.
+
+Comes in: what may be read, and an address. Goes out: what held and what stays open, or the entry that did not hold. One
+check runs at a time, in a thread of its own, and what it says about a digest is kept: a visitor cannot keep the
+service busy. Traces above the limit are left to the command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clara_eval.actions.verify import verify_trace
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadTrace, ClaraError
+from clara_eval.evaluation.replay import Checked
+from clara_eval.interfaces.api.reading import Reading
+from clara_eval.store.trace_archive import stream_trace
+
+MOST_PARTS = 4
+"""Megabytes of trace that are checked here."""
+_KEPT = 256
+
+
+@dataclass
+class Checks:
+    """What was checked before, by digest."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
+
+
+async def verify_view(checks: Checks, reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
+    """The values of the template `verify.html`."""
+    found = await reading.detail(address, admin=False)
+    archived = await reading.trace(address, admin=False)
+    values: dict[str, object] = {"found": found, "digest": archived.digest}
+    if archived.parts > MOST_PARTS:
+        return {**values, "result": None}
+    async with checks.turn:
+        result = checks.known.get(archived.digest)
+        if result is None:
+            result = await _check(reading, address, settings)
+            checks.known[archived.digest] = result
+            if len(checks.known) > _KEPT:
+                checks.known.popitem(last=False)
+    return {**values, "result": result}
+
+
+async def _check(reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
+    with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
+        path = Path(place) / "trace.json"
+        with path.open("wb") as file:
+            async for piece in stream_trace(reading.store, reading.chain_id, address):
+                await asyncio.to_thread(file.write, piece.encode())
+        try:
+            return _held(await asyncio.to_thread(_walk_again, str(path), settings))
+        except BadTrace as bad:
+            return {"ok": False, "entry": bad.entry, "problem": bad.message}
+        except ClaraError as bad:
+            return {"ok": False, "entry": "node", "problem": f"The check could not be made: {bad.message}"}
+
+
+def _walk_again(path: str, settings: Settings) -> Checked:
+    """In a loop of its own: the walk computes, and the service goes on answering."""
+    node = settings.rpc_url.split(",")[0].strip()
+    return asyncio.run(verify_trace(path, settings, rpc=node))
+
+
+def _held(checked: Checked) -> dict[str, object]:
+    walk = checked.walk
+    held = [
+        f"All {checked.entries:,} entries of the trace hang together by their hashes.",
+        f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",
+        "The criteria are those that the poster committed to.",
+        f"{len(walk.features):,} entries were measured again, to the same facts.",
+        f"{len(walk.comparisons):,} games were read again, to the same verdicts.",
+        "Rating, order, winners and prizes come out the same.",
+    ]
+    if checked.is_execution_checked:
+        held.insert(4, f"{checked.executed:,} entries were run again, to the same numbers.")
+    held += [f"The chain agrees: {point}." for point in checked.compared]
+    return {
+        "ok": True,
+        "warning": checked.execution_warning,
+        "held": held,
+        "open": list(checked.not_proven),
+        "tx": checked.posted,
+    }

@@ -1,0 +1,199 @@
+"""What the pages say in words: states, rejections, consistency, what a flag is about.
+
+Comes in: documents of the read model. Goes out: short sentences that a poster understands, and a tone for the eye.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from clara_eval.core.address import short
+from clara_eval.core.dollars import MICRO
+from clara_eval.documents.rest import ChallengeSummary
+from clara_eval.documents.results import Consistency, EvalStatus, JudgeConsistency
+from clara_eval.interfaces.api.templating import usd
+from clara_eval.judge.costs.spend_report import SpendLine
+from clara_eval.ranking.what_if import Turn
+
+Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
+RUNNING = frozenset(("extracting", "comparing", "publishing"))
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Where a challenge stands, in one label."""
+
+    label: str
+    tone: Tone
+    sentence: str
+
+
+_OF_CHAIN = {
+    "cancelled": Phase("Cancelled", "quiet", "The poster cancelled the challenge and has the prize back."),
+    "expired": Phase("Expired", "bad", "No scores came in time: every submitter can claim an equal share."),
+    "finalized": Phase("Final", "good", "The result is final and winners can claim."),
+}
+_OF_STATUS = {
+    "pending": Phase("Queued", "wait", "Submissions are closed; the evaluation waits for its turn."),
+    "extracting": Phase("Reading", "busy", "Submissions are being read."),
+    "comparing": Phase("Comparing", "busy", "Submissions are being compared, pair by pair."),
+    "publishing": Phase("Posting", "busy", "The result is being posted on chain."),
+    "complete": Phase("Scores posted", "good", "The result is on chain."),
+    "review": Phase("In review", "wait", "A person looks at the result before it is posted."),
+    "deferred": Phase("Deferred", "wait", "A budget cap is reached; the evaluation waits."),
+    "failed": Phase("Not evaluated", "bad", "The evaluation could not be done; the poster may post scores."),
+    "unscorable": Phase("No result", "bad", "No result can be posted; the prize is shared after the scoring deadline."),
+}
+_OF_STAGE = {
+    "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked."),
+    "executing": Phase("Running", "busy", "Submissions are being run under the poster's tests."),
+}
+"""Stages before the reading, which the status counts as reading."""
+_OPEN = Phase("Open", "open", "Entries are accepted.")
+
+
+def phase(row: ChallengeSummary, now: float) -> Phase:
+    """The label of a challenge: the chain's last word first, then the evaluation's."""
+    state, stage = row.evaluation.status, row.evaluation.stage
+    if row.chainStatus in _OF_CHAIN:
+        return _OF_CHAIN[row.chainStatus]
+    if state == "pending" and now < row.deadline:
+        return _OPEN
+    if state == "extracting" and stage and stage.name in _OF_STAGE:
+        return _OF_STAGE[stage.name]
+    return _OF_STATUS[state]
+
+
+STAGES = {
+    "collecting": "Collecting the entries",
+    "executing": "Running the entries",
+    "extracting": "Reading the entries",
+    "comparing": "Comparing pairs",
+}
+"""What each stage of a walk does, for people."""
+
+
+def counted(number: int, one: str, more: str) -> str:
+    """`1 entry`, `1,200 entries`."""
+    return f"{number:,} {one if number == 1 else more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What asking models was expected to cost, what it cost, and the most that it may: one sentence each."""
+
+    estimate: str
+    spent: str
+    cap: str
+
+
+def money(line: SpendLine | None, evaluation: EvalStatus, cap: float | None) -> Money:
+    """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
+    has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
+    if expected is None:
+        estimate = "Not known" if has_begun and line else "Nothing" if has_begun else "Told when scoring starts"
+    else:
+        estimate = f"About {usd(expected)}" if expected else "Nothing: no model is asked"
+    reserved = line.open_micro_usd / MICRO if line else 0.0
+    spent = (line.micro_usd - line.open_micro_usd) / MICRO if line else 0.0
+    if reserved:
+        so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
+        told = f"{usd(so_far)} so far, {usd(reserved)} set aside"
+    else:
+        told = usd(spent) if has_begun else "Nothing yet"
+    return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
+
+
+_REJECTIONS = {
+    "copy": "Copy of an earlier entry",
+    "wrong_hash": "Not what was committed on chain",
+    "binary": "Not text",
+    "empty": "Empty",
+    "too_large": "Too large",
+    "unreachable": "Could not be fetched",
+    "excluded": "Excluded in review",
+}
+
+
+def rejection(code: str | None) -> str:
+    """Why an entry is not ranked, as a heading; the sentence follows it."""
+    return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
+
+
+_HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
+
+
+def shortened(text: str) -> str:
+    """A sentence with its addresses and hashes in the short form."""
+    return _HEX.sub(lambda found: short(found.group()), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One observation about the judging: a heading, a sentence, and whether it is good news."""
+
+    heading: str
+    sentence: str
+    is_good: bool
+
+
+def turn_told(turn: Turn, *, is_paid: bool) -> Told:
+    """What other verdicts about an entry's own games would have meant for it."""
+    rivals = " and ".join(filter(None, (", ".join(map(short, turn.rivals[:-1])), *map(short, turn.rivals[-1:]))))
+    if is_paid:
+        if not turn.rivals:
+            return Told("Nothing of its own.", "It would have been paid however its own games had ended.", is_good=True)
+        told = f"Had it lost its games against {rivals}, it would have been place {turn.place} and not paid."
+        return Told("What would have cost it the prize.", told, is_good=True)
+    if not turn.rivals:
+        return Told("Out of reach.", "No other end of its own games would have paid it.", is_good=False)
+    told = f"Had it won its games against {rivals}, it would have been place {turn.place} and paid."
+    return Told("What would have changed its place.", told, is_good=False)
+
+
+def consistency(found: Consistency | None) -> list[Told]:
+    """How far the verdicts agree with one another, for somebody who never heard of it."""
+    return list(_consistency(found)) if found else []
+
+
+def _consistency(found: Consistency) -> Iterator[Told]:
+    swap, swaps = found.swapConsistency, found.swaps
+    if swap is not None:
+        told = f"Asked twice with the two entries swapped, the same one won in {swap:.0%} of {swaps:,} cases."
+        yield Told("Order does not matter." if swap >= 0.9 else "Order matters at times.", told, swap >= 0.9)
+    cycles, triples = found.cycles, found.decidedTriples
+    if cycles:
+        told = f"{cycles:,} of {triples:,} triples go in a circle: A beats B, B beats C, C beats A."
+        yield Told("Some circles.", told, cycles <= triples / 50)
+    elif triples:
+        yield Told("No circles.", f"In none of {triples:,} triples did A beat B, B beat C and C beat A.", is_good=True)
+    coverage = found.coverage
+    if coverage == 1:
+        yield Told("Everybody met everybody.", "Every pair of entries was compared.", is_good=True)
+    elif coverage is not None:
+        some = f"{coverage:.0%} of all pairs were compared, those near the pay line most."
+        yield Told("A chosen schedule.", some, is_good=True)
+    yield from _judges(found.judges)
+    pivotal = found.pivotalItems
+    if pivotal:
+        told = f"Had one of {len(pivotal)} entries not taken part, somebody else would be paid."
+        yield Told("A few tip the scales.", told, is_good=False)
+    elif pivotal is not None:
+        told = "Had any one entry not taken part, the same entries would be paid."
+        yield Told("Nobody tips the scales.", told, is_good=True)
+
+
+def _judges(judges: Sequence[JudgeConsistency]) -> Iterator[Told]:
+    for judge in judges:
+        lean = judge.firstShare
+        if lean is not None:
+            is_even = abs(lean - 0.5) <= 0.1
+            told = f"{judge.judge} chose the entry shown first in {lean:.0%} of {judge.games:,} games."
+            yield Told("No lean to one side." if is_even else "A lean to one side.", told, is_even)
+        if judge.agreement is not None and judge.compared:
+            agrees = judge.agreement >= 0.75
+            told = f"{judge.judge} agrees with the other judges in {judge.agreement:.0%} of their shared games."
+            yield Told("Judges agree." if agrees else "Judges differ.", told, agrees)

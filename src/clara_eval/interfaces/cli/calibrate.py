@@ -1,0 +1,81 @@
+"""`calibrate`: how far the judges agree with people, on pairs that people decided."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from clara_eval.actions.calibrate import calibrate as calibrate_judges
+from clara_eval.app import open_jury
+from clara_eval.config.settings import Settings
+from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.errors import BadInput
+from clara_eval.interfaces.cli.options import JsonFlag
+from clara_eval.interfaces.cli.output import emit_json
+from clara_eval.interfaces.cli.quote import Judges
+from clara_eval.interfaces.cli.screen import console, safe
+from clara_eval.judge.calibration import Calibration, Labels, read_labels
+from clara_eval.judge.calibration.gate import LEAST_LABELS, why_not_alone
+from clara_eval.judge.calibration.measure import Measured
+
+
+def calibrate(
+    labels: Annotated[Path, typer.Argument(metavar="LABELS.jsonl", help="An evalConfig line, then one pair a line.")],
+    *,
+    judges: Judges = "",
+    json: JsonFlag = False,
+) -> None:
+    """Run the judges over pairs that people decided; report agreement and biases, and keep them for the gate."""
+    settings = Settings.from_env()
+    found = asyncio.run(_calibrate(read_labels(_text(labels)), settings, judges))
+    floor = settings.calibration_floor
+    doubts = {one.judge: why_not_alone((one.judge,), (one,), "known", floor) for one in found}
+    if json:
+        emit_json(
+            {"calibrations": [{**to_camel_json(one), "mayPostAlone": doubts[one.judge] is None} for one in found]}
+        )
+        return
+    for one in found:
+        console(stderr=False).print(_table(one))
+        doubt = doubts[one.judge] or f"At least {floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
+        console(stderr=False).print(safe(doubt, 600), soft_wrap=True)
+
+
+async def _calibrate(labels: Labels, settings: Settings, judges: str) -> list[Calibration]:
+    async with open_jury(settings, judges) as (askers, store):
+        return await calibrate_judges(labels, askers, store, settings.network.chain_id)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        raise BadInput(f"{path} cannot be read: {type(bad).__name__}.", remedy="Name a file of labels.") from None
+
+
+def _table(found: Calibration) -> Table:
+    table = Table(title=safe(found.judge, 200), title_justify="left")
+    for name in ("figure", "value", "95 % interval", "pairs"):
+        table.add_column(name)
+    figures = {
+        "agreement with people": found.agreement,
+        "agreement on clear pairs": found.clear,
+        "position bias": found.position_bias,
+        "length bias": found.length_bias,
+    }
+    for name, figure in figures.items():
+        table.add_row(name, *_shown(figure), str(figure.count))
+    kappa = "not known" if found.kappa is None else f"{found.kappa:.3f}"
+    table.add_row("kappa (beyond chance)", kappa, "", str(found.labels - found.undecided))
+    table.add_row("base rate (most frequent choice)", f"{found.base_rate:.3f}", "", str(found.labels))
+    table.add_row("pairs without a verdict", str(found.undecided), "", str(found.labels))
+    return table
+
+
+def _shown(figure: Measured) -> tuple[str, str]:
+    value = "not known" if figure.value is None else f"{figure.value:.3f}"
+    return value, "" if figure.low is None or figure.high is None else f"{figure.low:.3f} to {figure.high:.3f}"

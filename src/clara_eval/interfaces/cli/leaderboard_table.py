@@ -1,0 +1,251 @@
+"""The leaderboard on a screen: one table for `demo`, `evaluate`, `status`, `leaderboard` and `score`.
+
+A ranking comes in as the public document has it, with names where there are any; lines that fit the screen go out. At
+every width from 60 columns on no number is cut and no line wraps: what matters least is left out first, and the bar of
+the interval takes what is left. Prizes are in tokens. Everything a stranger wrote is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from clara_eval.actions.amounts import round_amount
+from clara_eval.chain.model import Token
+from clara_eval.core.address import short, to_address
+from clara_eval.core.untrusted import escaped
+from clara_eval.documents.results import Margin, Ranked, Scores
+from clara_eval.interfaces.cli.screen import short_hex, wrapped
+
+ROWS = 25
+"""How many places are shown unless somebody asks for more."""
+LONGEST_NAME = 20
+GAP = "  "
+BAR = (13, 31)
+"""The narrowest and the widest bar."""
+UNKNOWN = "–"
+METRICS = 2
+"""How many of a harness's metrics have a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """What the table is made of."""
+
+    rows: Sequence[Ranked]
+    token: Token | None = None
+    margin: Margin | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    marked: str = ""
+    """An address whose row stands out."""
+
+    @property
+    def ranked(self) -> list[Ranked]:
+        return [row for row in self.rows if row.status != "rejected"]
+
+    @property
+    def rejected(self) -> list[Ranked]:
+        return [row for row in self.rows if row.status == "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `keep` says how long it stays when room is short: those with the lowest number leave first."""
+
+    heading: str
+    cells: list[str]
+    keep: int
+    side: Literal["left", "right"] = "right"
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (self.heading, *self.cells)))
+
+
+def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> Leaderboard:
+    """The table of a `scores` document."""
+    return Leaderboard(scores.rankings, token_of(scores), scores.margin, names or {})
+
+
+def token_of(scores: Scores) -> Token | None:
+    token = scores.token
+    return Token(to_address(token.address), token.symbol, token.decimals, token.isKnown) if token else None
+
+
+def print_leaderboard(
+    screen: Console, leaderboard: Leaderboard, *, limit: int = ROWS, heading: str = "Leaderboard"
+) -> None:
+    """The table, the pay line in it, and below who was not ranked and why."""
+    shown = leaderboard.ranked[:limit]
+    if shown:
+        screen.print(Text(heading, style="bold"))
+        for line in table_lines(leaderboard, shown, screen.width):
+            screen.print(line, no_wrap=True, overflow="crop", crop=False)
+        if len(leaderboard.ranked) > limit:
+            screen.print(f"and {len(leaderboard.ranked) - limit} more places", style="dim")
+    if leaderboard.rejected:
+        _print_rejected(screen, leaderboard, limit)
+
+
+def table_lines(leaderboard: Leaderboard, shown: Sequence[Ranked], width: int) -> list[Text]:
+    """The heading and one line a place, with the pay line between those who are paid and the others."""
+    columns, bar = _fitted(_columns(leaderboard, shown), width)
+    scale = _scale(shown)
+    lines = [_line([_aligned(column.heading, column) for column in columns], bar, _bar_heading(shown), "dim")]
+    for number, row in enumerate(shown):
+        if number and _is_cut(shown[number - 1], row):
+            lines.append(_pay_line(leaderboard.margin, _width(columns) + (bar + len(GAP) if bar else 0)))
+        cells = [_aligned(column.cells[number], column) for column in columns]
+        style = "bold green" if is_paid(row) else ""
+        drawn = "" if row.elo is None else _bar(row, scale, bar)
+        lines.append(
+            _line(cells, bar, drawn, f"{style} reverse".strip() if row.address == leaderboard.marked else style)
+        )
+    return lines
+
+
+def _bar_heading(shown: Sequence[Ranked]) -> str:
+    """Arithmetic on measured facts leaves no interval: another round would give the same ratings."""
+    return "exact" if shown and all(row.low is not None and row.low == row.high for row in shown) else "95 % interval"
+
+
+def is_paid(row: Ranked) -> bool:
+    return bool(int(row.prizeAmount or 0))
+
+
+def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], width: int) -> str:
+    """An interval as characters: ├──●──┤ on a scale that all rows share."""
+    first, span = scale[0], (scale[1] - scale[0]) or 1.0
+    at = [max(0, min(width - 1, round((value - first) / span * (width - 1)))) for value in (low, middle, high)]
+    cells = [" "] * width
+    cells[at[0] : at[2] + 1] = ["─"] * (at[2] - at[0] + 1)
+    cells[at[0]], cells[at[2]], cells[at[1]] = "├", "┤", "●"
+    return "".join(cells)
+
+
+def _bar(row: Ranked, scale: tuple[float, float], width: int) -> str:
+    elo = row.elo or 0.0
+    low, high = (elo if row.low is None else row.low), (elo if row.high is None else row.high)
+    return bar_of(low, elo, high, scale, width) if width else ""
+
+
+def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
+    lows = [row.low if row.low is not None else row.elo for row in shown if row.elo is not None]
+    highs = [row.high if row.high is not None else row.elo for row in shown if row.elo is not None]
+    return min((value for value in lows if value is not None), default=0.0), max(
+        (value for value in highs if value is not None), default=1.0
+    )
+
+
+def _columns(leaderboard: Leaderboard, shown: Sequence[Ranked]) -> list[Column]:
+    """Every column that has something to say, in the order in which they stand."""
+    names = [_name(leaderboard, row) for row in shown]
+    agents = [short(row.address) for row in shown]
+    found = [
+        Column("#", [_place(row) for row in shown], 99),
+        Column("entry", names, 99, "left"),
+        Column("agent", agents, 2 if any(names) else 99, "left"),
+        *_executed(shown),
+        Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
+        Column("P(paid)", ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown], 5),
+        Column("W–L–T", [_comparisons(row) for row in shown], 1),
+        Column("score", ["" if row.score is None else str(row.score) for row in shown], 3),
+        Column("prize", [_prize(leaderboard, row) for row in shown], 99),
+    ]
+    return [column for column in found if any(column.cells)]
+
+
+def _fitted(columns: list[Column], width: int) -> tuple[list[Column], int]:
+    """The columns that fit beside a bar, and the bar's width; 0 where even that has no room or nothing is rated."""
+    kept, rated = list(columns), any(column.heading == "Elo" for column in columns)
+    least = BAR[0] + len(GAP) if rated else 0
+    while _width(kept) + least > width:
+        worst = min(kept, key=lambda column: column.keep)
+        if worst.keep >= 9:
+            least = 0
+            if _width(kept) <= width or worst.keep == 99:
+                break
+        kept.remove(worst)
+    left = width - _width(kept) - len(GAP)
+    return kept, min(BAR[1], left) if rated and least and left >= BAR[0] else 0
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
+
+
+def _line(cells: list[str], bar: int, drawn: str, style: str) -> Text:
+    """The cells, with the bar before the last of them: the prize stands at the right."""
+    parts = [*cells[:-1], *([drawn[:bar].ljust(bar)] if bar else []), cells[-1]]
+    return Text(GAP.join(parts).rstrip(), style=style)
+
+
+def _aligned(text: str, column: Column) -> str:
+    missing = " " * (column.width - cell_len(text))
+    return text + missing if column.side == "left" else missing + text
+
+
+def _is_cut(above: Ranked, below: Ranked) -> bool:
+    return is_paid(above) and not is_paid(below)
+
+
+def _pay_line(margin: Margin | None, width: int) -> Text:
+    words = " pay line " if margin is None else f" pay line: {100 * margin.probability:.0f} % sure, {margin.word} "
+    return Text(f"──{words}".ljust(width, "─")[:width], style="dim")
+
+
+def _place(row: Ranked) -> str:
+    return f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}"
+
+
+def _name(leaderboard: Leaderboard, row: Ranked) -> str:
+    name = escaped(leaderboard.names.get(row.address, ""))
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def _executed(shown: Sequence[Ranked]) -> list[Column]:
+    """Tests passed of all, and what was measured: the harness's own metrics, else the gas or fuel of all of it."""
+    runs = [row.model_dump().get("executed") or {} for row in shown]
+    tests = [
+        f"{run['testsPassed'] or 0}/{run['tests']}" if run.get("tests") else UNKNOWN if run else "" for run in runs
+    ]
+    metrics = sorted({name for run in runs for name in run.get("metrics") or {}})[:METRICS]
+    unit = "fuel" if any(run.get("fuel") for run in runs) else "gas"
+    values = {name: [(run.get("metrics") or {}).get(name) for run in runs] for name in metrics} or {
+        unit: [run.get(unit) for run in runs]
+    }
+    measured = [
+        Column(escaped(name)[:LONGEST_NAME].replace("_", " "), [_figure(value) for value in row], 7 - place)
+        for place, (name, row) in enumerate(values.items())
+    ]
+    return [Column("tests", tests, 8), *measured]
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _comparisons(row: Ranked) -> str:
+    return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
+
+
+def _prize(leaderboard: Leaderboard, row: Ranked) -> str:
+    return round_amount(int(row.prizeAmount or 0), leaderboard.token) if is_paid(row) and leaderboard.token else ""
+
+
+def _print_rejected(screen: Console, leaderboard: Leaderboard, limit: int) -> None:
+    screen.print()
+    screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
+    for row in leaderboard.rejected[:limit]:
+        name = _name(leaderboard, row)
+        who = f"{name}  {short(row.address)}" if name else short(row.address)
+        screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
+        for line in wrapped(short_hex(row.reason or ""), 4):
+            screen.print(Text(f"    {line}"))
+    if len(leaderboard.rejected) > limit:
+        screen.print(f"  and {len(leaderboard.rejected) - limit} more", style="dim")

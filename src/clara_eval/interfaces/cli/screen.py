@@ -1,0 +1,69 @@
+"""The terminal as people see it: a console for results, one for progress, and strangers' text made harmless."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from clara_eval.core.address import short
+from clara_eval.core.errors import BadInput
+from clara_eval.core.untrusted import escaped
+
+
+@lru_cache(maxsize=2)
+def console(*, stderr: bool = True) -> Console:
+    """Standard error, for progress and questions; with `stderr=False` standard output, for results."""
+    screen = Console(stderr=stderr, highlight=False)
+    # A pipe has no width of its own; tables are made for a hundred columns.
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=100)
+
+
+def agree_to_cost(*, yes: bool) -> None:
+    """Ask whether to go on, after the cost was told; where nobody can be asked, only --yes goes on."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BadInput("Nothing was asked: nobody said yes.", remedy="Add --yes to accept the cost.")
+    typer.confirm("Ask?", abort=True, err=True)
+
+
+def safe(text: str, limit: int = 200) -> str:
+    """A stranger's text on one line: control characters escaped, markup neutralised, length capped."""
+    return escape(escaped(text[:limit]) + ("…" if len(text) > limit else ""))
+
+
+def short_hex(text: str) -> str:
+    """A sentence of ours with its addresses and hashes in their short form; whatever else is in it is harmless."""
+    return re.sub(r"0x[0-9a-fA-F]{40,}", lambda found: short(found.group()), escaped(text))
+
+
+def print_labelled(label: str, text: str, *, stderr: bool = False) -> None:
+    """`label      text` on one line of its own, whatever the width: it can be copied whole."""
+    console(stderr=stderr).print(Text.assemble((f"{label:<10}", "bold"), " ", escaped(text)), soft_wrap=True)
+
+
+def program() -> str:
+    """The program as it can be called from here: after `make demo` it is on nobody's path."""
+    called = Path(sys.argv[0])
+    return os.path.relpath(called) if called.name == "clara-eval" and not shutil.which(called.name) else "clara-eval"
+
+
+def from_here(path: Path) -> str:
+    """A file as one names it from the current folder, if it is below it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    """The lines of a text on standard output, beside or below something that takes so many columns."""
+    screen = console(stderr=False)
+    return [line.plain.rstrip() for line in Text(text).wrap(screen, max(20, screen.width - indent))]

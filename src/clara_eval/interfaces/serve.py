@@ -1,0 +1,221 @@
+"""The service in one process: engine, API and status page, from start to an orderly end.
+
+Comes in: settings and what this process does. Goes out: nothing, until a signal or a lost lease ends it. Must hold: it
+starts with a node that does not answer, says so, and keeps trying; on SIGTERM it takes no new work, lets requests end,
+gives its evaluations back to the queue, and leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from typing import cast
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from clara_eval.app import App, open_app
+from clara_eval.chain.sender import Pace
+from clara_eval.config.settings import Settings, listed
+from clara_eval.core.errors import ConfigError
+from clara_eval.core.version import __version__
+from clara_eval.interfaces.api.app import create_app, stop_streams
+from clara_eval.interfaces.api.connections import (
+    BACKLOG,
+    BoundedProtocol,
+    Connections,
+    most_connections,
+    raise_file_limit,
+)
+from clara_eval.interfaces.api.context import ApiContext
+from clara_eval.judge.port import PaidAnswer
+from clara_eval.service.alerts import Alerts, Webhook
+from clara_eval.service.engine import Engine, Mode
+from clara_eval.service.logs import configure_logs
+from clara_eval.service.metrics import Metrics
+from clara_eval.service.options import EngineOptions
+from clara_eval.service.telemetry import Telemetry
+
+_log = structlog.get_logger(__name__)
+_GRACE_SECONDS = 10
+
+
+async def run_service(
+    settings: Settings,
+    *,
+    mode: Mode = "all",
+    options: EngineOptions | None = None,
+    pace: Pace | None = None,
+    on_start: Callable[[str], None] | None = None,
+) -> int:
+    """Serve until told to stop; the exit code. `on_start` is told the address once it answers."""
+    configure_logs(secrets=secrets_of(settings))
+    stop = asyncio.Event()
+    with _listening(settings.host, settings.port) as listening, _signals(stop):
+        async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
+            if on_start is not None:
+                on_start(f"http://{settings.host}:{listening.getsockname()[1]}")
+            waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(engine.lost.wait())]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in waiting:
+                task.cancel()
+            _log.info("service_stopping", lost=engine.lost.is_set())
+            return 1 if engine.lost.is_set() else 0
+
+
+@asynccontextmanager
+async def serving(
+    settings: Settings,
+    listening: socket.socket,
+    *,
+    mode: Mode,
+    options: EngineOptions | None = None,
+    pace: Pace | None = None,
+) -> AsyncIterator[Engine]:
+    """Everything open and turning while the body lasts."""
+    metrics = Metrics(__version__)
+    alerts = Alerts(metrics, _webhook(settings))
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(alerts.close)
+        app = await stack.enter_async_context(open_app(settings, pace=pace))
+        _check(app, mode)
+        app.store.answer_listeners.append(lambda paid: _count_answer(metrics, paid))
+        app.models.watch = partial(_count_call, metrics)
+        if settings.otlp_url:
+            stack.push_async_callback(_watch(app, metrics, settings.otlp_url))
+        engine = Engine(app, metrics, alerts, mode=mode, options=options)
+        context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
+        api = create_app(context, only_operations=mode == "worker-only")
+        # The API answers before the engine turns: whoever watches sees the start, too.
+        proxies = listed(settings.trusted_proxies)
+        await stack.enter_async_context(api_running(api, listening, proxies=proxies))
+        await stack.enter_async_context(engine.running())
+        host, port = listening.getsockname()[:2]
+        _log.info("service_started", mode=mode, host=host, port=port, network=settings.network_name,
+                  dry_run=not app.sender.can_sign)  # fmt: skip
+        yield engine
+
+
+def _check(app: App, mode: Mode) -> None:
+    """Settings that no retry can repair end the process at once."""
+    if mode != "api-only":
+        _ = app.evaluator
+    _ = app.settings.factory
+
+
+def _webhook(settings: Settings) -> Webhook | None:
+    if not settings.webhook_url:
+        return None
+    secret = settings.webhook_secret
+    return Webhook(settings.webhook_url, secret.get_secret_value() if secret else None)
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """Every secret's text, and whatever stands in node URLs, so that the log can hide it."""
+    values: list[object] = [getattr(settings, name) for name in Settings.model_fields]
+    values += settings.keys_by_endpoint.values()
+    return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+
+
+def _watch(app: App, metrics: Metrics, url: str) -> Callable[[], Awaitable[None]]:
+    """Spans of calls and evaluations to a collector; what is called at the end sends the last of them."""
+    telemetry = Telemetry(url, __version__, app.chain_id)
+    metrics.evaluation_listeners.append(telemetry.evaluated)
+
+    def called(llm: str, purpose: str, result: str, seconds: float) -> None:
+        _count_call(metrics, llm, purpose, result, seconds)
+        telemetry.called(llm, purpose, result, seconds)
+
+    app.models.watch = called
+    return partial(asyncio.to_thread, telemetry.close)
+
+
+def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:
+    metrics.llm_calls.labels(paid.llm, paid.purpose, paid.answer.stop).inc()
+    metrics.llm_tokens.labels(paid.llm, "input").inc(paid.answer.input_tokens)
+    metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
+    if paid.cost_micro_usd is not None:
+        metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
+
+
+def _count_call(metrics: Metrics, llm: str, purpose: str, result: str, seconds: float) -> None:
+    """Answers are counted when they are saved, batches too; what brought no answer only here."""
+    metrics.llm_seconds.labels(llm).observe(seconds)
+    if result in {"rate_limited", "unanswered", "failed", "refused"}:
+        metrics.llm_calls.labels(llm, purpose, result).inc()
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A bound socket, or one clear sentence."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+        except OSError as bad:
+            raise ConfigError(
+                f"CLARA_HOST={host} CLARA_PORT={port} cannot be served: {bad.strerror}.",
+                remedy="Choose another port, or stop what uses it.",
+            ) from None
+        yield bound
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+class _Server(uvicorn.Server):
+    """Signals are the service's business, not the HTTP server's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def api_running(
+    api: FastAPI, listening: socket.socket, bounds: Connections | None = None, *, proxies: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """The API on a bound socket, within bounds of connections and time; who calls is told by these proxies alone."""
+    bounds = bounds or Connections(most_connections(raise_file_limit()))
+    config = uvicorn.Config(
+        api,
+        http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
+        ws="none",
+        backlog=BACKLOG,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+    )
+    server = _Server(config)
+    serving_task = asyncio.create_task(server.serve([listening]))
+    try:
+        while not server.started:
+            if serving_task.done():
+                await serving_task
+                raise ConfigError("The API could not be started.", remedy="The log says why.")
+            await asyncio.sleep(0.02)
+        yield
+    finally:
+        stop_streams(api)
+        server.should_exit = True
+        await serving_task

@@ -1,0 +1,79 @@
+"""The gate: a judge that agrees too little with people does not post alone.
+
+In: what is known about the judges that voted. Out: why a person has to look, or nothing. One judge above the floor is
+enough: then nobody posts alone. Calibrations are kept by judge, prompt and kind of work: another prompt is another
+judge; for work that nobody labelled, the judge's calibration with most labels counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+from clara_eval.core.codec import Form
+from clara_eval.judge.calibration.measure import Calibration
+from clara_eval.judge.templates import template_hash
+
+FLOOR = 0.85
+LEAST_LABELS = 50
+Mode = Literal["known", "required", "off"]
+CALIBRATION = Form(Calibration)
+
+
+def prompt_hash() -> str:
+    """Of the files that comparisons are asked with now."""
+    return template_hash("compare.system", "compare.user")
+
+
+class Calibrations(Protocol):
+    """Where they are kept; the store fulfils it."""
+
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+    async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
+
+
+async def keep(store: Calibrations, chain_id: int, found: Calibration) -> None:
+    """The last one for a judge, a prompt and a kind of work counts."""
+    key = f"{_prefix(found.judge, found.prompt)}{found.work}"
+    await store.put(chain_id, key, CALIBRATION.text(found))
+
+
+async def known(store: Calibrations, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
+    """For this very work, else the one with most labels."""
+    rows = await store.items(chain_id, _prefix(judge, prompt))
+    found = [CALIBRATION.read_text(text) for _, text in rows]
+    exact = [one for one in found if one.work == work]
+    return max(exact or found, key=lambda one: (one.labels, one.work), default=None)
+
+
+def why_not_alone(
+    voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR
+) -> str | None:
+    """Why these judges together may not post without a person; None where they may."""
+    reasons = []
+    for judge, calibration in zip(voters, found, strict=True):
+        reason = _doubt(judge, calibration, mode, floor)
+        if reason is None:
+            return None
+        reasons.append(reason)
+    return " ".join(reasons) or None
+
+
+def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float) -> str | None:
+    if mode == "off" or (found is None and mode == "known"):
+        return None
+    if found is None:
+        return f"{judge} is not calibrated with this prompt, so it does not post alone."
+    if found.labels < LEAST_LABELS:
+        return f"{judge} is calibrated on {found.labels} labels only; {LEAST_LABELS} are needed to post alone."
+    worth = found.clear.value
+    if worth is None or worth < floor:
+        shown = (
+            "none of its verdicts is clear" if worth is None else f"it agrees with people on {worth:.0%} of clear pairs"
+        )
+        return f"{judge} does not post alone: {shown}, and {floor:.0%} are needed."
+    return None
+
+
+def _prefix(judge: str, prompt: str) -> str:
+    return f"calibration:{judge}:{prompt}:"

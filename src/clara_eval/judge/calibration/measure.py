@@ -1,0 +1,144 @@
+"""What a judge's verdicts on labelled pairs say about it: agreement, kappa, biases, and what "clear" is worth.
+
+In: for each pair the person's choice and the judge's verdict in both orders. Out: a `Calibration` with 95 % intervals.
+Every pair counts once: its two looks are not independent. A pair is *clear* to the judge where both orders name the
+same winner; what "clear" is worth is how often a person who named a winner named that one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clara_eval.judge.calibration.labels import Side
+
+Z = 1.959964
+SIDES: tuple[Side, ...] = ("first", "second", "tie")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One labelled pair as the judge saw it. Sides are those of the label in both orders; None: no verdict."""
+
+    human: Side
+    shown_first: Side | None
+    """The verdict when `first` was shown first."""
+    shown_second: Side | None
+    """The verdict when `first` was shown second."""
+    lengths: tuple[float, float] | None = None
+
+    @property
+    def verdict(self) -> Side | None:
+        """Both orders together: the same side, else a tie; None where an order has no verdict."""
+        if self.shown_first is None or self.shown_second is None:
+            return None
+        return self.shown_first if self.shown_first == self.shown_second else "tie"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with its interval; `value` is None where nothing could be measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known about one judge with one prompt on one kind of work."""
+
+    judge: str
+    prompt: str
+    """Hash of the comparison prompt's files."""
+    work: str
+    """Hash of criteria and schema."""
+    labels: int
+    undecided: int
+    """Pairs without a verdict in both orders: they are not in the figures."""
+    agreement: Measured
+    base_rate: float
+    """The share of the people's most frequent choice: what always saying it would reach."""
+    kappa: float | None
+    clear: Measured
+    """Agreement on clear pairs."""
+    position_bias: Measured
+    """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
+    length_bias: Measured
+    """From -1 to 1: how much more than people the judge prefers the longer one."""
+
+
+def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked]) -> Calibration:
+    decided = [look for look in looked if look.verdict is not None]
+    humans = Counter(look.human for look in looked)
+    agreed = sum(look.verdict == look.human for look in decided)
+    clear = [look for look in decided if look.verdict != "tie" and look.human != "tie"]
+    return Calibration(
+        judge,
+        prompt,
+        work,
+        len(looked),
+        len(looked) - len(decided),
+        proportion(agreed, len(decided)),
+        max(humans.values(), default=0) / max(1, len(looked)),
+        _kappa(decided),
+        proportion(sum(look.verdict == look.human for look in clear), len(clear)),
+        mean([_position(look) for look in decided]),
+        mean([_length(look) for look in decided if look.lengths and look.lengths[0] != look.lengths[1]]),
+    )
+
+
+def proportion(hits: int, count: int) -> Measured:
+    """Wilson's interval."""
+    if not count:
+        return Measured(None, None, None, 0)
+    share = hits / count
+    middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
+    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    return _rounded(share, max(0.0, middle - half), min(1.0, middle + half), count)
+
+
+def mean(values: Sequence[float]) -> Measured:
+    """The mean with a normal interval; one that never varies could still be off by one pair in the sample."""
+    count = len(values)
+    if count < 2:
+        return Measured(values[0] if values else None, None, None, count)
+    middle = math.fsum(values) / count
+    variance = math.fsum((value - middle) ** 2 for value in values) / (count - 1)
+    half = max(Z * math.sqrt(variance / count), 1 / count)
+    return _rounded(middle, middle - half, middle + half, count)
+
+
+def _rounded(value: float, low: float, high: float, count: int) -> Measured:
+    return Measured(round(value, 6), round(low, 6), round(high, 6), count)
+
+
+def _position(look: Looked) -> float:
+    """1 where both looks went to who was shown first, -1 where both went to the other."""
+    once = {"first": 1, "second": -1, "tie": 0}
+    assert look.shown_first is not None
+    assert look.shown_second is not None
+    return (once[look.shown_first] - once[look.shown_second]) / 2
+
+
+def _length(look: Looked) -> float:
+    """The judge's preference for the longer one less the person's, each from -1 to 1, halved."""
+    assert look.lengths is not None
+    assert look.verdict is not None
+    longer = 1 if look.lengths[0] > look.lengths[1] else -1
+    once = {"first": longer, "second": -longer, "tie": 0}
+    return (once[look.verdict] - once[look.human]) / 2
+
+
+def _kappa(decided: Sequence[Looked]) -> float | None:
+    """Cohen's: agreement beyond chance; None where chance alone would always agree."""
+    count = len(decided)
+    if not count:
+        return None
+    judge, human = Counter(look.verdict for look in decided), Counter(look.human for look in decided)
+    chance = math.fsum(judge[side] * human[side] for side in SIDES) / (count * count)
+    agreed = sum(look.verdict == look.human for look in decided) / count
+    return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)

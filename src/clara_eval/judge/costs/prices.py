@@ -1,0 +1,186 @@
+"""What a call costs, in millionths of a dollar.
+
+Comes in: a model, or the prices the operator gave. Goes out: a `PriceCard`, or None where nobody knows the price: such
+a call is reported as "no known price", never as free. A judge on our own machine has the card `FREE`.
+Every amount is rounded up to the millionth, so a sum of parts never undercounts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+from clara_eval.core.errors import ConfigError
+from clara_eval.core.extras import require
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelPrice
+
+PICO = 1_000_000
+"""Rates are whole picodollars a token: a dollar per million tokens is a million of them."""
+BATCH_DIVISOR = 2
+"""Message Batches cost half of the single call's price."""
+HIDDEN_TOKENS = 1024
+"""What a provider may add to a prompt of its own (roles, the schema's instructions), counted in the worst case."""
+BYTES_PER_TOKEN = 3.5
+"""For estimates of code and JSON; the worst case counts one token a byte, which no tokenizer exceeds."""
+
+
+class TokenUse(Protocol):
+    """What an answer counted; `cached_tokens` and `cache_write_tokens` are part of the input."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def cache_write_tokens(self) -> int: ...
+
+
+class Request(Protocol):
+    """What of a call decides how much it can cost at most, and which money it may use."""
+
+    @property
+    def purpose(self) -> str: ...
+    @property
+    def system(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def schema_json(self) -> str: ...
+    @property
+    def max_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A `TokenUse` that is expected."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PriceCard:
+    """Picodollars a token, by kind of token. `beyond` prices the calls with more than `up_to` input tokens."""
+
+    input: int
+    output: int
+    cached: int
+    cache_write: int
+    up_to: int | None = None
+    beyond: PriceCard | None = None
+
+    def cost(self, answer: TokenUse, *, batch: bool = False) -> int:
+        """What this answer cost."""
+        card = self._card(answer.input_tokens)
+        fresh = answer.input_tokens - answer.cached_tokens - answer.cache_write_tokens
+        total = (
+            card.input * max(0, fresh)
+            + card.cached * answer.cached_tokens
+            + card.cache_write * answer.cache_write_tokens
+            + card.output * answer.output_tokens
+        )
+        return _micro(total, batch=batch)
+
+    def worst(self, prompt: Request, *, batch: bool = False) -> int:
+        """What one call with this prompt can cost at most: a token a byte, nothing cached, the longest answer."""
+        tokens = _size(prompt.system) + _size(prompt.user) + len(prompt.schema_json) + HIDDEN_TOKENS
+        card = self._card(tokens)
+        total = max(card.input, card.cache_write) * tokens + card.output * prompt.max_tokens
+        return _micro(total, batch=batch)
+
+    def _card(self, input_tokens: int) -> PriceCard:
+        if self.beyond is None or self.up_to is None or input_tokens <= self.up_to:
+            return self
+        return self.beyond
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _micro(pico: int, *, batch: bool) -> int:
+    return -(-pico // (PICO * BATCH_DIVISOR if batch else PICO))
+
+
+FREE = PriceCard(0, 0, 0, 0)
+
+
+def estimated_tokens(text: str) -> int:
+    """How many tokens a text will probably be."""
+    return math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
+
+
+def parse_prices(text: str) -> dict[str, PriceCard]:
+    """`CLARA_PRICES`: a comma list of `JUDGE=INPUT/OUTPUT`, in dollars per million tokens."""
+    cards: dict[str, PriceCard] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, amounts = part.rpartition("=")
+        try:
+            price_in, price_out = (_pico(Fraction(amount.strip())) for amount in amounts.split("/"))
+        except (ValueError, ZeroDivisionError):
+            raise _bad_price(part) from None
+        if not name or price_in < 0 or price_out < 0:
+            raise _bad_price(part)
+        cards[name.strip().rstrip("/")] = PriceCard(price_in, price_out, price_in, price_in)
+    return cards
+
+
+def _pico(usd_per_million: Fraction) -> int:
+    return math.ceil(usd_per_million * PICO)
+
+
+def _bad_price(part: str) -> ConfigError:
+    return ConfigError(
+        f"CLARA_PRICES: {part[:100]!r} is not a price.",
+        remedy="Write JUDGE=INPUT/OUTPUT in dollars per million tokens, for example openai:qwen3@http://host/v1=0.1/0.4.",
+    )
+
+
+def public_price(
+    model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
+) -> PriceCard | None:
+    """Today's price in the public table, of a provider by name or of whoever serves that address; None if unknown."""
+    require(provider if provider in ("anthropic", "openai") else "openai", f"The price of {model}")
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        _, known = get_snapshot().find_provider_model(model, None, None if address else provider, address)
+    except LookupError:
+        return None
+    prices = known.get_prices(at or datetime.now(UTC))
+    if prices.input_mtok is None or prices.output_mtok is None:
+        return None
+    starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
+    card: PriceCard | None = None
+    # From the highest tier down, so that each card knows the one beyond it.
+    for start, up_to in reversed(list(zip([0, *starts], [*starts, None], strict=True))):
+        card = _card_at(prices, start, up_to, card)
+    return card
+
+
+def _card_at(prices: ModelPrice, start: int, up_to: int | None, beyond: PriceCard | None) -> PriceCard:
+    def rate(name: str, instead: int = 0) -> int:
+        price = getattr(prices, name)
+        if price is None:
+            return instead
+        tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
+        return _pico(Fraction(tiers[-1] if tiers else getattr(price, "base", price)))
+
+    normal = rate("input_mtok")
+    return PriceCard(
+        input=normal,
+        output=rate("output_mtok"),
+        cached=rate("cache_read_mtok", normal),
+        cache_write=rate("cache_write_mtok", normal),
+        up_to=up_to,
+        beyond=beyond,
+    )

@@ -1,0 +1,187 @@
+"""What an evaluation will cost, before it is paid for, and how much of it a cap buys.
+
+What will be asked of whom and the judges' prices come in; a `Quote` goes out, one line for each stage and judge. A
+judge with no known price has a line without an amount, and then there is no total: nothing unknown is counted as zero.
+Beside what is expected stands the most: where every answer is cut at its limit, up to the largest.
+The specification's own cost table stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clara_eval.core.dollars import usd
+from clara_eval.judge.costs.ledger import Caps
+from clara_eval.judge.costs.prices import PriceCard, Tokens
+
+GAS_MICRO_USD = 10_000
+"""Posting the scores on Base, as the specification counts it."""
+TYPICAL_BYTES = 4_000
+"""Size of a submission where the caller names none."""
+MARGIN = 1.3
+"""Answers are asked again now and then, and submissions differ in size from the quote's."""
+READING_SHARE = 0.5
+"""Of a challenge's cap, what reading may use up, whatever entries hold: they cannot keep others from being compared."""
+LEAST_RESERVE = 500_000
+"""Millionths of a dollar: a single call reserves its worst case, which is far above its quote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How big the evaluation will be. `looks` is the number of ordered pairs shown to each judge."""
+
+    submissions: int
+    looks: int
+    submission_bytes: int = TYPICAL_BYTES
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCalls:
+    """What one judge will be asked in one stage: `prompt_tokens` is what one item needs, `items` how many there are."""
+
+    purpose: str
+    judge: str
+    items: int
+    prompt_tokens: tuple[int, ...]
+    answer_tokens: int
+    """Of one answer, with the thinking that is expected before it."""
+    batch: bool = False
+    limits: tuple[int, ...] = ()
+    """Every limit that one question can be asked with, where answers are cut each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteLine:
+    purpose: str
+    judge: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    micro_usd: int | None
+    """None: this judge has no known price."""
+    most_micro_usd: int | None = None
+    """Where every answer is cut at every limit, and uses it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    size: Size
+    lines: tuple[QuoteLine, ...]
+    most_tokens: int = 0
+    """The largest limit of one answer, thinking included."""
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        return tuple(sorted({line.judge for line in self.lines if line.micro_usd is None}))
+
+    @property
+    def models_micro_usd(self) -> int | None:
+        """All calls; None if one of them has no known price."""
+        return None if self.unpriced else sum(line.micro_usd or 0 for line in self.lines)
+
+    @property
+    def total_micro_usd(self) -> int | None:
+        return None if self.models_micro_usd is None else self.models_micro_usd + GAS_MICRO_USD
+
+    @property
+    def most_micro_usd(self) -> int | None:
+        """All calls where every answer is cut at every limit; None if one of them has no known price."""
+        return None if self.unpriced else sum(line.most_micro_usd or 0 for line in self.lines)
+
+    @property
+    def comparing_micro_usd(self) -> int:
+        return sum(line.micro_usd or 0 for line in self.lines if line.purpose == "comparison")
+
+    @property
+    def most_for_reading(self) -> int:
+        """The same without the comparisons: what entries that make a model think without end can cost together."""
+        return sum(line.most_micro_usd or 0 for line in self.lines if line.purpose != "comparison")
+
+    def affordable_looks(self, cap: int | None) -> int | None:
+        """How many of the quoted looks a cap buys beside the reading, with a margin; None where nothing limits them."""
+        if cap is None or self.models_micro_usd is None:
+            return None
+        comparing = self.comparing_micro_usd
+        if not comparing:
+            return None
+        affordable = int((cap - self.for_reading(cap)) / (comparing * MARGIN) * self.size.looks)
+        return max(1, min(self.size.looks, affordable))
+
+    def for_reading(self, cap: int) -> int:
+        """Of a cap, what reading may cost: its stated share, and more only if entries of usual size need more."""
+        usual = int(((self.models_micro_usd or 0) - self.comparing_micro_usd) * MARGIN)
+        return max(usual, int(cap * READING_SHARE)) if usual else 0
+
+    def kept_for_comparing(self, cap: int | None) -> int:
+        """What no reading may take, so that the planned comparisons can be asked."""
+        return 0 if cap is None else max(0, min(int(self.comparing_micro_usd * MARGIN), cap - self.for_reading(cap)))
+
+    def most_to_spend(self, caps: Caps, spent: int) -> int | None:
+        """Twice the quote, or what is spent, and a little, at most the challenge's cap: what a run reserves at first.
+
+        Another attempt finds what is paid for and reserves no more than the first, unless it was longer than quoted.
+        None only where there is no cap of any kind: also a cap of the day or the month holds for what is reserved.
+        """
+        if caps.tightest is None:
+            return None
+        if self.models_micro_usd is None:
+            return caps.tightest if caps.per_challenge is None else caps.per_challenge
+        needed = max(spent, 2 * self.models_micro_usd) + LEAST_RESERVE
+        return needed if caps.per_challenge is None else min(caps.per_challenge, needed)
+
+
+def quote(size: Size, expected: Sequence[ExpectedCalls], cards: Mapping[str, PriceCard | None]) -> Quote:
+    """One line for each stage and judge."""
+    most = max((calls.limits[-1] for calls in expected if calls.limits), default=0)
+    return Quote(size, tuple(_line(calls, cards[calls.judge]) for calls in expected), most)
+
+
+def _line(expected: ExpectedCalls, card: PriceCard | None) -> QuoteLine:
+    items, answer, prompts = expected.items, expected.answer_tokens, expected.prompt_tokens
+    cost = most = None
+    if card is not None:
+        cost = items * sum(card.cost(Tokens(count, answer), batch=expected.batch) for count in prompts)
+        most = max(cost, items * sum(card.cost(Tokens(n, limit)) for n in prompts for limit in expected.limits))
+    calls = items * len(prompts)
+    return QuoteLine(expected.purpose, expected.judge, calls, items * sum(prompts), calls * answer, cost, most)
+
+
+def specification_table(submissions: int) -> dict[str, int]:
+    """The specification's cost model, in millionths of a dollar: 2 cents a submission, 1 cent a pair, 1 cent of gas."""
+    table = {
+        "features": 20_000 * submissions,
+        "comparison": 10_000 * math.comb(submissions, 2),
+        "posting": GAS_MICRO_USD,
+    }
+    return {**table, "total": sum(table.values())}
+
+
+def to_json(found: Quote) -> dict[str, object]:
+    """The document of `config quote --json`: dollars as decimal strings, null where nobody knows."""
+    return {
+        "submissions": found.size.submissions,
+        "looks": found.size.looks,
+        "submissionBytes": found.size.submission_bytes,
+        "batch": found.size.batch,
+        "stages": [
+            {
+                "stage": line.purpose,
+                "judge": line.judge,
+                "calls": line.calls,
+                "inputTokens": line.input_tokens,
+                "outputTokens": line.output_tokens,
+                "usd": usd(line.micro_usd),
+                "mostUsd": usd(line.most_micro_usd),
+            }
+            for line in found.lines
+        ],
+        "postingUsd": usd(GAS_MICRO_USD),
+        "totalUsd": usd(found.total_micro_usd),
+        "mostAnswerTokens": found.most_tokens,
+        "mostUsd": usd(found.most_micro_usd),
+        "noKnownPrice": list(found.unpriced),
+        "specification": {name: usd(amount) for name, amount in specification_table(found.size.submissions).items()},
+    }

@@ -1,0 +1,1 @@
+"""The prompts, as text files, named by their hash."""

@@ -1,0 +1,158 @@
+"""Claude, through the official SDK on its aiohttp transport.
+
+A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
+of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. A model that
+thinks by default is asked to think little (`effort`); one that refuses that is asked without it from then on. Thinking
+counts as output, and blocks of thinking are no part of the answer. Ranges in the
+schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
+the batch mode, so both send the same request. The SDK's `post` takes the body as it is. The SDK is
+imported when a model is built: naming and pricing a judge must not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from clara_eval.config.settings import Settings
+from clara_eval.core.extras import require
+from clara_eval.judge.costs.prices import public_price
+from clara_eval.judge.outages import Unanswered
+from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.judge.provider import (
+    EFFORT,
+    LONGEST_CALL_SECONDS,
+    BatchRun,
+    JudgeName,
+    Provider,
+)
+from clara_eval.judge.providers.failures import Endpoint, explain, said
+from clara_eval.judge.providers.registry import required_key
+
+_STOPS: dict[str | None, Stop] = {
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "refusal": "refusal",
+}
+_ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
+MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What reading something that is not a message can raise."""
+
+
+class AnthropicLlm:
+    """One Claude model. Opens connections on first use; `close` ends them."""
+
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
+        from anthropic import AsyncAnthropic, DefaultAioHttpClient
+
+        self.model = model
+        self._effort = EFFORT if thinks(model) else ""
+        self._name = f"anthropic:{model}"
+        self.endpoint = Endpoint(self._name, "ANTHROPIC_API_KEY", api_key)
+        self.client = AsyncAnthropic(
+            api_key=api_key,
+            base_url=base_url or "https://api.anthropic.com",
+            max_retries=0,
+            timeout=call_seconds,
+            http_client=DefaultAioHttpClient(),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        from anthropic import AnthropicError
+        from httpx2 import Response
+
+        params = self.params(prompt)
+        try:
+            response = await self.client.post("/v1/messages", cast_to=Response, body=params)
+        except AnthropicError as bad:
+            if (
+                getattr(bad, "status_code", None) == 400
+                and "effort" in params["output_config"]
+                and "effort" in said(bad)
+            ):
+                self._effort = ""
+                return await self.complete(prompt)
+            raise explain(bad, self.endpoint) from None
+        try:
+            return self.answer(json.loads(response.content))
+        except MISSHAPEN:
+            raise Unanswered(f"{self._name} answered with something that is not a message.") from None
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    def params(self, prompt: Prompt) -> dict[str, Any]:
+        """The request body, for a single call and for an item of a batch alike."""
+        return {
+            "model": self.model,
+            "max_tokens": prompt.max_tokens,
+            "system": [{"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}}],
+            "messages": [{"role": "user", "content": prompt.user}],
+            "output_config": {
+                "format": {"type": "json_schema", "schema": _schema(prompt.schema_json)},
+                **({"effort": self._effort} if self._effort else {}),
+            },
+        }
+
+    def answer(self, body: dict[str, Any]) -> Answer:
+        """Read a message; its input tokens are given in three parts that add up."""
+        usage = body["usage"]
+        cached, written = (int(usage.get(f"cache_{kind}_input_tokens") or 0) for kind in ("read", "creation"))
+        return Answer(
+            text="".join(block["text"] for block in body["content"] if block.get("type") == "text"),
+            model=str(body["model"]),
+            stop=_STOPS.get(body.get("stop_reason"), "end"),
+            input_tokens=int(usage["input_tokens"]) + cached + written,
+            output_tokens=int(usage["output_tokens"]),
+            cached_tokens=cached,
+            cache_write_tokens=written,
+        )
+
+
+def thinks(model: str) -> bool:
+    """Whether a Claude of this name thinks by default: those before the fifth generation do not."""
+    return _ANSWERS_AT_ONCE.search(model) is None
+
+
+@lru_cache(maxsize=64)
+def _schema(schema_json: str) -> dict[str, Any]:
+    from anthropic import transform_schema
+
+    return transform_schema(json.loads(schema_json))
+
+
+def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
+    require("anthropic", judge.text)
+    return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
+
+
+async def _fill_by_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    """What an earlier walk submitted is paid for: it is collected also when no new batch is worth it."""
+    from clara_eval.judge.providers.batches import MessageBatches, should_batch
+
+    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
+    worth_it = should_batch(seconds_left, len(prompts))
+    batches = MessageBatches(
+        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
+    )
+    await batches.fill(prompts, only_earlier=not worth_it)
+    return worth_it
+
+
+PROVIDER = Provider(
+    name="anthropic",
+    form="anthropic:MODEL",
+    build=_build,
+    price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
+    fill_by_batches=_fill_by_batches,
+    thinks=lambda judge: thinks(judge.model),
+)

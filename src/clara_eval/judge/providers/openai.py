@@ -1,0 +1,293 @@
+"""Any OpenAI-compatible endpoint, asked directly over HTTP.
+
+A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format, to a model that
+thinks with a low `reasoning_effort` instead of the temperature. An endpoint that
+refuses one of these is asked again without it, once, and that is remembered for the endpoint: without the response
+format the schema stands in the system text instead. Nothing else is asked twice here. What is the same for all
+prompts of a stage is written once: of a request only the user's part is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from clara_eval.config.settings import Settings
+from clara_eval.core.constants import INTERFACES
+from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.extras import require
+from clara_eval.judge.attestation import NotAttested, Quotes, Signed, key_name
+from clara_eval.judge.attestation.quotes import INSTALL
+from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
+from clara_eval.judge.costs.prices import public_price
+from clara_eval.judge.outages import Unanswered, Unsigned
+from clara_eval.judge.port import Answer, Prompt, Purpose
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
+from clara_eval.judge.providers.failures import (
+    Endpoint,
+    explain,
+    explain_status,
+    is_too_long,
+    said_by,
+    said_in,
+)
+from clara_eval.judge.providers.registry import parse_jury, required_key
+from clara_eval.judge.providers.wire import TRANSPORT_ERRORS, Reply, Wire
+
+OPENAI = "https://api.openai.com/v1"
+NO_KEY = "no-key"
+"""Sent to endpoints of one's own that ask for none."""
+SEED = 20_270_101
+"""Any fixed number: the same request asks for the same sample, where the provider honours it."""
+PROOF_TRIES = 3
+PROOF_PAUSE_SECONDS = 0.3
+"""A signature may be a moment later than its answer."""
+_SIGNS = {
+    "response_format": ("response_format", "json_schema", "structured output", "grammar"),
+    "temperature": ("temperature",),
+    "seed": ("seed",),
+    "reasoning_effort": ("reasoning_effort", "reasoning effort", "reasoning.effort"),
+}
+"""The words by which an endpoint names what it refuses."""
+_THINKS = re.compile(
+    r"(?:^|/)(?:o\d|gpt-(?:[5-9]|oss)|claude-[a-z]+-[5-9]|grok-(?:[4-9]|code)|gemini-(?:2\.5|[3-9])|"
+    r"deepseek-(?:r|v[4-9])|qwen-?[3-9]|qwq|glm-(?:4\.[5-9]|[5-9])|kimi-k[2-9]|minimax-m|magistral)|think|reason",
+    re.IGNORECASE,
+)
+_ANSWERS_AT_ONCE = re.compile(r"instruct|non-?thinking|-chat\b|-chat-latest", re.IGNORECASE)
+"""Families that think before they answer. A model that is not known here begins with the bare limit, and it grows."""
+_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_TAIL = b"}]}"
+
+
+class Form(NamedTuple):
+    """How an endpoint wants to be asked: everything of a request but the prompt."""
+
+    model: str
+    token_limit: str
+    refused: frozenset[str] = frozenset()
+    effort: str = ""
+    """How much a model that thinks is to think; empty for one that does not."""
+    verified: bool = False
+    """Only a provider whose enclave the gateway has checked may answer."""
+
+
+class OpenAiLlm:
+    """One model at one endpoint. Opens connections on first use; `close` ends them."""
+
+    encodings = "gzip, deflate"
+
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
+        self._model = model
+        self._name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
+        self._endpoint = Endpoint(self._name, "OPENAI_API_KEY", api_key)
+        self._wire = Wire(base_url or OPENAI, api_key, call_seconds, encodings=self.encodings)
+        # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
+        self._form = Form(
+            model, "max_tokens" if base_url else "max_completion_tokens", effort=EFFORT if thinks(model) else ""
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        for _ in range(len(_SIGNS) + 2):
+            form = self._form
+            sent = request_body(form, prompt)
+            reply = await self._exchanged(self._wire.post("/chat/completions", sent))
+            if reply.is_ok:
+                return await self._answered(prompt, sent, reply)
+            words = said_by(reply.content)
+            if reply.status not in (400, 422) or is_too_long(words) or not self._gives_way(words.lower(), form):
+                raise explain_status(reply.status, words, reply.headers, self._endpoint)
+        raise Temporary(f"{self._name} refuses every form of the request.")
+
+    async def _exchanged(self, exchange: Awaitable[Reply]) -> Reply:
+        try:
+            return await exchange
+        except TRANSPORT_ERRORS as bad:
+            raise explain(bad, self._endpoint) from None
+
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: Reply) -> Answer:  # noqa: ARG002 - who signs, signs it
+        return self._answer(reply.content, prompt)
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    def _gives_way(self, text: str, before: Form) -> bool:
+        """Drop what the endpoint names in its refusal; True if the next request differs from the refused one."""
+        form = self._form
+        if before != form:
+            return True
+        for option, signs in _SIGNS.items():
+            if option not in form.refused and any(sign in text for sign in signs):
+                self._form = form._replace(refused=form.refused | {option})
+                return True
+        if form.token_limit in text and "token_limit" not in form.refused:
+            other = TOKEN_LIMITS[1 - TOKEN_LIMITS.index(form.token_limit)]
+            self._form = form._replace(refused=form.refused | {"token_limit"}, token_limit=other)
+            return True
+        return False
+
+    def _answer(self, content: bytes, prompt: Prompt) -> Answer:
+        try:
+            self._raise_hidden_error(content)
+            return read_completion(content, prompt, self._model)
+        except ValueError:
+            # It came with a 200, so it may be charged.
+            raise Unanswered(f"{self._name} answered with something that is not a chat completion.") from None
+
+    def _raise_hidden_error(self, content: bytes) -> None:
+        """Some gateways answer 200 with an error inside."""
+        if b'"error"' not in content:
+            return
+        body = json.loads(content)
+        if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
+            raise self._hidden_error(body["error"])
+
+    def _hidden_error(self, detail: dict[str, Any]) -> ClaraError:
+        code = detail.get("code")
+        return explain_status(code if isinstance(code, int) else 500, said_in(detail), {}, self._endpoint)
+
+
+class SigningOpenAi(OpenAiLlm):
+    """The same at an endpoint that signs: exact bytes are kept, the signature is fetched right after the answer.
+
+    Nothing is checked here but that there is one; `Attested` does it for every run.
+    """
+
+    encodings = "identity"
+    """Compressed bytes would not be the signed ones."""
+
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
+        super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
+        self._name = f"{self._name}#{interface}"
+        self._endpoint = replace(self._endpoint, judge=self._name)
+        self._form = self._form._replace(verified=interface == "aci")
+        self.interface, self.model = interface, model
+
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: Reply) -> Answer:
+        answer = self._answer(reply.content, prompt)
+        place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
+        proof = await self._document(place, params, "signature")
+        try:
+            key = key_name(self.interface, proof)
+        except NotAttested as bad:
+            raise Unsigned(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
+        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
+        return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
+
+    def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
+        """Where the signature of this answer is; the ids are the endpoint's words."""
+        if self.interface == "aci":
+            if not receipt:
+                raise Unsigned(f"{self._name}: the answer came without a receipt.")
+            return f"/aci/receipts/{quote(receipt, safe='')}", {}
+        name = json.loads(content).get("id")
+        if not isinstance(name, str) or not name:
+            raise Unsigned(f"{self._name}: the answer came without an id, so its signature cannot be found.")
+        return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
+
+    async def report(self, key: str, nonce: str) -> str:
+        """The attestation report of a signing key."""
+        if self.interface == "aci":
+            return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
+        params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
+        return await self._document("/attestation/report", params, "attestation")
+
+    async def _document(self, place: str, params: dict[str, str], what: str) -> str:
+        """A document of the endpoint; that it does not give one is its outage, whatever the status."""
+        for attempt in range(PROOF_TRIES):
+            await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
+            try:
+                reply = await self._exchanged(self._wire.get(place, params))
+                if reply.is_ok:
+                    return reply.content.decode()
+                reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
+            except UnicodeDecodeError:
+                raise Unsigned(f"{self._name}: its {what} is not text.") from None
+            except ClaraError as bad:
+                reason = bad.message
+        raise Unsigned(f"{self._name} gave no {what}: {reason}")
+
+
+def thinks(model: str) -> bool:
+    """Whether models of this name think before they answer, as far as it is known here."""
+    return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
+
+
+def request_body(form: Form, prompt: Prompt) -> bytes:
+    """The request as it goes out; its last part is the prompt's own."""
+    head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
+    return head + _TEXT.encode(prompt.user).encode() + _TAIL
+
+
+@lru_cache(maxsize=64)
+def _head(form: Form, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
+    """The request up to the user's text: the same for all prompts of a stage."""
+    plain = "response_format" in form.refused
+    prompt = Prompt(purpose, system, "", schema_json, max_tokens, "")
+    request: dict[str, Any] = {"model": form.model, form.token_limit: max_tokens}
+    if not plain:
+        answer = {"name": purpose, "strict": True, "schema": json.loads(schema_json)}
+        request["response_format"] = {"type": "json_schema", "json_schema": answer}
+    if form.effort and "reasoning_effort" not in form.refused:
+        request["reasoning_effort"] = form.effort
+    if not form.effort and "temperature" not in form.refused:
+        request["temperature"] = 0
+    if "seed" not in form.refused:
+        request["seed"] = SEED
+    if form.verified:
+        request["provider"] = {"aci_verified": True}
+    request["messages"] = [
+        {"role": "system", "content": with_schema(prompt) if plain else system},
+        {"role": "user", "content": ""},
+    ]
+    return _TEXT.encode(request).encode().removesuffix(b'""' + _TAIL)
+
+
+def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
+    require("openai", judge.text)
+    if judge.attestation and judge.base_url:
+        if not Quotes.can_check():
+            raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=INSTALL)
+        return SigningOpenAi(
+            judge.model, api_key=_key(settings, judge), base_url=judge.base_url, interface=judge.attestation
+        )
+    return OpenAiLlm(judge.model, api_key=_key(settings, judge), base_url=judge.base_url)
+
+
+def _key(settings: Settings, judge: JudgeName) -> str:
+    """OpenAI's key goes to OpenAI, or to the one foreign address where OpenAI is not asked; never to a second party."""
+    if judge.base_url is None:
+        return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
+    own = settings.keys_by_endpoint.get(judge.base_url)
+    if own is not None:
+        return own.get_secret_value()
+    asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
+    if settings.openai_api_key is None or asked - {judge.base_url}:
+        return NO_KEY
+    return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
+
+
+PROVIDER = Provider(
+    name="openai",
+    form="openai:MODEL, openai:MODEL@https://host/v1",
+    build=_build,
+    price=lambda judge, at: public_price(judge.model, provider="openai", address=judge.base_url, at=at),
+    takes_address=True,
+    signs=INTERFACES,
+    thinks=lambda judge: thinks(judge.model),
+)

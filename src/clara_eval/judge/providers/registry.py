@@ -1,0 +1,181 @@
+"""Finds the provider of a judge: from a name in `CLARA_JUDGES` to how it is built, priced and called.
+
+A provider is a file of this package with a `PROVIDER` in it, or an installed package's entry point in the group
+`clara_eval.judges`; the name of the file or entry point is the provider's name, so only what is asked for is imported.
+A judge's name goes into request hashes and into the public trace: an address with a password or a query in it is
+refused, and so is the same judge twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from clara_eval.config.settings import Settings
+from clara_eval.core.errors import ConfigError
+from clara_eval.judge.costs.prices import PriceCard, parse_prices
+from clara_eval.judge.limits import THINKING_ROOM, TokenLimits
+from clara_eval.judge.port import ConnectedLlm
+from clara_eval.judge.provider import JudgeName, Provider
+from clara_eval.judge.rules import PROVIDER as RULES
+
+ENTRY_POINTS = "clara_eval.judges"
+
+
+def provider_of(judge: JudgeName) -> Provider:
+    found = _provider(judge.provider)
+    if found is None:
+        raise _unknown(judge.text)
+    return found
+
+
+def parse_jury(text: str) -> tuple[JudgeName, ...]:
+    """Every judge of the list; none at all, an unknown form, or a repetition is a ConfigError."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise ConfigError("CLARA_JUDGES names no judge.", remedy=f"Use one or more of: {forms()}.")
+    jury = tuple(parse_judge(name) for name in names)
+    for judge in jury:
+        if sum(other == judge for other in jury) > 1:
+            raise ConfigError(
+                f"CLARA_JUDGES names {judge.text} twice; the second would repeat the first's recorded answers.",
+                remedy="Name each judge once.",
+            )
+    return jury
+
+
+def parse_judge(name: str) -> JudgeName:
+    provider_name, colon, rest = name.partition(":")
+    provider = _provider(provider_name)
+    if provider is None or bool(colon) != (provider.build is not None):
+        raise _unknown(name)
+    if provider.build is None:
+        return JudgeName(name, name, name)
+    rest, hash_sign, attestation = rest.partition("#")
+    model, at, base_url = rest.partition("@")
+    if hash_sign and (attestation not in provider.signs or not at):
+        raise ConfigError(
+            f"CLARA_JUDGES: {name[:80]!r} asks for attestation, and there is none of this kind.",
+            remedy="Only openai:MODEL@https://host/v1 can be attested, by #near or #aci; see CLARA_ATTESTATION.",
+        )
+    if not model or model != model.strip() or (at and not provider.takes_address):
+        raise _unknown(name)
+    if provider.models and model not in provider.models:
+        raise ConfigError(
+            f"CLARA_JUDGES: there is no {provider.name} model {model!r}.",
+            remedy=f"Use {provider.name}:{provider.models[0]}, or one of {forms()}.",
+        )
+    if not at:
+        return JudgeName(name, provider.name, model)
+    url = _checked_url(base_url)
+    return JudgeName(f"{provider.name}:{model}@{url}{hash_sign}{attestation}", provider.name, model, url, attestation)
+
+
+def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
+    """The judges that are models: the others need nobody to ask."""
+    return [judge for judge in jury if provider_of(judge).build is not None]
+
+
+def price_card(
+    judge: JudgeName, given: Mapping[str, PriceCard] | None = None, now: Callable[[], datetime] | None = None
+) -> PriceCard | None:
+    """The operator's price, else what the provider says; None where nobody knows."""
+    for text in (judge.text, judge.text.partition("#")[0]):
+        if given and text in given:
+            return given[text]
+    return provider_of(judge).price(judge, (now or (lambda: datetime.now(UTC)))())
+
+
+def price_cards(settings: Settings, jury: Iterable[JudgeName]) -> dict[str, PriceCard | None]:
+    """What each model of the jury costs."""
+    given = parse_prices(settings.prices)
+    return {judge.text: price_card(judge, given) for judge in models_of(jury)}
+
+
+def thinking_models(jury: Iterable[JudgeName]) -> set[str]:
+    """The models of the jury that think before they answer, as far as their providers know."""
+    return {judge.text for judge in models_of(jury) if provider_of(judge).thinks(judge)}
+
+
+def token_limits(settings: Settings, jury: Sequence[JudgeName]) -> TokenLimits:
+    """The limits of a jury's answers: room for thinking where one of it thinks, and what all of it can give."""
+    bounds = [provider_of(judge).most_tokens for judge in models_of(jury)]
+    most = min([settings.answer_tokens, *(bound for bound in bounds if bound is not None)])
+    return TokenLimits(THINKING_ROOM if thinking_models(jury) else 0, most)
+
+
+def build_llm(name: str | JudgeName, settings: Settings) -> ConnectedLlm:
+    """The model of this name; `rules` has none."""
+    judge = parse_judge(name) if isinstance(name, str) else name
+    build = provider_of(judge).build
+    if build is None:
+        raise ConfigError(f"{judge.text} judges without a model.", remedy=f"A model is one of: {forms()}.")
+    return build(judge, settings)
+
+
+def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> str:
+    """The key of a judge that cannot be asked without one."""
+    if secret is None or not secret.get_secret_value().strip():
+        raise ConfigError(f"{judge.text} needs a key, and {variable} is not set.", remedy=f"Set {variable}.")
+    return secret.get_secret_value().strip()
+
+
+@cache
+def forms() -> str:
+    """How every judge that there is here is written."""
+    names = [RULES.name, *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    found = (_provider(name) for name in dict.fromkeys(names))
+    return ", ".join(provider.form for provider in found if provider is not None)
+
+
+@cache
+def _provider(name: str) -> Provider | None:
+    """A file of ours first: an installed package cannot take the place of one."""
+    if name == RULES.name:
+        return RULES
+    found: object = None
+    if name in _files():
+        found = getattr(importlib.import_module(f"clara_eval.judge.providers.{name}"), "PROVIDER", None)
+    else:
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            found = entry.load()
+    return found if isinstance(found, Provider) and found.name == name else None
+
+
+@cache
+def _files() -> tuple[str, ...]:
+    """The modules of this package, tests and this one excepted."""
+    names = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return tuple(sorted(name for name in names if not name.startswith("test_") and name != Path(__file__).stem))
+
+
+def _unknown(name: str) -> ConfigError:
+    return ConfigError(f"CLARA_JUDGES: there is no judge {name[:80]!r}.", remedy=f"Use one of: {forms()}.")
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        raise _bad_url("it cannot be read") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
+        raise _bad_url("it is not http(s)://host/path")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise _bad_url("it holds a user, a password or a query, and judges' names are public")
+    return url.rstrip("/")
+
+
+def _bad_url(reason: str) -> ConfigError:
+    return ConfigError(
+        f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
+        remedy="Write openai:MODEL@https://host/v1, and the key in OPENAI_API_KEY or CLARA_ENDPOINT_KEYS.",
+    )

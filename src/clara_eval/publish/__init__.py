@@ -1,1 +1,0 @@
-"""Room 9: the contract is told once, and we know how it ended."""

@@ -1,0 +1,123 @@
+"""`clara-eval redteam`: attack the product on this machine, and say how it went beside what it should be.
+
+Without options the simulated models are used: nothing is asked of a provider, nothing costs money. `--judges` attacks a
+real model instead, after its cost was told and accepted. Exit code 1 means that a target was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from clara_eval.app import open_reader
+from clara_eval.config.settings import Settings
+from clara_eval.core.dollars import usd
+from clara_eval.core.errors import ConfigError
+from clara_eval.interfaces.cli.options import JsonFlag, YesToCost
+from clara_eval.interfaces.cli.output import emit_json
+from clara_eval.interfaces.cli.screen import agree_to_cost, console
+from clara_eval.judge.costs.prices import FREE, estimated_tokens
+from clara_eval.judge.providers.registry import models_of, parse_jury, price_cards
+from clara_eval.redteam.corpus import Payload
+from clara_eval.redteam.own_judge import measure_own, planned_prompts
+from clara_eval.redteam.report import Figure, Report
+from clara_eval.redteam.run import SECTIONS, Attack, load_payloads, run_attack
+
+LIMITS = (
+    "The simulated models show what can reach whom. They cannot show how often a real model is fooled: --judges asks."
+)
+
+
+def redteam(  # noqa: PLR0917 - one parameter for each option of the command
+    corpus: Annotated[list[Path] | None, typer.Option(help="Payloads as JSON lines, instead of ours (repeat).")] = None,
+    files: Annotated[list[Path] | None, typer.Option(help="A folder with real programs to disguise (repeat).")] = None,
+    only: Annotated[list[str] | None, typer.Option(help=f"Only this section: {', '.join(SECTIONS)} (repeat).")] = None,
+    size: Annotated[float, typer.Option(help="More trials, or fewer: 1 takes some minutes.", min=0.02, max=20)] = 1.0,
+    seed: Annotated[int, typer.Option(help="Which files, rounds and disguises.", min=0)] = 1,
+    judges: Annotated[str, typer.Option(help="Attack this model, as in CLARA_JUDGES; it costs money.")] = "",
+    payloads: Annotated[int, typer.Option(help="With --judges: how many payloads.", min=1)] = 30,
+    yes: YesToCost = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attack the evaluation itself: injected words, lies, copies, clones, faults; every figure beside its target."""
+    attack = Attack(
+        sections=tuple(only or SECTIONS),
+        corpora=tuple(corpus or ()),
+        folders=tuple(files or ()),
+        size=size,
+        seed=seed,
+        tell=lambda section: console().print(f"[dim]{section} …[/dim]"),
+    )
+    report = asyncio.run(_attack_own(judges, attack, payloads, yes=yes)) if judges else run_attack(attack)
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.met else 1)
+
+
+async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> Report:
+    settings = Settings.from_env()
+    models = models_of(parse_jury(judges))
+    if not models:
+        raise ConfigError(f"{judges!r} names no model.", remedy="Name one as in CLARA_JUDGES; rules cannot be fooled.")
+    step = max(1, len(load_payloads(attack)) // count)
+    chosen = load_payloads(attack)[::step][:count]
+    _tell_cost(settings, judges, chosen, yes=yes)
+    async with open_reader(settings, judges) as asker:
+        assert asker is not None, "the jury has a model"
+        figures = await measure_own(asker, chosen)
+    return Report(tuple(figures), attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
+
+
+def _tell_cost(settings: Settings, judges: str, chosen: list[Payload], *, yes: bool) -> None:
+    """What it will cost at most, before anything is asked."""
+    model = models_of(parse_jury(judges))[0]
+    card, prompts = price_cards(settings, [model])[model.text], planned_prompts(chosen)
+    tokens = sum(estimated_tokens(prompt.system) + estimated_tokens(prompt.user) for prompt in prompts)
+    price = (
+        "an unknown price"
+        if card is None
+        else "nothing"
+        if card == FREE
+        else (f"at most ${usd(sum(card.worst(prompt) for prompt in prompts))}")
+    )
+    console().print(
+        f"{len(prompts)} questions to {model.text}, about {tokens:,} tokens, {price}; an answer that cannot be read is "
+        "asked for again, twice at most."
+    )
+    agree_to_cost(yes=yes or card == FREE)
+
+
+def _print(report: Report) -> None:
+    table = Table("", "figure", "measured", "95 %", "target", "trials", box=None, header_style="dim", pad_edge=False)
+    for figure in report.figures:
+        mark = {True: "[green]ok[/green]", False: "[red]missed[/red]", None: "[dim]–[/dim]"}[figure.met]
+        table.add_row(
+            mark,
+            f"{figure.section}: {figure.name.replace('_', ' ')}",
+            shown(figure, figure.value),
+            f"{shown(figure, figure.low)} … {shown(figure, figure.high)}",
+            target(figure),
+            f"{figure.trials:,}",
+        )
+    screen = console(stderr=False)
+    screen.print(table)
+    missed = [figure.name for figure in report.figures if figure.met is False]
+    screen.print(f"Missed: {', '.join(missed)}." if missed else "Every target is met.", soft_wrap=True)
+    screen.print(f"[dim]{LIMITS}[/dim]", soft_wrap=True)
+
+
+def shown(figure: Figure, value: float) -> str:
+    """Shares in per cent, other numbers as they are."""
+    return f"{100 * value:.2f} %" if "hits" in figure.detail else f"{value:.3g}"
+
+
+def target(figure: Figure) -> str:
+    if figure.at_most is not None:
+        return f"≤ {shown(figure, figure.at_most)}"
+    return "report" if figure.at_least is None else f"≥ {shown(figure, figure.at_least)}"

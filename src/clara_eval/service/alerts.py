@@ -1,0 +1,135 @@
+"""Alerts: said in the log, counted, and sent to a webhook, signed and retried.
+
+Comes in: an `Alert`. Goes out: one POST with the alert as JSON; `X-Clara-Signature` is `v1=` and the HMAC-SHA256 of
+`timestamp + "." + body` under the shared secret, `X-Clara-Timestamp` the unix second, so that a receiver can refuse
+replays. The same alert about the same challenge is sent once in `repeat_seconds`. Raising never waits for the receiver,
+and a receiver that is down cannot stop an evaluation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import aiohttp
+import structlog
+
+from clara_eval.service.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+_TIMEOUT_SECONDS = 10
+_MOST_REMEMBERED = 10_000
+
+Severity = Literal["warning", "critical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """`name` is one of the sections of docs/operations.md."""
+
+    name: str
+    severity: Severity
+    summary: str
+    challenge: str | None = None
+    details: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    url: str
+    secret: str | None
+    pauses: tuple[float, ...] = (1, 5, 30, 120)
+    """Seconds between attempts; one attempt more than pauses."""
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """What a receiver computes again and compares in constant time."""
+    return "v1=" + hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+class Alerts:
+    def __init__(
+        self,
+        metrics: Metrics,
+        webhook: Webhook | None = None,
+        *,
+        repeat_seconds: float = 3600,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._metrics = metrics
+        self._webhook = webhook
+        self._repeat_seconds = repeat_seconds
+        self._clock = clock
+        self._sent: dict[tuple[str, str | None], float] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+
+    def raise_alert(self, alert: Alert) -> bool:
+        """Log, count, and start the delivery; False if it was said already a short while ago."""
+        key, now = (alert.name, alert.challenge), self._clock()
+        if now - self._sent.get(key, float("-inf")) < self._repeat_seconds:
+            return False
+        if len(self._sent) >= _MOST_REMEMBERED:
+            self._sent.clear()
+        self._sent[key] = now
+        say = _log.warning if alert.severity == "warning" else _log.error
+        say("alert_raised", alert=alert.name, severity=alert.severity, summary=alert.summary,
+                   about=alert.challenge, details=alert.details)  # fmt: skip
+        self._metrics.alerts.labels(alert.name).inc()
+        if self._webhook is not None:
+            task = asyncio.get_running_loop().create_task(self._deliver(self._webhook, alert, int(now)))
+            self._deliveries.add(task)
+            task.add_done_callback(self._deliveries.discard)
+        return True
+
+    async def close(self, *, patience_seconds: float = 5) -> None:
+        """Give deliveries under way a moment, then let go."""
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=patience_seconds)
+        for task in list(self._deliveries):
+            task.cancel()
+
+    async def _deliver(self, webhook: Webhook, alert: Alert, at: int) -> None:
+        body = _body(alert, at)
+        for number, pause in enumerate((*webhook.pauses, None)):
+            problem = await self._attempt(webhook, body)
+            if problem is None:
+                return
+            _log.warning("webhook_refused", alert=alert.name, attempt=number + 1, problem=problem)
+            if pause is not None:
+                await asyncio.sleep(pause)
+        self._metrics.webhook_failures.inc()
+        _log.error("webhook_given_up", alert=alert.name)
+
+    async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
+        """None if it was taken, else what went wrong. The URL may carry a key: it is never said."""
+        timestamp = int(self._clock())
+        headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
+        if webhook.secret:
+            headers["x-clara-signature"] = signature(webhook.secret, timestamp, body)
+        limit = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=limit) as session,
+                session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as answer,
+            ):
+                return None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
+            return type(bad).__name__
+
+
+def _body(alert: Alert, at: int) -> bytes:
+    document = {
+        "alert": alert.name,
+        "severity": alert.severity,
+        "summary": alert.summary,
+        "challenge": alert.challenge,
+        "details": alert.details,
+        "raisedAt": at,
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()

@@ -1,0 +1,160 @@
+"""One attempt at one challenge: evaluate it, as every door does, and remember how it ended.
+
+Comes in: an address and the number of the attempt. Goes out: a small dictionary for the workflow's record; everything
+else is in the store already. Must hold: an attempt is never begun twice; whatever happens has an ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.app import App
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.sender import Receipt
+from clara_eval.challenges.attempt_memory import Attempts, read_attempts, save_attempts
+from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.core.address import Address
+from clara_eval.core.errors import Temporary
+from clara_eval.documents.results import EvalStatus, State, read
+from clara_eval.documents.store_keys import status_key
+from clara_eval.evaluation.scoring_window import Speed
+from clara_eval.service.alerts import Alerts
+from clara_eval.service.due import window_used
+from clara_eval.service.endings import Ending, ending_of, ending_of_result
+from clara_eval.service.logs import bound_challenge
+from clara_eval.service.metrics import Metrics
+from clara_eval.service.options import EngineOptions
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Walker:
+    """Runs attempts in this process."""
+
+    app: App
+    worker: str
+    options: EngineOptions
+    metrics: Metrics
+    alerts: Alerts
+    speed: Speed = field(init=False)
+    running: set[asyncio.Task[object]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.speed = Speed.expected(self.app.settings.max_concurrency)
+
+    async def attempt(self, address: Address, number: int) -> dict[str, object]:
+        """See one attempt through; raises only when the process is being stopped."""
+        with bound_challenge(address, attempt=number), self.metrics.running.track_inprogress():
+            return await self.tracked(self._attempt, address, number)
+
+    async def tracked(self, work: Callable[..., Awaitable[dict[str, object]]], *args: object) -> dict[str, object]:
+        """Work that `stop` interrupts."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.running.add(task)
+        try:
+            return await work(*args)
+        finally:
+            self.running.discard(task)
+
+    async def _attempt(self, address: Address, number: int) -> dict[str, object]:
+        started = time.monotonic()
+        attempts = await read_attempts(self.app.store, self.app.chain_id, address)
+        if attempts.number != number:
+            return {"outcome": "superseded"}
+        try:
+            ending = await self._ended(await evaluate(self.app, address, self._request(number)))
+        except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is told with its traceback
+            now = time.time()
+            ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
+            _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
+                         exc_info=bad if ending.is_bug else None)  # fmt: skip
+        await self._remember(address, attempts, ending)
+        self.metrics.evaluations.labels(ending.outcome).inc()
+        self.metrics.evaluation_seconds.observe(time.monotonic() - started)
+        for listen in self.metrics.evaluation_listeners:
+            listen(address, ending.outcome, time.monotonic() - started)
+        _log.info("attempt_ended", outcome=ending.outcome, seconds=round(time.monotonic() - started, 2))
+        return {"outcome": ending.outcome, "retryAt": ending.retry_at}
+
+    def _request(self, number: int) -> EvaluationRequest:
+        observer = Observer(self._listen, self._count_sent, lambda how: self.metrics.degraded.labels(how).inc())
+        holder, seconds = f"{self.worker}:{number}", self.options.lease_seconds
+        return EvaluationRequest(observer=observer, speed=self.speed, holder=holder, lease_seconds=seconds)
+
+    def _count_sent(self, receipt: Receipt) -> None:
+        self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc()
+
+    def _listen(self, status: EvalStatus) -> None:
+        stage = status.stage
+        if stage is not None and stage.name == "comparing" and stage.calls and stage.callsPerSecond:
+            self.speed = self.speed.blended(stage.callsPerSecond)
+
+    async def _ended(self, evaluation: Evaluation) -> Ending:
+        ranking = evaluation.walked.ranking if evaluation.walked else None
+        if ranking is not None and ranking.consistency.swap_consistency is not None:
+            self.metrics.swap_consistency.set(ranking.consistency.swap_consistency)
+        ending = ending_of_result(evaluation, time.time())
+        if ending.outcome == "complete":
+            await self._show_posted(evaluation.challenge)
+        return ending
+
+    async def _show_posted(self, challenge: Challenge) -> None:
+        """In the index at once, not at the next tick. It is posted already: a node that fails now changes nothing."""
+        try:
+            now = await look_at_challenge(self.app.chain, challenge.address)
+        except Temporary as bad:
+            _log.warning("index_waits_for_tick", problem=str(bad))
+            return
+        status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(challenge.address))
+        await save_summary(self.app.store, now, status.postedBy if status else None)
+        left = 1 - window_used(challenge, now.block.timestamp)
+        self.metrics.window_left_at_post.observe(max(0.0, left))
+
+    async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
+        """The next attempt's number first: once it is written, this one can never begin again."""
+        store, chain_id = self.app.store, self.app.chain_id
+        failed = ending.outcome in {"temporary", "settings"}
+        await _insist(lambda: save_attempts(store, chain_id, address, attempts.after(ending.retry_at, failed=failed)))
+        if ending.status is not None:
+            await _insist(partial(self._say, address, ending.status, ending))
+        if ending.alert is not None:
+            self.alerts.raise_alert(ending.alert)
+
+    async def _say(self, address: Address, state: State, ending: Ending) -> None:
+        """As the evaluation said it, with the moment of the next attempt."""
+        status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
+        await status.say(state, reason=ending.reason, retry_at=ending.retry_at)
+
+    async def stop(self) -> None:
+        """Cancel what runs: it stays pending in the queue, and another worker goes on where it stopped."""
+        tasks = list(self.running)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=10)
+
+
+async def _insist(write: Callable[[], Awaitable[object]], *, tries: int = 60, pause: float = 1.0) -> None:
+    """An ending must be written even if the database is restarting just now."""
+    for left in reversed(range(tries)):
+        try:
+            await write()
+        except Temporary as bad:
+            if left == 0:
+                raise
+            _log.warning("store_not_answering", problem=str(bad))
+            await asyncio.sleep(pause)
+        else:
+            return

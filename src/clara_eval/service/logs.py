@@ -1,0 +1,200 @@
+"""One event a line on standard error, with the challenge bound and every secret gone.
+
+Comes in: events from our code and records from the libraries. Goes out: lines of JSON, or on a terminal lines to read.
+Must hold: the text of a known secret, a URL's credentials or query, and whatever stands under a telling name never
+leave the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import structlog
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.processors import ExceptionRenderer, JSONRenderer, StackInfoRenderer, TimeStamper, add_log_level
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import EventDict, Processor
+
+from clara_eval.core.address import short
+
+HIDDEN = "(hidden)"
+_TELLING = frozenset(
+    (
+        "api_key",
+        "apikey",
+        "authorization",
+        "cookie",
+        "key",
+        "keystore",
+        "mnemonic",
+        "password",
+        "private_key",
+        "raw",
+        "secret",
+        "signature",
+        "x_api_key",
+    )
+)
+_SHORTEST_SECRET = 6
+_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
+_HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")
+_LONG_HEX = re.compile(r"0x[0-9a-fA-F]{40,}")
+_FOR_PROGRAMS = frozenset(("worker", "workflow"))
+_KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
+
+
+def _without_secrets(url: re.Match[str]) -> str:
+    """Scheme and host; a password that holds @ or / itself leaves several places where a host could be."""
+    hosts = [re.split(r"[/?#]", part, maxsplit=1)[0] for part in url["rest"].split("@")]
+    plain = hosts[-1] if len(hosts) < 3 else HIDDEN
+    return url["scheme"] + next((host for host in reversed(hosts) if _HOST.fullmatch(host)), plain)
+
+
+class Redaction:
+    """A structlog processor that goes through every value of an event."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        # The longest first: a secret that contains another is hidden whole.
+        self._secrets = sorted(long_enough, key=len, reverse=True)
+
+    def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
+        return {name: self._value(name, value) for name, value in event.items()}
+
+    def _value(self, name: str, value: object) -> object:
+        if name.lower().replace("-", "_") in _TELLING:
+            return HIDDEN
+        if isinstance(value, dict):
+            return {str(key): self._value(str(key), inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._value(name, inner) for inner in value]
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return self.text(str(value))
+
+    def text(self, text: str) -> str:
+        """A text without known secrets; of a URL only scheme and host stay."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        text = _KEY_HEX.sub(HIDDEN, text)
+        return _URL.sub(_without_secrets, text)
+
+
+class Repeats(logging.Filter):
+    """Lets one place in a library's code speak a few times a minute; how often it was not heard is in its next line.
+
+    Our own lines pass: they are counted by what happens, not by who connects.
+    """
+
+    def __init__(self, most: int = 20, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._said: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("clara_eval") or isinstance(record.msg, dict):
+            return True
+        place, now = (record.pathname, record.lineno), self._clock()
+        since, count = self._said.get(place, (now, 0))
+        if now - since >= self._seconds:
+            unheard, since, count = max(0, count - self._most), now, 0
+            if unheard:
+                record.msg = f"{record.msg} [and {unheard} more times before]"
+        self._said[place] = (since, count + 1)
+        return count < self._most
+
+
+def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
+    """Send everything, ours and the libraries', through one chain of processors."""
+    out = stream or sys.stderr
+    shared: list[Processor] = [
+        *([QuietTicks()] if out.isatty() else []),
+        merge_contextvars,
+        add_log_level,
+        TimeStamper(fmt="iso", utc=True),
+        StackInfoRenderer(),
+        # Local variables stay out: they may hold what nobody thought of hiding.
+        ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+        Redaction(secrets),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(is_person=out.isatty())],
+        )
+    )
+    handler.addFilter(Repeats())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    for noisy in (
+        "dbos",
+        "web3",
+        "aiohttp.access",
+        "uvicorn",
+        "uvicorn.access",
+        "uvicorn.error",
+        "httpx2",
+        "sse_starlette",
+        "mcp",
+    ):
+        logging.getLogger(noisy).setLevel("WARNING")
+
+
+class QuietTicks:
+    """On a terminal a look at the chain that brought nothing new is told once in a while, as a sign of life."""
+
+    def __init__(self, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._told = float("-inf")
+
+    def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
+        if event.get("event") == "tick_ended" and not event.get("problems"):
+            if self._clock() - self._told < self._seconds:
+                raise structlog.DropEvent
+            self._told = self._clock()
+        return event
+
+
+def _for_people(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Words for names, the time of day, addresses in their short form, and nothing that only programs use."""
+    told = {name: _shortened(value) for name, value in event.items() if name not in _FOR_PROGRAMS and value != {}}
+    if told.get("about") == told.get("challenge"):
+        told.pop("about", None)
+    if isinstance(moment := event.get("timestamp"), str):
+        told["timestamp"] = moment[11:19]
+    if str(event.get("event")).replace("_", "").isalnum():
+        told["event"] = str(event["event"]).replace("_", " ").capitalize()
+    return told
+
+
+def _shortened(value: object) -> object:
+    return _LONG_HEX.sub(lambda found: short(found.group()), value) if isinstance(value, str) else value
+
+
+def _renderer(*, is_person: bool) -> Processor:
+    """For a person at a terminal a line to read, for programs JSON."""
+    if not is_person:
+        return JSONRenderer(sort_keys=True)
+    lines = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
+    return lambda logger, method, event: lines(logger, method, _for_people(logger, method, event))
+
+
+@contextmanager
+def bound_challenge(address: str, **more: object) -> Iterator[None]:
+    """Every event inside carries the challenge."""
+    with bound_contextvars(challenge=address, **more):
+        yield

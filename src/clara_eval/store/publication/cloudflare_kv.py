@@ -1,0 +1,236 @@
+"""Cloudflare KV as a place of publication: the specification's five keys in one namespace, through the official SDK.
+
+Comes in: account, namespace and token. Goes out: bulk writes, each within the documented limits. Must hold: a bulk is
+there when `put_keys` returns, whatever keys the service refused meanwhile; only an answer that says so is taken for
+success. The trace stands under its own key as one JSON document, or, where it is larger than a value may be, in parts
+that are there before the key that lists them; a part that is there is not sent again. The service answers for a write
+at once and shows it everywhere within a minute. A namespace belongs to one network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.extras import require
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.documents.store_keys import trace_key
+from clara_eval.store.publication.port import Refused
+
+API = "https://api.cloudflare.com/client/v4"
+MOST_KEYS = 10_000
+MOST_REQUEST_BYTES = 90_000_000
+"""Of the 100 megabytes that one request may have."""
+MOST_VALUE_BYTES = 25 * 1024 * 1024
+RETRIES = 5
+"""Of one request, by the SDK: growing pauses, or what Retry-After says."""
+ROUNDS = 5
+"""Of the keys that a bulk reports as not written."""
+_SECONDS = 60.0
+
+Pair = dict[str, Any]
+
+
+class _Written(BaseModel):
+    successful_key_count: float | None = None
+    unsuccessful_keys: list[str] | None = None
+
+
+class _Answer(BaseModel):
+    """To a bulk; the SDK gives the result alone, also where the service says that it failed."""
+
+    success: bool
+    result: _Written | None = None
+
+    def is_for_all(self, count: int) -> bool:
+        """Whether all of so many keys are written."""
+        result = self.result or _Written()
+        return self.success and not result.unsuccessful_keys and result.successful_key_count in (None, count)
+
+
+class _Beside(BaseModel):
+    """What a question for metadata gives."""
+
+    result: dict[str, object] | None = None
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class CloudflareKv:
+    """Fulfils `publication.port.Publication`."""
+
+    account: str
+    namespace: str
+    token: SecretStr
+    api: str = API
+    takes_keys: bool = True
+    pause_seconds: float = 0.5
+    """Before refused keys are put again; doubled each time."""
+
+    @property
+    def name(self) -> str:
+        """With the namespace in it: another namespace has nothing yet."""
+        return f"kv-{self.namespace}"
+
+    async def put_keys(self, _chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
+        async with self._client() as client:
+            for bulk in bulks([{"key": key, "value": value} for key, value in pairs]):
+                await self._put(client, bulk)
+
+    async def trace_digest(self, _chain_id: int, address: str) -> str | None:
+        async with self._client() as client:
+            return await self._beside(client, trace_key(address), "traceDigest")
+
+    async def take_trace(self, _chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> None:
+        key, last, written = trace_key(address), "", list[str]()
+        async with self._client() as client:
+            async for value in values(parts):
+                if last:
+                    written.append(await self._put_part(client, key, digest, len(written), last))
+                last = value
+            if written:
+                written.append(await self._put_part(client, key, digest, len(written), last))
+                last = plain_json({"digest": digest, "parts": written})
+            await self._put(client, [{"key": key, "value": last, "metadata": {"traceDigest": digest}}])
+
+    async def _put_part(self, client: Any, key: str, digest: str, number: int, text: str) -> str:
+        """Under a name that belongs to this trace alone: readers of an older one are not disturbed."""
+        name, content = f"{key}:{digest}:{number:05}", sha256_hex(text.encode())
+        if await self._beside(client, name, "sha256") != content:
+            await self._put(client, [{"key": name, "value": text, "metadata": {"sha256": content}}])
+        return name
+
+    async def _beside(self, client: Any, key: str, field: str) -> str | None:
+        """A field of the metadata that stands beside a value; None where there is no such value."""
+        from cloudflare import NotFoundError
+
+        read = client.kv.namespaces.metadata.with_raw_response.get
+        try:
+            raw = await read(key, account_id=self.account, namespace_id=self.namespace)
+        except NotFoundError:
+            return None
+        found = _read(_Beside, await raw.text())
+        if found is None:
+            raise Temporary("Cloudflare KV answers something unreadable.", remedy="It is tried again by itself.")
+        text = (found.result or {}).get(field)
+        return text if isinstance(text, str) else None
+
+    async def _put(self, client: Any, bulk: Sequence[Pair]) -> None:
+        """Until the service says that every key is written."""
+        waiting, pause, readable = list(bulk), self.pause_seconds, True
+        write = client.kv.namespaces.with_raw_response.bulk_update
+        for attempt in range(ROUNDS):
+            if attempt:
+                await asyncio.sleep(pause)
+                pause *= 2
+            raw = await write(self.namespace, account_id=self.account, body=waiting)
+            answer = _read(_Answer, await raw.text())
+            readable = answer is not None
+            if answer is not None and answer.is_for_all(len(waiting)):
+                return
+            refused = set((answer.result.unsuccessful_keys if answer and answer.result else None) or ())
+            waiting = [pair for pair in waiting if pair["key"] in refused] or waiting
+        if not readable:
+            raise Temporary("Cloudflare KV answers something unreadable.", remedy="It is tried again by itself.")
+        raise Refused(
+            f"Cloudflare KV did not write {len(waiting)} of {len(bulk)} keys, {waiting[0]['key']} among them.",
+            remedy="It is tried again by itself.",
+        )
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[Any]:
+        """The SDK's client; its errors in our terms."""
+        require("cloudflare", "Publication in Cloudflare KV")
+        from cloudflare import AsyncCloudflare, CloudflareError
+
+        token = self.token.get_secret_value()
+        try:
+            async with AsyncCloudflare(
+                api_token=token, base_url=self.api, max_retries=RETRIES, timeout=_SECONDS
+            ) as client:
+                # What CLOUDFLARE_EMAIL and its like say about other accounts would be sent instead of the token.
+                client.api_email = client.api_key = client.user_service_key = None
+                yield client
+        except CloudflareError as bad:
+            raise self._in_our_terms(bad) from None
+
+    def _in_our_terms(self, bad: Exception) -> ClaraError:
+        status = getattr(bad, "status_code", None)
+        said = "; ".join(str(getattr(error, "message", "")) for error in getattr(bad, "errors", None) or ())
+        said = said.replace(self.token.get_secret_value(), "…")[:200]
+        if status in (401, 403):
+            return ConfigError(
+                f"Cloudflare refuses CLARA_KV_TOKEN (HTTP {status}{': ' + said if said else ''}).",
+                remedy="It needs the permission Workers KV Storage: Edit for the account of CLARA_KV_ACCOUNT.",
+            )
+        if status == 404:
+            return ConfigError(
+                f"Cloudflare knows no such account or namespace (HTTP {status}{': ' + said if said else ''}).",
+                remedy="Check CLARA_KV_ACCOUNT and CLARA_KV_NAMESPACE.",
+            )
+        if status in (400, 413):
+            return Refused(
+                f"Cloudflare KV refuses what is put there (HTTP {status}{': ' + said if said else ''}).",
+                remedy="Check CLARA_KV_ACCOUNT and CLARA_KV_NAMESPACE if it speaks of them.",
+            )
+        reason = f"HTTP {status}" if status else type(bad).__name__
+        return Temporary(f"Cloudflare KV does not take the keys ({reason}).", remedy="It is tried again by itself.")
+
+
+def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """In order, each within what one request may carry; a value that none may carry keeps its challenge from going."""
+    bulk, size = list[Pair](), 0
+    for pair in pairs:
+        if len(pair["value"].encode()) > MOST_VALUE_BYTES or len(pair["key"].encode()) > 512:
+            raise Refused(
+                f"{pair['key'][:80]} is larger than Cloudflare KV takes.",
+                remedy="It stays in the store, where the service shows it.",
+            )
+        length = len(json.dumps(pair, ensure_ascii=False).encode())
+        if bulk and (len(bulk) == MOST_KEYS or size + length > MOST_REQUEST_BYTES):
+            yield bulk
+            bulk, size = [], 0
+        bulk.append(pair)
+        size += length
+    if bulk:
+        yield bulk
+
+
+async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The same text in values, each as large as one may be."""
+    buffer, size = list[str](), 0
+    async for part in parts:
+        for piece in _pieces(part):
+            length = len(piece.encode())
+            if buffer and size + length > MOST_VALUE_BYTES:
+                yield "".join(buffer)
+                buffer, size = [], 0
+            buffer.append(piece)
+            size += length
+    yield "".join(buffer)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """As it is where it fits into a value; a character has at most four bytes."""
+    if len(text.encode()) <= MOST_VALUE_BYTES:
+        yield text
+        return
+    for start in range(0, len(text), MOST_VALUE_BYTES // 4):
+        yield text[start : start + MOST_VALUE_BYTES // 4]
+
+
+def _read(kind: type[T], text: str) -> T | None:
+    """None for what is not the documented envelope."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError:
+        return None

@@ -1,0 +1,87 @@
+"""IPFS as a place of publication: the trace pinned by a node's HTTP API, under a CID that is computed here.
+
+Only traces go there: the other documents follow from them. Must hold: what the node answers is never taken for the CID;
+a node that names another one, or does not say that it keeps the content, is an outage. The same trace put again is the
+same content, so whoever was interrupted simply puts it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from clara_eval.core.errors import Temporary
+from clara_eval.core.http_body import read_at_most
+from clara_eval.submissions.fetch.file_cid import CHUNKER, FileCid
+
+_SECONDS = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=120)
+_MOST_ANSWER = 65_536
+_ADD = f"add?pin=true&cid-version=1&raw-leaves=true&chunker={CHUNKER}&progress=false"
+
+
+@dataclass(frozen=True, slots=True)
+class IpfsPublication:
+    """Fulfils `publication.port.Publication` with a node as Kubo is one."""
+
+    api: str
+    name: str = "ipfs"
+    takes_keys: bool = False
+
+    async def put_keys(self, _chain_id: int, _pairs: Sequence[tuple[str, str]]) -> None:
+        """Never asked for: it takes no keys."""
+
+    async def trace_digest(self, _chain_id: int, _address: str) -> str | None:
+        """A node knows content, not challenges."""
+        return None
+
+    async def take_trace(self, _chain_id: int, address: str, _digest: str, parts: AsyncIterator[str]) -> str:
+        """`ipfs://CID` of the trace, once the node says that it keeps it."""
+        building = FileCid()
+        form = aiohttp.MultipartWriter("form-data")
+        form.append(_hashed(parts, building), {"Content-Type": "application/json"}).set_content_disposition(
+            "form-data", name="file", filename=f"{address}.json"
+        )
+        async with aiohttp.ClientSession(timeout=_SECONDS) as session:
+            told = await self._ask(session, _ADD, form)
+            cid = building.finish()
+            if told.get("Hash") != cid:
+                raise Temporary(
+                    f"The IPFS node calls the trace {str(told.get('Hash'))[:80]!a}, which is not its CID {cid}.",
+                    remedy="Check that CLARA_IPFS_API is a Kubo node with its usual import settings.",
+                )
+            kept = await self._ask(session, f"pin/ls?arg={cid}&type=recursive")
+        if cid not in (kept.get("Keys") or {}):
+            raise Temporary(f"The IPFS node does not say that it pins {cid}.", remedy="Check CLARA_IPFS_API.")
+        return f"ipfs://{cid}"
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, what: str, body: aiohttp.MultipartWriter | None = None
+    ) -> dict[str, Any]:
+        url = f"{self.api.rstrip('/')}/api/v0/{what}"
+        try:
+            async with session.post(url, data=body, allow_redirects=False) as response:
+                told = json.loads(await read_at_most(response, _MOST_ANSWER))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as bad:
+            raise Temporary(
+                f"The IPFS node of CLARA_IPFS_API does not take the trace ({type(bad).__name__}).",
+                remedy="It is tried again by itself.",
+            ) from bad
+        if response.status != 200 or not isinstance(told, dict):
+            said = told.get("Message") if isinstance(told, dict) else None
+            raise Temporary(
+                f"The IPFS node of CLARA_IPFS_API answers HTTP {response.status} ({str(said)[:120]!a}).",
+                remedy="It is tried again by itself.",
+            )
+        return told
+
+
+async def _hashed(parts: AsyncIterator[str], building: FileCid) -> AsyncIterator[bytes]:
+    """The bytes as they go out, each of them counted."""
+    async for part in parts:
+        piece = part.encode()
+        building.update(piece)
+        yield piece

@@ -1,0 +1,198 @@
+"""Publishes the documents of one posted result at a place: the specification's five keys, from our own store.
+
+Comes in: the store that holds them and a `Publication`. Must hold: only a result that is posted goes out. Features and
+pairs go first, then the trace, then scores and status: whoever reads `complete` finds everything. What was put is
+remembered bulk by bulk in the store, so a process that is killed goes on where it was, and a second call puts nothing.
+Scores and status that changed since, as where a place gives the trace an address that lasts, are put again; so is the
+evidence where traces were private and are not any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.documents.store_keys import (
+    TRACE_URIS,
+    features_key,
+    pairwise_key,
+    scores_key,
+    status_key,
+    trace_uri_key,
+    verdicts_key,
+)
+from clara_eval.store.ports import PublicKeys
+from clara_eval.store.publication.port import Publication
+from clara_eval.store.trace_archive import archived_trace, stream_trace
+
+BULK = 500
+DONE = "done"
+PROGRESS = "publication:"
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Which result is going out, and how much of it is there."""
+
+    digest: str
+    last: str = ""
+    """The last key of the evidence, or `DONE` when everything that may go out is there."""
+    uri: str | None = None
+    """The trace's, as told there."""
+    evidence: bool = False
+    """Whether features, pairs and trace are all there."""
+    scores: str = ""
+    status: str = ""
+    """Hashes of these two documents, as they are there."""
+
+
+async def publish_documents(
+    store: PublicKeys, place: Publication, chain_id: int, address: str, *, traces_public: bool = True
+) -> bool:
+    """Publish this challenge's documents; False where nothing is posted yet, so nothing may go out.
+
+    With traces kept private only scores and status go out.
+    """
+    digest = await _posted_digest(store, chain_id, address)
+    if digest is None:
+        return False
+    found = await _progress(store, place, chain_id, address, digest)
+    progress = found
+    if traces_public and not progress.evidence:
+        progress = await _put_evidence(store, place, chain_id, address, progress)
+    uri = await trace_uri(store, chain_id, address, digest)
+    if place.takes_keys:
+        progress = await _put_result(store, place, chain_id, address, progress)
+    progress = replace(progress, last=DONE, uri=uri)
+    if progress != found:
+        await _remember(store, place, chain_id, address, progress)
+    return True
+
+
+async def _put_evidence(
+    store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
+) -> _Progress:
+    """Features, pairs and the trace, from where it was left."""
+    digest = progress.digest
+    if place.takes_keys:
+        async for bulk in _bulks(store, chain_id, address, "" if progress.last == DONE else progress.last):
+            await place.put_keys(chain_id, bulk)
+            progress = replace(progress, last=bulk[-1][0])
+            await _remember(store, place, chain_id, address, progress)
+    if await place.trace_digest(chain_id, address) != digest:
+        uri = await place.take_trace(chain_id, address, digest, stream_trace(store, chain_id, address))
+        if uri is not None:
+            await _tell_uri(store, chain_id, address, digest, uri)
+    return replace(progress, evidence=True)
+
+
+async def _put_result(
+    store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
+) -> _Progress:
+    """Scores, then status, where they are not there as they are here; new scores have their status after them."""
+    scores = await store.get(chain_id, scores_key(address)) or ""
+    if progress.scores != _hash(scores):
+        await place.put_keys(chain_id, [(scores_key(address), scores)])
+        progress = replace(progress, scores=_hash(scores), status="")
+        await _remember(store, place, chain_id, address, progress)
+    status = await store.get(chain_id, status_key(address)) or ""
+    if progress.status != _hash(status):
+        await place.put_keys(chain_id, [(status_key(address), status)])
+        progress = replace(progress, status=_hash(status))
+    return progress
+
+
+async def _tell_uri(store: PublicKeys, chain_id: int, address: str, digest: str, uri: str) -> None:
+    """Into the scores, and into a list of its own: who published before sees there that the scores are newer."""
+    scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
+    cid = uri.removeprefix("ipfs://")
+    pairs = [(scores_key(address), plain_json(scores | {"traceCid": cid}))]
+    pairs += [(trace_uri_key(address), plain_json({"digest": digest, "uri": uri}))]
+    await store.put_many(chain_id, pairs)
+
+
+async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
+    """Where this trace is kept for good, if anywhere."""
+    found = json.loads(await store.get(chain_id, trace_uri_key(address)) or "{}")
+    return found["uri"] if found.get("digest") == digest else None
+
+
+async def forget_published(store: PublicKeys, place: Publication, chain_id: int, address: str) -> None:
+    """Whatever is there of this challenge, all of it is put anew."""
+    await _remember(store, place, chain_id, address, _Progress(""))
+
+
+async def unpublished(
+    store: PublicKeys,
+    places: Sequence[Publication],
+    chain_id: int,
+    posted: Sequence[str],
+    *,
+    traces_public: bool = True,
+) -> list[tuple[Publication, str]]:
+    """Of these posted challenges, at which place the documents of which one are not yet as they are here.
+
+    Whoever writes scores writes a status after them: that it is the same there stands for both.
+    """
+    rows = await store.items(chain_id, TRACE_URIS)
+    uris = {key.removeprefix(TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
+    texts = await store.get_many(chain_id, [status_key(address) for address in posted])
+    statuses = {address: _hash(texts.get(status_key(address), "")) for address in posted}
+    found: list[tuple[Publication, str]] = []
+    for place in places:
+        start = _progress_key(place, "")
+        told = {
+            key.removeprefix(start): _Progress(**json.loads(text)) for key, text in await store.items(chain_id, start)
+        }
+        found += [
+            (place, address)
+            for address in posted
+            if (one := told.get(address)) is None
+            or (one.last, one.uri) != (DONE, uris.get(address))
+            or (place.takes_keys and one.status != statuses[address])
+            or (traces_public and not one.evidence)
+        ]
+    return found
+
+
+async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str | None:
+    """The digest of the archived trace, where exactly this result is posted."""
+    scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
+    archived = await archived_trace(store, chain_id, address)
+    is_posted = scores.get("postedBy") is not None and archived is not None
+    return archived.digest if archived and is_posted and scores.get("traceDigest") == archived.digest else None
+
+
+async def _bulks(store: PublicKeys, chain_id: int, address: str, last: str) -> AsyncIterator[list[tuple[str, str]]]:
+    """Features, then pairs, in order of key, from after `last`; little more than a bulk is in memory."""
+    every = features_key(address, "")
+    features = await store.keys(chain_id, every)
+    pairs = (pairwise_key(address, key.removeprefix(every), "") for key in features)
+    waiting: list[tuple[str, str]] = []
+    for prefix in (every, *pairs, verdicts_key(address)):
+        waiting += [pair for pair in await store.items(chain_id, prefix) if pair[0] > last]
+        while len(waiting) >= BULK:
+            yield waiting[:BULK]
+            waiting = waiting[BULK:]
+    if waiting:
+        yield waiting
+
+
+def _hash(text: str) -> str:
+    return sha256_hex(text.encode())
+
+
+def _progress_key(place: Publication, address: str) -> str:
+    return f"{PROGRESS}{place.name}:{address}"
+
+
+async def _progress(store: PublicKeys, place: Publication, chain_id: int, address: str, digest: str) -> _Progress:
+    text = await store.get(chain_id, _progress_key(place, address))
+    found = _Progress(**json.loads(text)) if text else _Progress(digest)
+    return found if found.digest == digest else _Progress(digest)
+
+
+async def _remember(store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress) -> None:
+    await store.put(chain_id, _progress_key(place, address), plain_json(asdict(progress)))

@@ -1,0 +1,125 @@
+"""The trace in the store: the specification's key holds its digest and size, the text lies in parts beside it.
+
+Parts of about one megabyte keep memory flat while a trace is written, served or verified. The key itself is written
+last, and emptied first where another trace stands, so a half-written trace is never taken for a whole one.
+A result that was signed is kept aside when it is made anew: nobody can call back what is signed, and if it is mined
+after all, its own documents stand again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO
+
+from clara_eval.core.hashing import keccak_begun, plain_json
+from clara_eval.documents.store_keys import kept_key, status_key, trace_key
+from clara_eval.evaluation.trace.document import Approval, TraceWriter, render
+from clara_eval.store.ports import KeyedDocuments, PublicKeys
+
+_PART = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    digest: str
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A trace that is written and not kept yet."""
+
+    digest: str
+    lines: IO[str]
+
+    def pieces(self, approvals: Iterable[Approval] = ()) -> Iterator[str]:
+        """The file's text, piece by piece."""
+        self.lines.seek(0)
+        return render((line.removesuffix("\n") for line in self.lines), self.digest, approvals)
+
+
+@contextmanager
+def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[Draft]:
+    """The lines wait in a file until the digest is known, so that memory does not follow their number."""
+    writer = TraceWriter()
+    with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
+        for key, body in entries:
+            lines.write(writer.line(key, body) + "\n")
+        yield Draft(writer.digest, lines)
+
+
+async def save_trace(
+    keys: KeyedDocuments, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
+) -> Archived:
+    """Write the pieces of `document.render`; the same trace written twice is the same."""
+    before = await archived_trace(keys, chain_id, address)
+    if before is not None and before.digest != digest:
+        await keys.put(chain_id, trace_key(address), "")
+    buffer: list[str] = []
+    size = parts = 0
+    async for piece in _each(pieces):
+        buffer.append(piece)
+        size += len(piece)
+        if size >= _PART:
+            await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
+            buffer, size, parts = [], 0, parts + 1
+    if buffer:
+        await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
+        parts += 1
+    archived = Archived(digest, parts)
+    await keys.put(chain_id, trace_key(address), plain_json({"digest": digest, "parts": parts}))
+    return archived
+
+
+async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+    if isinstance(pieces, AsyncIterable):
+        async for piece in pieces:
+            yield piece
+        return
+    for piece in pieces:
+        yield piece
+
+
+async def archived_trace(keys: KeyedDocuments, chain_id: int, address: str) -> Archived | None:
+    """What is archived for this challenge, or None."""
+    text = await keys.get(chain_id, trace_key(address))
+    return Archived(**json.loads(text)) if text else None
+
+
+async def stream_trace(keys: KeyedDocuments, chain_id: int, address: str) -> AsyncIterator[str]:
+    """The archived text, part by part; nothing where there is no trace."""
+    archived = await archived_trace(keys, chain_id, address)
+    for part in range(archived.parts if archived else 0):
+        yield await trace_part(keys, chain_id, address, part)
+
+
+async def trace_part(keys: KeyedDocuments, chain_id: int, address: str, part: int) -> str:
+    """One part of the archived text."""
+    return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
+
+
+async def trace_keccak(keys: KeyedDocuments, chain_id: int, address: str) -> str:
+    """keccak256 of the trace file, byte for byte as it is given out."""
+    hashed = keccak_begun()
+    async for part in stream_trace(keys, chain_id, address):
+        hashed.update(part.encode())
+    return f"0x{hashed.hexdigest()}"
+
+
+async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
+    """Set the documents of the archived result aside, under the digest of its trace."""
+    archived = await archived_trace(keys, chain_id, address)
+    if archived is None:
+        return
+    await keys.copy_keys(chain_id, f"challenges:{address}:", add=kept_key(archived.digest, ""))
+
+
+async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:
+    """Put the documents of a kept result in the place of those that stand now; nothing where none was kept."""
+    own = kept_key(digest, "")
+    # Where the evaluation stands is not part of a result.
+    await keys.copy_keys(chain_id, own, cut=len(own), but=kept_key(digest, status_key(address)))

@@ -1,0 +1,167 @@
+"""From a submission on chain to its checked bytes, or to the reason why it is not judged.
+
+A submission comes in, a `Solution` or a `Rejected` goes out; a bad submission never raises. The keccak is checked over
+the raw bytes, or over the URI string as existing clients do. Content is never cut, never repaired: too large, binary,
+invalid UTF-8 and empty are rejections. An outage is retried; it becomes a verdict only where the
+caller gives up, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+from clara_eval.code.language import choose_language
+from clara_eval.core.errors import BadSubmission, GivenUp, Temporary
+from clara_eval.core.hashing import keccak_hex, sha256_hex
+from clara_eval.core.submission import Submission
+from clara_eval.submissions.model import (
+    Fetch,
+    Fetched,
+    Outage,
+    Rejected,
+    Solution,
+)
+
+_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one submission may cost us."""
+
+    max_bytes: int = 262_144
+    max_tokens: int = 100_000
+    """By `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code."""
+    min_letters: int = 8
+    min_words: int = 4
+    """Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
+    retry_after_seconds: tuple[float, ...] = (1.0, 4.0)
+    """Waits between the attempts; their number plus one is the number of attempts. A round comes back for the rest."""
+    give_up: bool = True
+    """After the last attempt: True rejects, False raises Temporary so that the whole round can come back later."""
+
+
+async def collect_solution(
+    fetch: Fetch, submission: Submission, limits: Limits | None = None, *, language: str | None = None
+) -> Solution | Rejected:
+    """Fetch, check and decode one submission; `language` is the poster's hint."""
+    limits = limits or Limits()
+    try:
+        fetched = await _fetch_patiently(fetch, submission, limits)
+        return _checked(submission, fetched, limits, language)
+    except BadSubmission as bad:
+        return Rejected(submission, bad.code, str(bad), isinstance(bad, GivenUp))
+
+
+async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits) -> Fetched:
+    waits = (*limits.retry_after_seconds, None)
+    for wait in waits:
+        try:
+            return await fetch.fetch(submission.solution_uri)
+        except Temporary as outage:
+            if wait is not None:
+                # A stranger's server may ask for patience, but not for much of it.
+                await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
+            elif limits.give_up:
+                code = getattr(outage, "code", "unreachable")
+                raise GivenUp(f"{len(waits)} attempts failed; the last: {outage}", code=code) from outage
+            else:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _checked(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:
+    """A verdict about bytes that a gateway could not prove speaks about the gateway: an outage, not a rejection."""
+    try:
+        return _check(submission, fetched, limits, language)
+    except BadSubmission as bad:
+        if fetched.immutable or not _names_content(submission.solution_uri):
+            raise
+        told = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
+        if not limits.give_up:
+            raise Outage(told, code=bad.code) from bad
+        raise GivenUp(told, code=bad.code) from bad
+
+
+def _names_content(uri: str) -> bool:
+    """Whether the address is a hash of the content, so that other bytes are not the submitter's doing."""
+    return uri.lower().startswith("ipfs:")
+
+
+def _check(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:
+    content = fetched.content
+    if len(content) > limits.max_bytes:
+        raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
+    keccak = keccak_hex(content)
+    hash_kind = _match_hash(submission, keccak)
+    text = _decode(content)
+    _check_substance(text, limits)
+    return Solution(
+        submission=submission,
+        content=content,
+        text=text,
+        media_type=fetched.media_type,
+        content_keccak=keccak,
+        content_sha256=sha256_hex(content),
+        hash_kind=hash_kind,
+        pinned=hash_kind == "content" or fetched.immutable,
+        language=choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type),
+        note=fetched.note,
+    )
+
+
+def _match_hash(submission: Submission, content_keccak: str) -> Literal["content", "uri"]:
+    committed = submission.solution_hash.lower()
+    if committed == content_keccak:
+        return "content"
+    try:
+        uri_bytes = submission.solution_uri.encode()
+    except UnicodeEncodeError:
+        raise BadSubmission("The URI is not valid text.", code="bad_uri") from None
+    if committed == keccak_hex(uri_bytes):
+        return "uri"
+    raise BadSubmission(
+        f"The chain committed to {committed}; the content hashes to {content_keccak}, and the URI does not fit either.",
+        code="wrong_hash",
+    )
+
+
+def _decode(content: bytes) -> str:
+    if b"\x00" in content or content.startswith(_MAGIC):
+        raise BadSubmission("The content is binary, not text.", code="binary", remedy="Submit UTF-8 text.")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        raise BadSubmission(f"Byte {bad.start} is not valid UTF-8 ({bad.reason}).", code="not_utf8") from None
+    controls = len(_CONTROL.findall(text))
+    if controls * 100 > len(text):
+        raise BadSubmission(f"The content has {controls} control characters: binary, not text.", code="binary")
+    return text
+
+
+def _check_substance(text: str, limits: Limits) -> None:
+    letters = len(text.encode().translate(None, _NO_LETTERS)) if text.isascii() else sum(map(str.isalnum, text))
+    words = len(_TOKEN.findall(text))
+    if letters < limits.min_letters or words < limits.min_words:
+        raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
+    # What a model is shown is in NFKC, where one character may have become eighteen.
+    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    tokens = max(estimate_tokens(text), estimate_tokens(folded))
+    if tokens > limits.max_tokens:
+        raise BadSubmission(
+            f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"
+        )
+
+
+def estimate_tokens(text: str) -> int:
+    """A cautious estimate that holds for rare characters too: a third per ASCII character, one per byte of others."""
+    size = len(text.encode())
+    plain = sum(map("\x80".__gt__, text)) if size != len(text) else size
+    return (plain + 2) // 3 + (size - plain)

@@ -1,0 +1,139 @@
+"""`ipfs:` URIs through the operator's gateways, with the CID recomputed from what came.
+
+First the file is asked for as an archive of blocks and verified from the root CID; where a gateway gives no archive, as
+one raw block; where it gives no blocks at all, as plain bytes, recorded as not verified and not immutable, unless the
+CID is the hash of the bytes themselves. A gateway that sends wrong blocks or bytes, or says "not found", proves nothing
+about the submission: that is an Outage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from clara_eval.core.errors import BadSubmission
+from clara_eval.submissions.fetch.cid import LIBP2P_KEY, RAW, Cid, parse_cid
+from clara_eval.submissions.fetch.unixfs import read_car, read_file
+from clara_eval.submissions.fetch.web import Reply, Web
+from clara_eval.submissions.model import Fetched, Outage
+
+_CAR = "application/vnd.ipld.car"
+_BLOCK = "application/vnd.ipld.raw"
+NOT_VERIFIED = "The gateway gave no blocks, so the CID was not recomputed from the content."
+
+
+@dataclass(frozen=True, slots=True)
+class IpfsPath:
+    text: str
+    """The CID as written."""
+    cid: Cid
+    path: tuple[str, ...]
+
+    @property
+    def quoted(self) -> str:
+        return "/".join((self.text, *(quote(part, safe="") for part in self.path)))
+
+
+def parse_ipfs_uri(uri: str) -> IpfsPath:
+    """`ipfs://CID/path`, also the common `ipfs://ipfs/CID`; BadSubmission for anything else."""
+    rest = re.sub(r"^ipfs:(?://)?(?:ipfs/)?", "", uri, flags=re.IGNORECASE)
+    text, *parts = rest.split("/")
+    if len(uri) > 1_024 or re.search(r"[\x00-\x20\x7f?#\\]", rest):
+        raise BadSubmission("The ipfs: URI is too long, or holds characters that are not read.", code="bad_uri")
+    try:
+        rest.encode()  # half a surrogate pair is no text
+        path = tuple(unquote(part, errors="strict") for part in parts if part)
+        cid = parse_cid(text)
+    except ValueError as bad:
+        raise BadSubmission(f"The ipfs: URI has no valid CID or path: {bad}.", code="bad_uri") from None
+    if cid.codec == LIBP2P_KEY:
+        raise BadSubmission("The ipfs: URI holds the key of a mutable name, not a CID of content.", code="bad_uri")
+    if any(part in {".", ".."} or "/" in part for part in path):
+        raise BadSubmission("The path of the ipfs: URI steps around.", code="bad_uri")
+    return IpfsPath(text, cid, path)
+
+
+async def fetch_ipfs(web: Web, gateways: Sequence[str], uri: str) -> Fetched:
+    """From the first gateway that proves what it gives, else from the first that gives anything.
+
+    A gateway's refusal is a verdict only where no other one is out of order.
+    """
+    wanted = parse_ipfs_uri(uri)
+    unverified: Fetched | None = None
+    failures: list[Outage | BadSubmission] = []
+    for gateway in gateways:
+        try:
+            fetched = await _from_gateway(web, gateway, wanted)
+        except (Outage, BadSubmission) as bad:
+            failures.append(bad)
+            continue
+        if fetched.immutable:
+            return fetched
+        unverified = unverified or fetched
+    if unverified is not None:
+        return unverified
+    raise next((bad for bad in failures if isinstance(bad, Outage)), failures[-1])
+
+
+async def _from_gateway(web: Web, gateway: str, wanted: IpfsPath) -> Fetched:
+    base = f"{gateway.rstrip('/')}/ipfs/{wanted.quoted}"
+    if wanted.cid.verifiable:
+        content = await _from_archive(web, base, wanted)
+        if content is None and not wanted.path:
+            content = await _from_block(web, base, wanted)
+        if content is not None:
+            return Fetched(content=content, media_type="application/octet-stream", immutable=True)
+    reply = await web.get_trusted(base, {}, web.limits.max_bytes)
+    _refuse(reply)
+    if wanted.cid.codec == RAW and wanted.cid.verifiable and not wanted.path:
+        # The CID is the hash of the bytes themselves: an error page with status 200 is not the submission.
+        if not wanted.cid.matches(reply.body):
+            raise Outage("The gateway's bytes are not what the CID says.", code="unreadable")
+        return Fetched(content=reply.body, media_type=reply.media_type, immutable=True)
+    return Fetched(content=reply.body, media_type=reply.media_type, immutable=False, note=NOT_VERIFIED)
+
+
+async def _from_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
+    # Room for the blocks of the tree itself, beside the file in them.
+    room = web.limits.max_bytes + web.limits.max_bytes // 4 + 65_536
+    reply = await _ask(web, f"{base}?format=car&dag-scope=entity", _CAR, room)
+    if reply is None:
+        return None
+    try:
+        return read_file(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
+    except ValueError as bad:
+        if "sharded" in str(bad):
+            return None
+        raise Outage(f"The gateway's archive does not hold: {bad}.", code="unreadable") from None
+
+
+async def _from_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
+    reply = await _ask(web, f"{base}?format=raw", _BLOCK, web.limits.max_bytes + 65_536)
+    if reply is None:
+        return None
+    if not wanted.cid.matches(reply.body):
+        raise Outage("The gateway's block is not what the CID says.", code="unreadable")
+    try:
+        return read_file({wanted.cid: reply.body}, wanted.cid, (), web.limits.max_bytes)
+    except ValueError:
+        return None  # a root of several blocks, and the gateway gives no archive
+
+
+async def _ask(web: Web, url: str, media_type: str, max_bytes: int) -> Reply | None:
+    """The answer in the form asked for, or None if the gateway does not know that form."""
+    try:
+        reply = await web.get_trusted(url, {"Accept": media_type}, max_bytes)
+    except BadSubmission:
+        return None  # more than the file: a gateway that ignores the scope; its size is no verdict
+    if reply.status in {400, 406, 415, 501} or (reply.status == 200 and reply.media_type != media_type):
+        return None
+    _refuse(reply)
+    return reply
+
+
+def _refuse(reply: Reply) -> None:
+    if reply.status != 200:
+        # Also 404: a gateway that does not find a block speaks about itself.
+        raise Outage(f"The IPFS gateway answers {reply.status}.", retry_after_seconds=reply.retry_after_seconds)

@@ -1,0 +1,217 @@
+"""One GET over the open internet, bounded in every direction.
+
+A checked URL comes in; status, media type and at most `max_bytes` of decoded body go out. Redirects are followed by
+hand, each one checked again; compressed bodies are unpacked under the same limit; one clock covers everything, so a
+server that drips bytes gains nothing. No cookies, no credentials, no proxy, one connection per fetch. Outage is raised
+for what may pass, BadSubmission for what will not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from clara_eval.core.errors import BadSubmission
+from clara_eval.submissions.fetch.addresses import Exempt, PublicResolver, check_url
+from clara_eval.submissions.model import Outage
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PASSING = frozenset({408, 425, 429})
+_AGENT = "clara-eval (https; reads challenge submissions)"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    max_bytes: int = 262_144
+    total_seconds: float = 20.0
+    """For one attempt: name look-up, connection, redirects and the whole body together."""
+    connect_seconds: float = 5.0
+    max_redirects: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    media_type: str
+    body: bytes
+    location: str | None = None
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """How to reach the internet. `resolver`, `tls` and `exempt` are for tests, which serve from this machine."""
+
+    limits: FetchLimits = FetchLimits()
+    resolver: AbstractResolver | None = None
+    tls: ssl.SSLContext | None = None
+    exempt: Exempt = frozenset()
+
+    async def get(self, text: str) -> Reply:
+        """GET a stranger's URL, following redirects."""
+        async with self._clock(text):
+            for _ in range(self.limits.max_redirects + 1):
+                url = check_url(text, exempt=self.exempt)
+                reply = await self._get_once(url, PublicResolver(self._inner(), exempt=self.exempt))
+                if reply.location is None:
+                    return reply
+                text = _join(url, reply.location)
+        raise BadSubmission(f"It redirects more than {self.limits.max_redirects} times.", code="too_many_redirects")
+
+    async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> Reply:
+        """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
+        try:
+            async with self._clock(text):
+                return await self._follow_trusted(URL(text), headers, max_bytes)
+        except BadSubmission as bad:
+            if bad.code == "too_large":
+                raise
+            # A gateway's certificate, encoding or redirect says nothing about the submission.
+            raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
+
+    async def _follow_trusted(self, url: URL, headers: Mapping[str, str], max_bytes: int) -> Reply:
+        reply = await self._get_once(url, self._inner(), headers, max_bytes)
+        for _ in range(self.limits.max_redirects):
+            if reply.location is None:
+                return reply
+            url = check_url(_join(url, reply.location), exempt=self.exempt)
+            reply = await self._get_once(url, PublicResolver(self._inner(), exempt=self.exempt), headers, max_bytes)
+        raise Outage(f"The gateway redirects more than {self.limits.max_redirects} times.")
+
+    def _inner(self) -> AbstractResolver:
+        return self.resolver or aiohttp.ThreadedResolver()
+
+    def _clock(self, text: str) -> _Clock:
+        return _Clock(self.limits.total_seconds, text)
+
+    async def _get_once(
+        self,
+        url: URL,
+        resolver: AbstractResolver,
+        headers: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
+    ) -> Reply:
+        connector = aiohttp.TCPConnector(
+            resolver=resolver, use_dns_cache=False, force_close=True, ssl=self.tls or True, limit=1
+        )
+        asked = {"User-Agent": _AGENT, "Accept-Encoding": "identity", **(headers or {})}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds)
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    connector=connector,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    trust_env=False,
+                    auto_decompress=False,
+                    timeout=timeout,
+                    headers=asked,
+                ) as session,
+                session.get(url, allow_redirects=False) as response,
+            ):
+                return await _read(response, max_bytes or self.limits.max_bytes)
+        except aiohttp.ClientError as bad:
+            raise _explain(url, bad) from bad
+
+
+class _Clock:
+    """`asyncio.timeout` that ends in an Outage naming the URL."""
+
+    def __init__(self, seconds: float, text: str) -> None:
+        self._seconds = seconds
+        self._text = text
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, bad: BaseException | None, tb: object) -> None:
+        try:
+            await self._timeout.__aexit__(kind, bad, tb)  # type: ignore[arg-type]  # the traceback is passed on unread
+        except TimeoutError:
+            raise Outage(
+                f"{_short(self._text)} was not read within {self._seconds:g} seconds.", code="timeout"
+            ) from None
+
+
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> Reply:
+    retry_after = response.headers.get("Retry-After", "")
+    reply = Reply(
+        status=response.status,
+        media_type=response.content_type,
+        body=b"",
+        location=response.headers.get("Location") if response.status in _REDIRECTS else None,
+        retry_after_seconds=float(retry_after) if retry_after.isdecimal() and len(retry_after) < 6 else None,
+    )
+    if response.status != 200:
+        return reply
+    if (response.content_length or 0) > max_bytes:
+        raise _too_large(max_bytes)
+    raw = bytearray()
+    async for chunk in response.content.iter_any():
+        raw += chunk
+        if len(raw) > max_bytes:
+            raise _too_large(max_bytes)
+    body = _unpack(bytes(raw), response.headers.get("Content-Encoding", "identity").strip().lower(), max_bytes)
+    return Reply(status=200, media_type=reply.media_type, body=body)
+
+
+def _unpack(raw: bytes, encoding: str, max_bytes: int) -> bytes:
+    if encoding in {"identity", ""}:
+        return raw
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise BadSubmission(f"The server sends it as {encoding[:20]!r}, unasked.", code="unreadable")
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    try:
+        body = unpacker.decompress(raw, max_bytes + 1)
+    except zlib.error as bad:
+        raise BadSubmission(f"The compressed body is malformed: {bad}.", code="unreadable") from None
+    if len(body) > max_bytes:
+        raise _too_large(max_bytes)
+    if not unpacker.eof or unpacker.unused_data:
+        raise BadSubmission("The compressed body is cut, or followed by something else.", code="unreadable")
+    return body
+
+
+def refuse_status(reply: Reply, text: str) -> None:
+    """Turn anything but 200 into its verdict."""
+    if reply.status == 200:
+        return
+    if reply.status in {404, 410}:
+        raise BadSubmission(f"{_short(text)} answers {reply.status}: nothing is there.", code="not_found")
+    if reply.status >= 500 or reply.status in _PASSING:
+        raise Outage(f"{_short(text)} answers {reply.status}.", retry_after_seconds=reply.retry_after_seconds)
+    raise BadSubmission(f"{_short(text)} answers {reply.status} instead of 200.", code="unreadable")
+
+
+def _explain(url: URL, bad: aiohttp.ClientError) -> Exception:
+    if isinstance(bad, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
+        return BadSubmission(f"{url.host}: the TLS certificate or handshake is not valid.", code="unreadable")
+    if isinstance(bad, aiohttp.ServerTimeoutError):
+        return Outage(f"{url.host} did not answer in time.", code="timeout")
+    if isinstance(bad, (aiohttp.ClientPayloadError, aiohttp.ClientResponseError)):
+        return Outage(f"{url.host} broke off or sent a malformed answer.", code="unreadable")
+    if isinstance(bad, (aiohttp.InvalidURL, ValueError)):
+        return BadSubmission(f"The URL cannot be used: {bad}.", code="bad_uri")
+    return Outage(f"{url.host} cannot be reached ({type(bad).__name__}).")
+
+
+def _join(url: URL, location: str) -> str:
+    try:
+        return str(url.join(URL(location)))
+    except ValueError:
+        raise BadSubmission("It redirects to something that is no URL.", code="bad_uri") from None
+
+
+def _too_large(max_bytes: int) -> BadSubmission:
+    return BadSubmission(f"The content has more than {max_bytes:,} bytes.", code="too_large")
+
+
+def _short(text: str) -> str:
+    return ascii(text[:120])[1:-1]

@@ -1,0 +1,98 @@
+"""The prize arithmetic is the contract's."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.chain.winners import Placed, check_scorable, choose_winners, prizes
+from clara_eval.core.address import Address
+from clara_eval.core.errors import CannotPublish, Unscorable
+from clara_eval.core.submission import Submission
+
+
+def account(number: int) -> Address:
+    return Address(f"0x{number:040x}")
+
+
+def challenge(submitters: int, payout_bps: tuple[int, ...], pool: int = 1_000_003) -> Challenge:
+    submissions = tuple(
+        Submission(account(n), agent_id=n + 1, solution_uri="data:,x", solution_hash="0x", submitted_at=n, version=1)
+        for n in range(submitters)
+    )
+    return Challenge(
+        chain_id=31337,
+        address=account(999),
+        block=Block(1, "0x", 1),
+        poster=account(1000),
+        evaluator=account(1001),
+        token=Token(account(1002), "USDC", 6),
+        prize_pool=pool,
+        poster_bond=0,
+        deadline=1,
+        scoring_deadline=2,
+        challenge_uri="",
+        eval_config_hash="0x",
+        private_set_hash="0x",
+        winner_count=len(payout_bps),
+        payout_bps=payout_bps,
+        identity_registry=account(1003),
+        max_participants=0,
+        status=ChallengeStatus.SCORING,
+        submission_count=submitters,
+        score_posted_at=0,
+        submissions=submissions,
+    )
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> tuple[int, ...]:
+    cuts = sorted(draw(st.lists(st.integers(0, 10_000), max_size=24)))
+    edges = [0, *cuts, 10_000]
+    return tuple(b - a for a, b in itertools.pairwise(edges))
+
+
+@given(pool=st.integers(1, 10**30), bps=splits())
+def test_prizes_sum_to_the_pool_and_only_the_last_takes_dust(pool: int, bps: tuple[int, ...]) -> None:
+    """Prizes sum to the pool, and every place but the last has exactly pool * bps // 10000."""
+    amounts = prizes(pool, bps)
+    assert sum(amounts) == pool
+    assert amounts[:-1] == [pool * share // 10_000 for share in bps[:-1]]
+    assert amounts[-1] >= pool * bps[-1] // 10_000
+
+
+def test_winners_are_the_first_placed_with_their_agents() -> None:
+    """The best placed accounts win, each with the agent it submitted with."""
+    chosen = choose_winners(challenge(4, (6000, 4000)), [Placed(account(n), 9000 - n) for n in (2, 0, 1, 3)])
+    assert [(w.account, w.agent_id, w.score) for w in chosen.entries] == [
+        (account(2), 3, 9000 - 2),
+        (account(0), 1, 9000),
+    ]
+
+
+def test_too_few_submitters_is_said_early() -> None:
+    """A challenge with fewer submitters than winners is unscorable before anything is read."""
+    with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
+        check_scorable(challenge(2, (5000, 3000, 2000)))
+
+
+def test_a_stranger_or_a_repeated_account_is_never_paid() -> None:
+    """Somebody who did not submit, or stands twice, stops the payment."""
+    two = challenge(3, (6000, 4000))
+    with pytest.raises(CannotPublish, match="did not submit"):
+        choose_winners(two, [Placed(account(0), 1), Placed(account(77), 1)])
+    with pytest.raises(CannotPublish, match="two paid places"):
+        choose_winners(two, [Placed(account(0), 1), Placed(account(0), 1)])
+    with pytest.raises(Unscorable):
+        choose_winners(replace(two, submissions=two.submissions[:1]), [Placed(account(0), 1)])
+
+
+def test_a_single_submission_is_unscorable() -> None:
+    """The contract cancels a challenge with one submission, even if one winner would do."""
+    with pytest.raises(Unscorable, match="cancels"):
+        check_scorable(challenge(1, (10_000,)))

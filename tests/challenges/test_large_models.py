@@ -1,0 +1,141 @@
+"""A large round of models: what a walk holds does not follow what the models said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.evaluation.trace.test_evidence import peak
+from tests.support.large_round import large_challenge
+from tests.support.scripted_llm import honest_reader
+
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.evaluation.answer_recorder import KeptAnswers
+from clara_eval.evaluation.plan import EvaluationPlan, no_listener
+from clara_eval.evaluation.record import entries
+from clara_eval.evaluation.replay import check_trace
+from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.sources import LiveSources
+from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.harness import Machine
+from clara_eval.judge import calls
+from clara_eval.judge.attestation import KeyReport
+from clara_eval.judge.attestation.model import Signed
+from clara_eval.judge.calls import JudgeLine
+from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sqlite import SqliteStore
+from clara_eval.store.trace_archive import drafted
+from clara_eval.submissions.data_uri import read_data_uri
+from clara_eval.submissions.model import Fetched
+
+CHALLENGE = large_challenge(24, by_models=True)
+PLAN = EvaluationPlan(("scripted:talker",), "both")
+LONG = "because of what the facts say about it, " * 1600
+
+
+@dataclass
+class Talker:
+    """Reads honestly, judges by a hash of what it is shown, and says why in sixty-four thousand letters."""
+
+    name: str = "scripted:talker"
+    calls: int = 0
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        self.calls += 1
+        if prompt.purpose == "features":
+            return Answer(honest_reader(prompt), "talker", "end", 1, 1)
+        winner = "AB"[int(keccak_hex(prompt.user.encode())[2:4], 16) % 2]
+        said = json.dumps({"winner": winner, "confidence": 0.7, "reason": f"{winner} {self.calls} {LONG}"})
+        return Answer(said, "talker", "end", 1, 1)
+
+
+class Inline:
+    """Everything is in its URI."""
+
+    async def fetch(self, uri: str) -> Fetched:
+        return read_data_uri(uri, len(uri))
+
+
+@dataclass
+class OneModel:
+    line: Asker
+
+    def asker(self, _name: str) -> Asker:
+        return self.line
+
+    def reader(self, _names: Sequence[str]) -> Asker:
+        return self.line
+
+    async def key_report(self, judge: str, key: str) -> KeyReport:
+        raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
+
+
+async def walked(store: SqlStore, llm: Talker) -> Walk:
+    """One walk as the service makes it, on the journal and the answers of this store."""
+    line = JudgeLine(llm, store, run=CHALLENGE.run, budget=RunBudget(None), card=FREE)
+    sources = LiveSources(
+        Journal(store, CHALLENGE.run), Inline(), OneModel(line), (), {}, False, (), None, Machine()
+    )  # fmt: skip
+    return await walk(CHALLENGE, PLAN, sources, no_listener)
+
+
+async def test_a_round_of_models_holds_a_fraction_of_what_they_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first walk, one from the journal alone, the trace and its verification: none holds the answers at once."""
+    monkeypatch.setattr(calls, "READ_AT_ONCE", 20)
+    store, llm, path = await SqliteStore.open(tmp_path / "store.db"), Talker(), tmp_path / "trace.json"
+    await walked(store, Talker("scripted:warm"))  # what is loaded once counts for nobody
+    with peak() as asking:
+        first = await walked(store, llm)
+    asked = llm.calls
+    with peak() as going_on:
+        again = await walked(store, llm)
+    with (
+        peak() as writing,
+        path.open("w", encoding="utf-8", newline="\n") as file,
+        drafted(entries(CHALLENGE, PLAN, again)) as draft,
+    ):
+        file.writelines(draft.pieces())
+    with drafted(entries(CHALLENGE, PLAN, first)) as before:
+        assert before.digest == draft.digest
+    del first, again
+    with peak() as checking, path.open(encoding="utf-8", newline="\n") as lines:
+        checked = await check_trace(lines)
+    await store.close()
+    size = path.stat().st_size
+    assert llm.calls == asked > 300
+    assert size > 15_000_000
+    assert checked.digest == draft.digest
+    assert [(one.judge, one.answers, one.signed) for one in checked.judges] == [("scripted:talker", asked, 0)]
+    measured = {"asking": asking, "going on": going_on, "writing": writing, "checking": checking}
+    under_way = 3 * 64 * len(LONG)  # so many questions at once, each answer as it came and as it is written
+    assert asking[0] < under_way < size, (measured, size)
+    assert max(going_on[0], checking[0]) < size / 4, (measured, size)
+    assert writing[0] < size / 12, (measured, size)
+
+
+def test_a_kept_answer_is_read_back_as_it_was_said() -> None:
+    """Whatever stands in it, a signature and half a surrogate pair too; a request asked twice has its first answer."""
+    signed = Signed("near", "0xkey", "e30=", "e30=", '{"proof":"\u2028"}')
+    said = [
+        PaidAnswer(f"0x{number:064x}", "run", "openai:x", "comparison", answer, cost)
+        for number, (answer, cost) in enumerate(
+            [
+                (Answer('{"a":"\\ud800 ü\n"}', "m", "end", 1, 2, 3, 4), None),
+                (Answer("", "m", "refusal", 0, 0), 0),
+                (Answer("x", "m", "max_tokens", 2**53 - 1, 0, signed=signed), 2**40),
+            ]
+        )
+    ]
+    kept = KeptAnswers()
+    for paid in [*said, PaidAnswer(said[0].request, "", "", "", said[1].answer, None)]:
+        kept.keep(paid)
+    assert dict(kept) == {paid.request: paid for paid in reversed(said)}
+    assert list(kept) == [paid.request for paid in said]

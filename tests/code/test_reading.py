@@ -1,0 +1,64 @@
+"""A text is parsed once for all that is asked of it, and what is held of it is what reading it anew gives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.support.large_round import program
+
+from clara_eval.code import reading
+from clara_eval.code.parsing import parse
+from clara_eval.code.reading import is_held, read_code, shapes_in
+from clara_eval.code.shapes import shapes_of
+from clara_eval.code.structure import read_structure
+from clara_eval.core.recent import Recent
+
+
+@pytest.mark.parametrize("shapes_first", [True, False])
+def test_what_is_held_is_what_the_tree_says(*, shapes_first: bool) -> None:
+    """Whole programs and broken ones give the same structure and shapes, whoever asks first and however often."""
+    rng = random.Random(int(shapes_first))
+    for number in range(40):
+        text = program(number, seed=5 + shapes_first)
+        cut = rng.randrange(len(text))
+        source = (text if number % 2 else text[:cut] + text[cut + rng.randint(1, 30) :]).encode()
+        if shapes_first:
+            shapes_in(source, "python")
+        assert is_held(source, "python") is shapes_first
+        found, parsed = read_code(source, "python"), parse(source, "python")
+        assert is_held(source, "python")
+        assert read_code(source, "python") is found
+        assert shapes_in(source, "python") == (shapes_of(parsed) if parsed else [])
+        if parsed is None:
+            assert found is None
+            continue
+        assert found is not None
+        plain = read_structure(parsed)
+        assert found.errors == parsed.errors
+        assert found.distinct_names == len(plain.names)
+        assert (found.structure.functions, found.structure.outside) == (plain.functions, plain.outside)
+        assert (found.structure.comments, found.structure.strings) == (plain.comments, plain.strings)
+
+
+def test_languages_are_not_mixed_up() -> None:
+    """The same bytes asked for in two languages are read in each: what is held of one says nothing about the other."""
+    source = b"function f(a) { return a; }\n" * 40
+    assert read_code(source, "python") is None
+    assert shapes_in(source, "python") == []
+    found = read_code(source, "javascript")
+    assert found is not None
+    assert len(found.structure.functions) == 40
+
+
+def test_strangers_do_not_choose_how_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that are nothing but strings push each other out, and one that alone passes the bound is not held."""
+    held: Recent[tuple[bytes, str], reading.Code | None] = Recent(1_000)
+    monkeypatch.setattr(reading, "_READ", held)
+    for number in range(12):
+        read_code(b'a = [""' + b', ""' * (300 + number) + b"]\n", "python")
+    assert len(held) == 3
+    huge = b'a = [""' + b', ""' * 1_500 + b"]\n"
+    first, again = read_code(huge, "python"), read_code(huge, "python")
+    assert first == again
+    assert first is not again

@@ -1,0 +1,74 @@
+"""The living demo: what it shows, that it goes on, and that it speaks before it works."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import aiohttp
+import pytest
+
+from clara_eval.chain.sender import Pace
+from clara_eval.config.settings import Settings
+from clara_eval.devnet.demo.living import Tempo, living_world
+from clara_eval.interfaces.serve import serving
+from clara_eval.service.options import EngineOptions
+
+QUICK = EngineOptions(tick_cron="*/2 * * * * *", tick_seconds=2, poll_seconds=0.1)
+TEMPO = Tempo(answer_seconds=0.02, open_seconds=20, pause_seconds=0.5)
+_SECONDS = 120
+
+
+@pytest.mark.timeout(300)
+async def test_one_is_finished_one_waits_and_rounds_go_on() -> None:
+    """A round is posted by rules, one waits for a person, one is judged by the slow endpoint, and the next follows."""
+    said: list[str] = []
+    async with living_world(Settings.from_env({}), said.append, TEMPO) as settings:
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            async with serving(settings, listening, mode="all", options=QUICK, pace=Pace(poll_seconds=0.05)):
+                rows = await until_next_round(url)
+                judges = {row["title"]: await judges_of(url, row) for row in rows if row["status"] == "complete"}
+    states = {row["title"]: row["status"] for row in rows}
+    assert states["Rate limiter for the payments API"] == "review"
+    assert states["Gas golf: a token to many addresses in one call"] == "complete"
+    assert judges["Gas golf: a token to many addresses in one call"] == ["rules"]
+    (running,) = [title for title in states if title.endswith("round 1")]
+    assert judges[running][0].startswith("openai:demo-judge@http://127.0.0.1:")
+    assert said[0].startswith("A local chain")
+
+
+async def until_next_round(url: str) -> list[dict[str, Any]]:
+    """Look until a second running round is there and the first is posted."""
+    rows: list[dict[str, Any]] = []
+    async with aiohttp.ClientSession() as http:
+        for _ in range(_SECONDS):
+            async with http.get(f"{url}/api/v1/challenges") as answer:
+                found = (await answer.json())["challenges"]
+            rows = [{"title": row["title"], "address": row["address"], "status": row["evaluation"]["status"]}
+                    for row in found]  # fmt: skip
+            titles = {row["title"].rpartition(", ")[2]: row["status"] for row in rows}
+            if titles.get("round 1") == "complete" and "round 2" in titles:
+                return rows
+            await asyncio.sleep(1)
+    raise AssertionError(f"The demo did not go on: {rows}")
+
+
+async def judges_of(url: str, row: dict[str, Any]) -> list[str]:
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/api/v1/challenges/{row['address']}") as answer:
+        consistency = (await answer.json())["leaderboard"]["consistency"]
+    return [judge["judge"] for judge in consistency["judges"]]
+
+
+def test_the_first_line_needs_nothing_heavy() -> None:
+    """The command's own module loads neither the web framework nor the engine nor a client of the chain."""
+    script = (
+        "import sys; import clara_eval.interfaces.cli.serve; "
+        "print([name for name in ('fastapi', 'dbos', 'web3', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,423 @@
+"""The pages from outside: what they show, to whom, how large they are, and what a hostile form or text gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from tests.support.api_service import (
+    ADMIN,
+    CHAIN,
+    POSTED,
+    REVIEWED,
+    UNKNOWN,
+    Service,
+    running_service,
+    summary,
+)
+from tests.support.round_pages import CRITERIA, account, put_round
+from typer.testing import CliRunner
+
+from clara_eval.challenges.history import (
+    Claim,
+    Claims,
+    Created,
+    claims_key,
+    created_key,
+)
+from clara_eval.challenges.review import request_review
+from clara_eval.core.address import Address
+from clara_eval.documents.rest import ChallengeSummary
+from clara_eval.documents.results import EvalStatus, Scores, read
+from clara_eval.documents.store_keys import scores_key
+from clara_eval.interfaces.api.challenge_view import timeline
+from clara_eval.interfaces.api.leaderboard import around_line, leaderboard_of
+from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
+from clara_eval.interfaces.api.templating import STATIC, asset, coded, grouped, share
+from clara_eval.interfaces.api.wording import money
+from clara_eval.interfaces.cli import app as program
+from clara_eval.judge.costs.spend_report import SpendLine
+
+SMALL = Address("0x" + "e1" * 20)
+LARGE = Address("0x" + "e2" * 20)
+HTML = {"accept": "text/html"}
+DIGEST = "0x" + "ab" * 32
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with running_service(tmp_path_factory.mktemp("pages")) as running:
+        await put_round(running.store, SMALL, 8, title="Gas golf")
+        await put_round(running.store, LARGE, 1000, title="A large field", winners=25)
+        await request_review(running.store, CHAIN, REVIEWED, DIGEST, ["The prize is large."], 1_794_800_000)
+        yield running
+
+
+async def text_of(service: Service, path: str, status: int = 200, headers: dict[str, str] | None = None) -> str:
+    code, _, body = await service.get(path, **(headers or {}))
+    assert code == status, body[:500]
+    return body.decode()
+
+
+async def test_the_list_narrows_by_status_skill_and_words(service: Service) -> None:
+    """Each filter keeps what fits, together they keep less, and nothing found says how to get back."""
+    assert "Gas golf" in await text_of(service, "/")
+    posted = await text_of(service, "/?status=posted")
+    assert ("Gas golf" in posted, "Waits" in posted) == (True, False)
+    assert "Gas golf" in await text_of(service, "/?skill=Solidity&q=gas%20golf")
+    nothing = await text_of(service, "/?q=gas+golf&status=review")
+    assert ("Nothing matches" in nothing, 'href="/"' in nothing) == (True, True)
+
+
+async def test_an_empty_list_says_how_to_get_the_first_challenge(tmp_path: Path) -> None:
+    """A service without challenges says so, and shows commands that post one and that the program takes."""
+    async with running_service(tmp_path, filled=False) as service:
+        page = await text_of(service, "/")
+    assert "clara-eval challenge post" in page
+    assert ("No challenge yet" in page, "within five minutes" in page, "/mcp" in page) == (True, True, True)
+    for line in unescape(re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)[0]).splitlines():
+        _, group, command, *words = shlex.split(line)
+        usage = CliRunner().invoke(program, [group, command, "--help"]).stdout
+        assert all(word in usage for word in words if word.startswith("--")), line
+        required = re.findall(r"(--[a-z]+) <[a-z]+>[^-]*?\[required\]", usage)
+        assert set(required) <= set(words)
+
+
+async def test_a_round_shows_why_it_ended_so(service: Service) -> None:
+    """Criteria, weights, executed facts, the pay line, those not ranked and the chance of a paid place are on the page."""
+    page = await text_of(service, f"/challenges/{SMALL}")
+    for words in (
+        CRITERIA,
+        "12/12",
+        "40,137",
+        "Pay line",
+        "83 % sure",
+        "Copy of an earlier entry",
+        "45 %",
+        "claimed",
+    ):
+        assert words in page
+    assert page.index('class="payline"') > page.index(f'title="{account(2)}"')
+
+
+@pytest.mark.parametrize(("address", "most"), [(SMALL, 100_000), (LARGE, 150_000)])
+async def test_a_page_stays_light(service: Service, address: Address, most: int) -> None:
+    """A field of a thousand weighs hardly more than one of eight; with style and scripts it is below 150 kB sent."""
+    _, _, body = await service.get(f"/challenges/{address}")
+    assert len(body) < most
+    files = [STATIC / name for name in ("style.css", "htmx.min.js", "sse.min.js", "site.js")]
+    assert sum(file.stat().st_size for file in files) < 100_000
+
+
+async def test_a_thousand_entries_are_paged(service: Service) -> None:
+    """Fifty rows a page, the last page is reached, the pay line stands where it belongs, and the matrix stays small."""
+    first, last = await text_of(service, f"/challenges/{LARGE}"), await text_of(service, f"/challenges/{LARGE}?page=20")
+    assert (first.count('class="n rank"'), last.count('class="n rank"')) == (50, 50)
+    assert "Page 20 of 20" in last
+    assert first.count('class="payline"') == 1
+    assert 0 < first.count("/games/") <= 2 * 12 * 12
+    assert "Page 20 of 20" in await text_of(service, f"/challenges/{LARGE}?page=99999")
+
+
+async def test_an_entry_and_a_game_explain_themselves(service: Service) -> None:
+    """The page of an entry names its rival at the pay line; a game shows both verdicts, as a page and in a drawer."""
+    entry = await text_of(service, f"/challenges/{SMALL}/{account(3)}")
+    for words in ("What was missing", account(2)[:6], "Place 4 of 8", "gas_send 40,000 against 41,000"):
+        assert words in entry
+    assert "Had it won its games against" in entry
+    assert "Had it lost its games against" in await text_of(service, f"/challenges/{SMALL}/{account(2)}")
+    path = f"/challenges/{SMALL}/games/{account(0)}/{account(1)}"
+    whole, part = await text_of(service, path), await text_of(service, path, headers={"hx-request": "true"})
+    assert whole.count("shown first") == part.count("shown first") == 2
+    assert ("<html" in whole, "<html" in part) == (True, False)
+    await text_of(service, f"/challenges/{SMALL}/{account(999)}", 404)
+    await text_of(service, f"/challenges/{LARGE}/games/{account(0)}/{account(900)}", 404)
+
+
+async def test_an_agent_has_a_record(service: Service) -> None:
+    """Its entries in posted rounds are listed with places and prizes; one without any is not found."""
+    page = await text_of(service, "/agents/0")
+    assert page.count("1 of ") == 2
+    await text_of(service, "/agents/77777", 404)
+    await text_of(service, "/agents/x", 404)
+
+
+@pytest.mark.parametrize("path", ["", f"/{account(0)}", f"/games/{account(0)}/{account(1)}", "/verify"])
+async def test_what_waits_for_review_is_not_told(service: Service, path: str) -> None:
+    """Before the post no page names a place, a fact or a game."""
+    address = Address("0x" + "e3" * 20)
+    await put_round(service.store, address, 5, title="Not yet", posted=False)
+    _, _, body = await service.get(f"/challenges/{address}{path}")
+    assert account(1).encode() not in body.replace(path.encode(), b"")
+    assert CRITERIA.encode() not in body
+
+
+async def test_errors_are_pages_for_people_and_documents_for_programs(service: Service) -> None:
+    """The same missing challenge is HTML for a browser and a problem document for the API."""
+    for path in (f"/challenges/{UNKNOWN}", "/nowhere", "/challenges/zzz", "/?page=0"):
+        code, headers, body = await service.get(path, **HTML)
+        assert code in {404, 422}
+        assert headers["content-type"].startswith("text/html")
+        assert b"All challenges" in body
+    _, headers, _ = await service.get(f"/api/v1/challenges/{UNKNOWN}", **HTML)
+    assert headers["content-type"] == "application/problem+json"
+
+
+async def test_refusals_at_the_door_are_pages_too(tmp_path: Path) -> None:
+    """Whoever is too fast or sends too much sees a page in a browser and a document elsewhere, with what to do."""
+    huge = b"x" * (MAX_BODY_BYTES + 1)
+    async with running_service(tmp_path, rates=Rates(client=Rate(0.01, 4))) as guarded:
+        pages = [await guarded.post("/operator/sign-in", huge, **HTML)]
+        documents = [await guarded.post("/api/v1/challenges/evaluate", huge, **HTML)]
+        documents.append(await guarded.post("/operator/sign-in", huge, accept="application/json"))
+        await guarded.get("/")
+        pages.append(await guarded.get("/", **HTML))
+        documents.append(await guarded.get("/", accept="application/json"))
+        documents.append(await guarded.get("/healthz", **HTML))
+    assert [code for code, _, _ in pages] == [413, 429]
+    assert [code for code, _, _ in documents] == [413, 413, 429, 429]
+    for _, headers, body in pages:
+        assert headers["content-type"].startswith("text/html")
+        assert (b"All challenges" in body, "content-security-policy" in headers) == (True, True)
+    for code, headers, body in documents:
+        assert headers["content-type"] == "application/problem+json"
+        assert (json.loads(body)["status"], bool(json.loads(body)["remedy"])) == (code, True)
+    assert int(pages[1][1]["retry-after"]) > 1
+
+
+HEADS = ("/", f"/challenges/{SMALL}", "/docs", "/operator", "/favicon.ico", "/healthz", "/metrics", "/openapi.json",
+         "/llms.txt", "/api/v1/challenges", *(f"/api/v1/challenges/{SMALL}{part}" for part in (
+             "", "/eval-status", "/eval-trace", "/leaderboard", "/events")))  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HEADS)
+async def test_head_answers_like_get_without_a_body(service: Service, path: str) -> None:
+    """HEAD has the status and the type of GET, a stream ends after its headers, and the next request is answered."""
+    async with asyncio.timeout(10), service.http.head(service.url + path) as answer:
+        assert (answer.status, await answer.read()) == (200, b"")
+        assert answer.headers["content-type"]
+    assert (await service.get("/healthz"))[0] == 200
+
+
+async def test_head_of_what_is_not_there(service: Service) -> None:
+    """It has the status of GET; where only POST is taken HEAD is refused, and the answer names what is taken."""
+    async with service.http.head(f"{service.url}/api/v1/challenges/{UNKNOWN}") as answer:
+        assert (answer.status, await answer.read()) == (404, b"")
+    async with service.http.head(f"{service.url}/api/v1/challenges/evaluate") as answer:
+        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    async with service.http.delete(f"{service.url}/api/v1/challenges") as answer:
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def _round(**changes: Any) -> ChallengeSummary:
+    row = {**summary(SMALL, "Gas golf", 1_000), **changes}
+    status = {"status": "complete", "progress": 100, "startedAt": 1_010}
+    return ChallengeSummary.model_validate({**row, "evaluation": status})
+
+
+def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
+    """Each point has its time and its transaction; what is to come is named, and so are the prizes that are left."""
+    created = Created(at=500, txHash="0xaa", block=3)
+    taken = [Claim(address=account(place), amount="5", at=60_000 + place, txHash=f"0x{place}") for place in range(7)]
+    posted = _round(scorePostedAt=2_000, postedBy="evaluator")
+
+    def told(row: ChallengeSummary, claims: Claims | None, now: int) -> list[tuple[str, int | None, str, str | None]]:
+        return [(step.name, step.at, step.state, step.tx) for step in timeline(row, None, now, created, claims)]
+
+    began = [("Created", 500, "done", "0xaa"), ("Entries close", 1_000, "done", None), ("Scoring", 1_010, "done", None),
+             ("Scores posted", 2_000, "done", None)]  # fmt: skip
+    waiting = told(posted, None, 3_000)
+    assert waiting == [*began, ("Finalizes", 45_200, "now", None), ("Claimed", None, "next", None)]
+    final = _round(scorePostedAt=2_000, postedBy="evaluator", chainStatus="finalized", winnerCount=7)
+    some = told(final, Claims(claims=taken[:1], winners=7), 70_000)
+    assert some[4:] == [
+        ("Final", 45_200, "done", None),
+        ("Claimed", 60_000, "done", "0x0"),
+        ("Claims", None, "now", None),
+    ]
+    assert timeline(final, None, 70_000, created, Claims(claims=taken[:1], winners=7))[-1].said.startswith("6 prizes")
+    assert [name for name, *_ in told(final, Claims(claims=taken, winners=7), 70_000)].count("Claimed") == 5
+    early = _round(deadline=9_000)
+    assert next(step.name for step in timeline(early, None, 3_000)) == "Entries close"
+
+
+@pytest.mark.parametrize(
+    ("line", "evaluation", "wanted"),
+    [
+        (None, {}, ("Told when scoring starts", "Nothing yet")),
+        (None, {"startedAt": 5, "estimateUsd": 0.0}, ("Nothing: no model is asked", "$0.00")),
+        (SpendLine("a", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
+        (SpendLine("a", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
+        (
+            SpendLine("a", 1_070_000, 1_070_000, 1),
+            {"startedAt": 5, "estimateUsd": 0.28, "stage": {"costUsd": 0.019}},
+            ("About $0.280", "$0.019 so far, $1.07 set aside"),
+        ),
+    ],
+)
+def test_money_is_told_as_estimate_spent_and_cap(
+    line: SpendLine | None, evaluation: dict[str, Any], wanted: tuple[str, str]
+) -> None:
+    """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
+    told = money(line, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)
+    assert (told.estimate, told.spent, told.cap) == (*wanted, "$25.00 for one challenge")
+
+
+async def test_the_page_of_a_round_links_every_transaction(tmp_path: Path) -> None:
+    """On a network with an explorer the creation, the post and the claims lead there."""
+    async with running_service(tmp_path, CLARA_NETWORK="base-sepolia") as service:
+        await put_round(service.store, SMALL, 8, title="Gas golf", chain_status="finalized")
+        created = Created(at=1_794_700_000, txHash="0x" + "c1" * 32, block=3)
+        claim = Claim(address=account(0), amount="333333333", at=1_794_900_000, txHash="0x" + "c2" * 32)
+        pairs = [(created_key(SMALL), created), (claims_key(SMALL), Claims(claims=[claim], winners=3))]
+        await service.store.put_many(CHAIN, [(key, found.model_dump_json()) for key, found in pairs])
+        page = await text_of(service, f"/challenges/{SMALL}")
+    for digits in ("c1", "cd", "c2"):
+        assert f'href="https://sepolia.basescan.org/tx/0x{digits * 32}"' in page
+    assert ("333.333333 USDC by" in page, "2 prizes are not claimed yet." in page) == (True, True)
+
+
+def test_code_in_a_statement_stands_out_and_nothing_else_does() -> None:
+    """Only backticks make code, and what stands between them is escaped like the rest."""
+    assert coded("Write `f(<b>)` & <i>") == "Write <code>f(&lt;b&gt;)</code> &amp; &lt;i&gt;"
+    assert coded("`" + "x" * 300 + "` ``") == "`" + "x" * 300 + "` ``"
+
+
+def test_long_numbers_of_a_reason_can_be_read() -> None:
+    """Thousands are set apart; years, versions, hashes and what has separators already stay as they are."""
+    told = "gas 1007113 against 496725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
+    assert grouped(told) == "gas 1,007,113 against 496,725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
+
+
+async def test_the_docs_page_names_every_operation(service: Service) -> None:
+    """What the OpenAPI document has is on the page."""
+    page = await text_of(service, "/docs")
+    for path in ("/api/v1/challenges/{address}/eval-trace", "/healthz", "/api/v1/challenges/evaluate"):
+        assert path in page
+
+
+async def test_the_check_of_a_bad_trace_says_where_it_fails(service: Service) -> None:
+    """A trace that does not hold is told with its entry, on a page and in the panel, and is checked once only."""
+    for headers in ({}, {"hx-request": "true"}):
+        page = await text_of(service, f"/challenges/{SMALL}/verify", headers=headers)
+        assert "does not hold at header" in page
+
+
+async def test_static_files_may_be_kept(service: Service) -> None:
+    """The address of a file changes with its content, so browsers keep it."""
+    code, headers, _ = await service.get(asset("style.css"))
+    assert (code, "immutable" in headers["cache-control"]) == (200, True)
+
+
+def test_a_share_is_never_rounded_to_certainty() -> None:
+    """Only what is certain is 100 or 0 percent."""
+    assert [share(value) for value in (0.0, 0.004, 0.5, 0.996, 1.0, None)] == [
+        "0 %",
+        "<1 %",
+        "50 %",
+        ">99 %",
+        "100 %",
+        "–",
+    ]
+
+
+async def test_the_board_of_a_large_field(service: Service) -> None:
+    """Pages share one scale and one pay line, and side by side stand the best and those around the line."""
+    scores = await read(service.store, CHAIN, Scores, scores_key(LARGE))
+    assert scores is not None
+    first, last = leaderboard_of(scores, 1), leaderboard_of(scores, 20)
+    assert (first.line, first.paid, first.pages) == (last.line, 25, 20)
+    assert [row.is_below for row in first.rows].index(True) == 25
+    chosen = around_line(scores, 8)
+    assert len(set(chosen)) == 8
+    assert {account(0), account(24), account(25)} <= set(chosen)
+
+
+# the operator
+
+
+async def signed_in(service: Service) -> tuple[aiohttp.ClientSession, str]:
+    """A browser with a session, and the token of its forms."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    http = aiohttp.ClientSession(cookie_jar=jar)
+    async with http.post(f"{service.url}/operator/sign-in", data={"key": ADMIN}) as answer:
+        page = await answer.text()
+        cookie = answer.history[0].headers["set-cookie"]
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/operator", "Max-Age="))
+    found = re.search(r'name="token" value="([0-9a-f]{64})"', page)
+    assert found is not None
+    return http, found[1]
+
+
+async def test_the_operator_signs_in_and_decides(service: Service) -> None:
+    """With the key there is a queue; a decision names the result on the page and reaches the engine with its note."""
+    http, token = await signed_in(service)
+    async with http:
+        async with http.get(f"{service.url}/operator/reviews/{REVIEWED}") as answer:
+            page = await answer.text()
+        assert ("The prize is large." in page, DIGEST in page) == (True, True)
+        fields = {"token": token, "digest": DIGEST, "decision": "approve", "note": "looked at it"}
+        async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=fields) as answer:
+            assert "being posted" in await answer.text()
+        assert service.engine.decided[-1] == (REVIEWED, "approve", "looked at it")
+        assert service.engine.decided_by == ["operator, signed in on the page"]
+        rule = {**fields, "by": "Ada", "decision": "rule", "kind": "exclude", "account": account(1)}
+        async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=rule) as answer:
+            assert answer.status == 200
+        assert (service.engine.ruled[-1].account, service.engine.ruled[-1].by) == (account(1), "Ada")
+        stale = {**fields, "digest": "0x" + "12" * 32, "note": "kept"}
+        async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=stale) as answer:
+            page = await answer.text()
+        assert ("Another result waits." in page, ">kept</textarea>" in page) == (True, True)
+        async with http.post(f"{service.url}/operator/retry/{POSTED}", data={"token": token}) as answer:
+            assert "starts again" in await answer.text()
+        assert service.engine.asked[-1] == POSTED
+
+
+async def test_a_form_of_another_site_does_nothing(service: Service) -> None:
+    """Without a session, without the token, with another one or from another origin nothing is decided."""
+    http, token = await signed_in(service)
+    before = len(service.engine.decided)
+    url, fields = f"{service.url}/operator/reviews/{REVIEWED}", {"decision": "reject", "digest": DIGEST}
+    async with http:
+        for data, headers, wanted in (
+            (fields, {}, 403),
+            ({**fields, "token": "0" * 64}, {}, 403),
+            ({**fields, "token": token}, {"origin": "https://evil.example"}, 403),
+            ({**fields, "token": token}, {"sec-fetch-site": "cross-site"}, 403),
+        ):
+            async with http.post(url, data=data, headers=headers) as answer:
+                assert answer.status == wanted
+    async with service.http.post(url, data={**fields, "token": token}) as answer:
+        assert answer.status == 401
+    assert len(service.engine.decided) == before
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "9999999999.aa.bb", f"9999999999.aa.{'0' * 64}", "1.aa." + "0" * 64, "é"])
+async def test_a_forged_session_is_none(service: Service, cookie: str) -> None:
+    """A cookie that our key did not seal, or that has run out, shows the door and nothing behind it."""
+    async with (
+        aiohttp.ClientSession(cookies={"clara_operator": cookie}) as http,
+        http.get(f"{service.url}/operator/reviews/{REVIEWED}") as answer,
+    ):
+        page = await answer.text()
+    assert ("Sign in" in page, "The prize is large." in page) == (True, False)
+
+
+async def test_wrong_keys_are_counted(tmp_path: Path) -> None:
+    """A wrong key is told so; whoever tries many is stopped."""
+    async with running_service(tmp_path) as service:
+        answers = []
+        for _ in range(13):
+            async with service.http.post(f"{service.url}/operator/sign-in", data={"key": "wrong"}) as answer:
+                answers.append(answer.status)
+    assert (answers[0], answers[-1]) == (401, 429)

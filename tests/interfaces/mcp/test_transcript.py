@@ -1,0 +1,49 @@
+"""The documentation for agents is what really happens."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from clara_eval.config.settings import Settings
+from clara_eval.interfaces.mcp.server import TOOLS
+
+ROOT = Path(__file__).parents[3]
+AGENTS = ROOT / "docs" / "agents.md"
+
+
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_transcript", ROOT / "scripts" / "make_transcript.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.timeout(300)
+async def test_the_transcript_is_what_happens() -> None:
+    """A fresh run of the lifecycle, in server processes of their own, says what the committed transcript says."""
+    script = _script()
+    fresh = script.shape(await script.transcript())
+    assert fresh == script.shape(script.OUT.read_text(encoding="utf-8"))
+
+
+def test_the_setups_can_be_pasted() -> None:
+    """Every JSON block for a client parses and starts the server, and every tool is described."""
+    text = AGENTS.read_text(encoding="utf-8")
+    blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
+    servers = [block[key]["clara-eval"] for block in blocks for key in ("mcpServers", "servers") if key in block]
+    assert len(servers) >= 4
+    for server in servers:
+        assert server.get("args") == ["mcp"] or server["url"].endswith("/mcp")
+    for function, _, _ in TOOLS:
+        assert f"`{function.__name__}`" in text
+    for name in re.findall(r"CLARA_[A-Z_]+", text):
+        known = {field.alias for field in Settings.model_fields.values()}
+        assert name.removesuffix("_FILE") in known, name

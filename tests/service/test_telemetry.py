@@ -1,0 +1,80 @@
+"""Spans arrive at a collector as OTLP, with the GenAI names and without anybody's words; an absent collector is harmless."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from clara_eval.service.telemetry import Telemetry
+
+
+class Collector:
+    """Takes OTLP over HTTP."""
+
+    def __init__(self) -> None:
+        self.spans: list[Any] = []
+        self.service: dict[str, str] = {}
+        self.url = ""
+
+    async def take(self, request: web.Request) -> web.Response:
+        told = ExportTraceServiceRequest.FromString(await request.read())
+        for resource in told.resource_spans:
+            self.service = {item.key: item.value.string_value for item in resource.resource.attributes}
+            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+        return web.Response()
+
+
+@asynccontextmanager
+async def collecting() -> AsyncIterator[Collector]:
+    """A collector while the body lasts."""
+    made, app = Collector(), web.Application()
+    app.router.add_post("/v1/traces", made.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    async with collecting() as made:
+        yield made
+
+
+def facts(span: Any) -> dict[str, str]:
+    return {item.key: item.value.string_value for item in span.attributes}
+
+
+async def test_calls_and_evaluations_become_spans(collector: Collector) -> None:
+    """Their names, durations and results are there; a failure is an error; the endpoint of a model is not told."""
+    telemetry = Telemetry(collector.url, "1.2.3", 84532)
+    telemetry.called("openai:qwen3@https://secret.example/v1", "comparison", "end", 0.5)
+    telemetry.called("anthropic:claude-x", "features", "rate_limited", 0.1)
+    telemetry.evaluated("0xabc", "confirmed", 12.5)
+    await asyncio.to_thread(telemetry.close)
+    asked, limited, round_ = collector.spans
+    assert (asked.name, facts(asked)["gen_ai.request.model"]) == ("chat qwen3", "qwen3")
+    assert (facts(asked)["gen_ai.provider.name"], facts(asked)["clara.purpose"]) == ("openai", "comparison")
+    assert (limited.status.code, asked.status.code) == (2, 0)
+    assert (asked.end_time_unix_nano - asked.start_time_unix_nano) // 10**6 == 500
+    assert (round_.name, facts(round_)["clara.challenge"]) == ("evaluate", "0xabc")
+    assert [event.name for event in round_.events] == ["gen_ai.evaluation.result"]
+    assert (collector.service["service.name"], collector.service["service.version"]) == ("clara-eval", "1.2.3")
+    assert "secret.example" not in str(collector.spans)
+
+
+async def test_a_collector_that_is_away_costs_nothing() -> None:
+    """Neither a call nor the end of the process waits long for it, and nothing is raised."""
+    telemetry = Telemetry("http://127.0.0.1:9/v1/traces", "1", 1)
+    telemetry.called("openai:m", "comparison", "end", 0.1)
+    await asyncio.wait_for(asyncio.to_thread(telemetry.close), 40)

@@ -1,0 +1,178 @@
+"""A challenge with as many entries as asked for, without a chain: for what has to hold, and be fast, in large fields.
+
+In: a number of entries and a seed. Out: the `Challenge`, and the evidence of its round in the form of a trace, from
+which `TraceSources` walks it. Every entry is a program of its own: functions, branches and words are drawn anew for
+each, so that none is a copy of another. The same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.config.eval_config import build_metadata, config_hash
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.hashing import keccak_hex, sha256_hex
+from clara_eval.core.submission import Submission
+from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE, data_uri
+from clara_eval.evaluation.plan import EvaluationPlan, no_listener
+from clara_eval.evaluation.record import entries
+from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
+from clara_eval.evaluation.trace.document import TraceWriter, render
+from clara_eval.submissions.data_uri import read_data_uri
+
+PLAN_BY_RULES = EvaluationPlan(("rules",))
+CONFIG_BY_MODELS = {
+    **{key: value for key, value in CONFIG.items() if key != "judge"},
+    "features": [
+        "novelty",
+        "code_readability",
+        {"name": "clients", "type": "integer", "min": 0, "max": 100_000, "better": "higher"},
+    ],
+}
+START = 1_800_000_000
+_WORDS = tuple(
+    re.findall(
+        r"\w+",
+        """
+        window bucket event limit quota burst rate clock tick store shard queue entry slot cost share token lease key
+        age count total spare floor ceiling drift delay step group client tenant peer batch frame probe sample weight
+        """,
+    )
+)
+_CALLS = ("len", "max", "min", "sum", "sorted", "abs", "round", "int", "float", "list", "tuple", "set", "any", "all")
+
+
+def large_challenge(count: int, seed: int = 1, *, by_models: bool = False) -> Challenge:
+    """A closed challenge whose submissions are `data:` URIs; nobody has posted scores."""
+    config = json.dumps(CONFIG_BY_MODELS if by_models else CONFIG)
+    deadline = START + count + 60
+    return Challenge(
+        chain_id=31337,
+        address=_address(f"challenge {seed}"),
+        block=Block(count + 10, sha256_hex(f"block {seed}".encode()), deadline + 1),
+        poster=_address("poster"),
+        evaluator=_address("evaluator"),
+        token=Token(_address("token"), "USDC", 6),
+        prize_pool=500_000_000,
+        poster_bond=0,
+        deadline=deadline,
+        scoring_deadline=deadline + 7 * 86_400,
+        challenge_uri=build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=config),
+        eval_config_hash=config_hash(config.encode()),
+        private_set_hash="0x" + "0" * 64,
+        winner_count=3,
+        payout_bps=(6000, 2500, 1500),
+        identity_registry=_address("registry"),
+        max_participants=0,
+        status=ChallengeStatus.SCORING,
+        submission_count=count,
+        score_posted_at=0,
+        submissions=tuple(sorted((_submission(number, seed) for number in range(count)), key=lambda s: s.submitter)),
+    )
+
+
+def evidence_of(challenge: Challenge) -> dict[str, Any]:
+    """What a trace of this round holds of the world: the metadata and every submission as it came."""
+    metadata = Received.of(read_data_uri(challenge.challenge_uri, len(challenge.challenge_uri)))
+    found: dict[str, Any] = {"metadata": {"content": metadata.content}, "rulings": []}
+    for submission in challenge.submissions:
+        came = Received.of(read_data_uri(submission.solution_uri, len(submission.solution_uri)))
+        found[f"solution/{submission.submitter}"] = {"received": RECEIVED.body(came)}
+    return found
+
+
+async def walk_large(challenge: Challenge) -> Walk:
+    """The round walked by rules, from its own evidence."""
+    return await walk(challenge, PLAN_BY_RULES, TraceSources(evidence_of(challenge)), no_listener)
+
+
+@cache
+def large_lines(count: int) -> list[str]:
+    """The lines of its trace file."""
+    challenge = large_challenge(count)
+    with ThreadPoolExecutor(1) as pool:  # a loop of its own, whoever asks
+        walked = pool.submit(asyncio.run, walk_large(challenge)).result()
+    writer = TraceWriter()
+    lines = [writer.line(key, body) for key, body in entries(challenge, PLAN_BY_RULES, walked)]
+    return "".join(render(lines, writer.digest)).splitlines(keepends=True)
+
+
+def program(number: int, seed: int = 1) -> str:
+    """Python source of some fifty lines, unlike any other number's."""
+    rng = random.Random(seed * 1_000_003 + number)
+    parts = [f'"""{" ".join(rng.sample(_WORDS, 5)).capitalize()}."""', "", "from __future__ import annotations", ""]
+    for place in range(rng.randint(2, 4)):
+        parts += ["", *_function(rng, f"{rng.choice(_WORDS)}_{rng.choice(_WORDS)}_{place}"), ""]
+    for place in range(rng.randint(0, 4)):
+        name, call, word = rng.choice(_WORDS), rng.choice(_CALLS), rng.choice(_WORDS)
+        parts += ["", f"def test_{name}_{place}():", f"    assert {call}([{rng.randint(1, 99)}]), {word!r}", ""]
+    return "\n".join(parts)
+
+
+def _function(rng: random.Random, name: str) -> list[str]:
+    arguments = rng.sample(_WORDS, rng.randint(1, 4))
+    lines = [f"def {name}({', '.join(arguments)}):"]
+    if rng.random() < 0.5:
+        lines.append(f'    """{" ".join(rng.sample(_WORDS, 4)).capitalize()}."""')
+    known = list(arguments)
+    for _ in range(rng.randint(2, 6)):
+        lines += ["    " + line for line in _statement(rng, known, 0)]
+    return [*lines, f"    return {_value(rng, known, 2)}"]
+
+
+def _statement(rng: random.Random, known: list[str], depth: int) -> list[str]:
+    kind = rng.choice(("set", "set", "add", "if", "for", "while", "raise") if depth < 3 else ("set", "add"))
+    if kind == "set":
+        name = rng.choice(_WORDS)
+        line = f"{name} = {_value(rng, known, 3)}"
+        known.append(name)
+        return [line]
+    if kind == "add":
+        return [f"{rng.choice(known)} {rng.choice(('+=', '-=', '*='))} {_value(rng, known, 2)}"]
+    if kind == "raise":
+        word, bound = rng.choice(_WORDS), rng.randint(1, 999)
+        return [f"if {rng.choice(known)} > {bound}:", f'    raise ValueError("{word} above {bound}")']
+    inner = [line for _ in range(rng.randint(1, 3)) for line in _statement(rng, known, depth + 1)]
+    heads = {
+        "if": f"if {_value(rng, known, 1)} {rng.choice(('<', '>', '==', '>=', '!='))} {_value(rng, known, 2)}:",
+        "for": f"for {rng.choice(_WORDS)} in range({_value(rng, known, 1)}):",
+        "while": f"while {rng.choice(known)} < {rng.randint(2, 500)}:",
+    }
+    return [heads[kind], *("    " + line for line in inner)]
+
+
+def _value(rng: random.Random, known: list[str], depth: int) -> str:
+    kind = rng.randint(0, 5) if depth else rng.randint(0, 1)
+    if kind == 0:
+        return str(rng.randint(0, 9999))
+    if kind == 1:
+        return rng.choice(known)
+    if kind == 2:
+        return f"{rng.choice(_CALLS)}({_value(rng, known, depth - 1)})"
+    if kind == 3:
+        return f"[{_value(rng, known, depth - 1)}, {_value(rng, known, depth - 1)}]"
+    return f"({_value(rng, known, depth - 1)} {rng.choice('+-*/%')} {_value(rng, known, depth - 1)})"
+
+
+def _submission(number: int, seed: int) -> Submission:
+    content = program(number, seed).encode()
+    return Submission(
+        submitter=_address(f"agent {seed} {number}"),
+        agent_id=number + 1,
+        solution_uri=data_uri(content),
+        solution_hash=keccak_hex(content),
+        submitted_at=START + number,
+        version=1,
+    )
+
+
+def _address(name: str) -> Address:
+    return to_address(keccak_hex(name.encode())[:42])

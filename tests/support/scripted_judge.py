@@ -1,0 +1,52 @@
+"""What a careful model would answer about submissions that say their own quality: for tests of everything around it.
+
+Fulfils `fake_endpoint.Words`. It reads the check number and the data's lines as the extraction prompt asks, takes every
+feature from a line `name: value` of the submission, and judges two vectors by their sums. Same question, same answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.support.fake_endpoint import Seen, sample
+
+_CHECK = re.compile(r"The value of check is (\d+)")
+_DATA = re.compile(r"<submission-([^>]+)>\n(.*)\n</submission-\1>", re.DOTALL)
+_VECTORS = re.compile(r"SOLUTION [AB] FEATURES:\n(\{.*?\})(?:\n|$)")
+
+
+def scripted_words(seen: Seen) -> str:
+    """The answer to an extraction or a comparison; anything else gets some value that fits its schema."""
+    user = str(seen.body["messages"][-1]["content"])
+    vectors = _VECTORS.findall(user)
+    if len(vectors) == 2:
+        return json.dumps(_verdict(*(json.loads(vector) for vector in vectors)))
+    data = _DATA.search(user)
+    if data is not None:
+        return json.dumps(_facts(seen.schema, user, data[2]))
+    return json.dumps(sample(seen.schema, 0))
+
+
+def _verdict(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    left, right = _worth(first), _worth(second)
+    winner = "tie" if left == right else "A" if left > right else "B"
+    return {"winner": winner, "confidence": 0.9, "reason": "by the sum of the facts"}
+
+
+def _worth(vector: dict[str, Any]) -> float:
+    return sum(float(value) for value in vector.values() if isinstance(value, int | float))
+
+
+def _facts(schema: dict[str, Any], user: str, data: str) -> dict[str, Any]:
+    check = _CHECK.search(user)
+    lines = data.count("\n") + 1
+    sizes = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"))
+    known = {
+        "check": int(check[1]) if check else 0,
+        "check_lines": next((name for most, name in sizes if lines < most), "1000_or_more"),
+    }
+    said = dict(re.findall(r"^(\w+): (\d+)$", data, re.MULTILINE))
+    names = schema.get("properties", {})
+    return {name: known.get(name, int(said[name]) if name in said else None) for name in names}

@@ -1,0 +1,122 @@
+"""Processes that do one piece of work each and may be killed on the way, without loading everything anew for each.
+
+`StepWorkers` starts one process that has loaded the product; for every piece of work it forks a child that really runs
+it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`, `evaluate ADDRESS`,
+`sync ADDRESS`, or `object ADDRESS ABOUT REASON SIGNATURE`, with settings of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.kill_points import die_with_parent, kill_at
+
+from clara_eval.actions.evaluate import evaluate
+from clara_eval.actions.objections import object_to_draft
+from clara_eval.actions.publication import publish_named
+from clara_eval.app import open_app
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.sender import Pace
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.service.alerts import Alerts
+from clara_eval.service.metrics import Metrics
+from clara_eval.service.tick import Ticker
+
+PACE = Pace(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
+KILLED = -9
+_PASSED = ("PATH", "PYTHONPATH")
+
+
+class StepWorkers:
+    """Use as `async with StepWorkers(environ) as workers: code = await workers.run("tick", kill="after:put:1")`."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self.environ = environ
+        self.told = ""
+        """What the last one had to say."""
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.support.step_worker",
+            env={"HOME": str(Path.home()), **{name: os.environ[name] for name in _PASSED if name in os.environ}},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    async def run(self, *words: str, kill: str = "") -> int:
+        """The exit code of one piece of work; -9 where it was killed."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([words, kill, self.environ]).encode() + b"\n")
+        answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 150))
+        self.told = answer["told"]
+        return int(answer["code"])
+
+
+async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
+    """What went wrong."""
+    async with open_app(Settings.from_env(environ), pace=PACE) as app:
+        if words[0] == "evaluate":
+            await evaluate(app, Address(words[1]))
+            return []
+        if words[0] == "sync":
+            return [told.problem async for told in publish_named(app, [Address(words[1])]) if told.problem]
+        if words[0] == "object":
+            address, about, reason, signature = words[1:]
+            await object_to_draft(app, Address(address), about, reason, signature)
+            return []
+
+        async def nothing(_challenge: Challenge) -> None:
+            """Evaluations are asked for by name here."""
+
+        return (await Ticker(app, Alerts(Metrics()), Metrics(), nothing).tick()).problems
+
+
+def _child(words: list[str], kill: str, environ: dict[str, str], out: int) -> None:
+    """Never returns."""
+    code = 1
+    os.dup2(2, 1)  # logs are not answers
+    try:
+        if kill:
+            kill_at(kill)
+        problems = asyncio.run(_work(words, environ))
+        os.write(out, "\n".join(problems).encode()[-4000:])
+        code = 1 if problems else 0
+    except BaseException:  # noqa: BLE001 - told to whoever waits, and the child ends
+        os.write(out, traceback.format_exc().encode()[-4000:])
+    finally:
+        os._exit(code)
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        words, kill, environ = json.loads(line)
+        end, out = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _child(words, kill, environ, out)
+        os.close(out)
+        _, status = os.waitpid(child, 0)
+        answer: dict[str, Any] = {"code": os.waitstatus_to_exitcode(status), "told": os.read(end, 65_536).decode()}
+        os.close(end)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    _serve()
