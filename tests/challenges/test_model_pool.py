@@ -16,7 +16,7 @@ from tests.support.fake_endpoint import FakeEndpoint
 from clara_eval.challenges.model_pool import ModelPool, RunModels
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
-from clara_eval.core.errors import ConfigError, Deferred
+from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -104,7 +104,7 @@ async def test_answers_longer_than_quoted_reserve_more_under_every_cap(tmp_path:
     prompt = Prompt("comparison", "judge", "pair", SCHEMA, 16_384, "0x00")
     async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
         before = opened.budget.cap_micro_usd or 0
-        with pytest.raises(Deferred, match=r"\$2.00"):  # noqa: PT012 - until it does not fit
+        with pytest.raises(OutOfBudget, match=r"\$2.00"):  # noqa: PT012 - until it does not fit
             while True:
                 amount = await opened.budget.reserve(PLAN.judges[0], card, prompt)
                 (line,) = await pool.store.spends()
@@ -144,7 +144,7 @@ async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> 
 
     while lost + worst <= 1_000_000:
         await attempt()
-    with pytest.raises(Deferred):
+    with pytest.raises(OutOfBudget):
         await attempt()
     assert lost <= 1_000_000 < lost + worst
     assert await pool.store.unsure_of(round_.run) == lost

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clara_eval.core.errors import BadAnswer, ConfigError, Deferred, Temporary
+from clara_eval.core.errors import BadAnswer, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge import calls
 from clara_eval.judge.asking import ask_until
@@ -456,7 +456,7 @@ async def test_the_cap_stops_the_calls() -> None:
     paid = await line.ask(_prompt(0))
     assert paid.cost_micro_usd == 15
     await line.ask(_prompt(1))
-    with pytest.raises(Deferred):
+    with pytest.raises(OutOfBudget):
         await line.ask(_prompt(2))
     assert (model.calls, budget.spent, line.gate.in_flight) == (2, 30, 0)
 

@@ -18,6 +18,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
+from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.calls import (
@@ -38,7 +39,8 @@ from clara_eval.judge.costs.quote import (
     Size,
     quote,
 )
-from clara_eval.judge.costs.run_budget import Extend, RunBudget
+from clara_eval.judge.costs.reading import ReadingBudget
+from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun, BatchStore
@@ -138,15 +140,28 @@ class ModelPool:
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
         costly = any(card != FREE for card in cards.values())
-        quoted = self._run_quote(challenge, config, plan)
-        most = quoted.most_to_spend(caps_of(self.settings), spent) if costly else None
-        budget = RunBudget(most, spent_before=spent, extend=self._extension(challenge, unsure))
+        caps, quoted = caps_of(self.settings), self._run_quote(challenge, config, plan)
+        most = quoted.most_to_spend(caps, spent) if costly else None
+        is_walked = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
+        if is_walked:
+            most = spent  # everything is answered; what a late entry needs is reserved when it is asked
+        elif most is not None and not spent:
+            _check_worth_starting(quoted, caps.tightest)
+        ledger = _Reservation(self, challenge, unsure)
+        budget = RunBudget(
+            most,
+            spent_before=spent,
+            lost_before=unsure,
+            kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
+            extend=ledger.extend,
+        )
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
             for name in cards
         }
         # Last before the run: a model that cannot be built must not leave a reservation behind.
-        ledger = await self._reserve(challenge, max(0, (most or spent) - unsure)) if costly else None
+        if costly and not is_walked:
+            await ledger.take(most or spent)
         try:
             expected = quoted.models_micro_usd
             yield RunModels(
@@ -155,21 +170,8 @@ class ModelPool:
         finally:
             for name in cards:
                 self._attested.pop((name, challenge.run), None)
-            if ledger is not None:
-                await self._close_reservation(ledger, challenge.run, budget, unsure)
-
-    def _extension(self, challenge: Challenge, unsure: int) -> Extend:
-        cap, most = caps_of(self.settings).per_challenge, 0
-
-        async def extend(needed: int) -> int:
-            nonlocal most
-            wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
-            if wanted >= needed:
-                most = max(most, wanted)
-                await self._reserve(challenge, max(0, most - unsure))
-            return most
-
-        return extend
+            if ledger.line is not None:
+                await self._close_reservation(ledger.line, challenge.run, budget, unsure)
 
     async def _close_reservation(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
         """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
@@ -232,7 +234,7 @@ class ModelPool:
 
     def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
         """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
-        cap = caps_of(self.settings).per_challenge
+        cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
         plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
         quoted = self._quote(challenge, config, plan, looks)
@@ -240,11 +242,23 @@ class ModelPool:
             cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
         ):
             plan, quoted = less, self._quote(challenge, config, less, looks)
+        plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
         affordable = quoted.affordable_looks(cap)
         if affordable is None:
             return plan
         games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
         return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
+
+    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
+        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
+        line = next((line for line in quoted.lines if line.purpose == "features"), None)
+        cards = [self._card(name) for name in plan.readers]
+        if cap is None or line is None or not line.micro_usd or None in cards:
+            return None
+        known = [card for card in cards if card is not None]
+        input_rate = max(max(card.input, card.cache_write) for card in known)
+        output_rate = max(card.output for card in known)
+        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
 
     def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
@@ -257,11 +271,6 @@ class ModelPool:
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
         return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
 
-    async def _reserve(self, challenge: Challenge, most: int) -> int:
-        return await self.store.reserve_spend(
-            challenge.run, challenge.poster, "evaluation", most, caps_of(self.settings)
-        )
-
     def _card(self, name: str) -> PriceCard | None:
         return price_card(parse_judge(name), parse_prices(self.settings.prices))
 
@@ -273,6 +282,44 @@ class ModelPool:
     async def close(self) -> None:
         for llm in self._llms.values():
             await llm.close()
+
+
+@dataclass(slots=True)
+class _Reservation:
+    """The line of the ledger under which one run spends; `unsure` has a line of its own."""
+
+    pool: ModelPool
+    challenge: Challenge
+    unsure: int
+    line: int | None = None
+    most: int = 0
+
+    async def take(self, most: int) -> None:
+        """Reserve this in all, under every cap. Raises Deferred over one."""
+        run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.pool.settings)
+        amount = max(0, most - self.unsure)
+        self.line = await self.pool.store.reserve_spend(run, poster, "evaluation", amount, caps)
+
+    async def extend(self, needed: int) -> int:
+        """Reserve more for answers that are longer than quoted, at most the challenge's cap; returns what it is now."""
+        cap = caps_of(self.pool.settings).per_challenge
+        wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
+        if wanted >= needed and wanted > self.most:
+            await self.take(wanted)
+            self.most = wanted
+        return self.most
+
+
+def _check_worth_starting(quoted: Quote, cap: int | None) -> None:
+    """Raise `Deferred` for a cap that does not even pay for entries of usual size: nothing would come of it."""
+    expected = quoted.models_micro_usd
+    if cap is None or expected is None or expected <= cap:
+        return
+    raise Deferred(
+        f"The budget of ${cap / MICRO:.2f} does not pay for {quoted.size.submissions} entries of usual size: about "
+        f"${expected / MICRO:.2f}.",
+        remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD, or name a cheaper model in CLARA_JUDGES.",
+    )
 
 
 def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:

@@ -103,6 +103,17 @@ class Deferred(ClaraError):
         self.retry_at = retry_at
 
 
+class OutOfBudget(Temporary):
+    """The budget of a run is used up, by answers or (`is_lost`) by calls that were never answered.
+
+    A run goes without what its answers left no money for; what was lost is our outage, and is waited for.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", is_lost: bool = False) -> None:
+        super().__init__(message, remedy=remedy)
+        self.is_lost = is_lost
+
+
 class NeedsReview(ClaraError):
     """A person has to approve before anything is posted."""
 

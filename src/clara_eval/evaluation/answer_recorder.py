@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 
 from clara_eval.core.codec import Form
 from clara_eval.core.errors import Temporary
+from clara_eval.judge.outages import GoneWithout
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
 
 _PAID = Form(PaidAnswer)
@@ -83,4 +84,4 @@ class _Recorded:
     def _check_open(self, prompt: Prompt, attempt: int) -> None:
         closed = self.recorder.closed
         if closed and (said := closed.get(request_hash(self.name, prompt, attempt))) is not None:
-            raise Temporary(said)
+            raise GoneWithout(said)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from clara_eval.judge.limits import TokenLimits
+from clara_eval.judge.costs.reading import ReadingBudget
 
 Stage = Literal["collecting", "executing", "extracting", "comparing"]
 
@@ -25,6 +26,9 @@ class EvaluationPlan:
     """Who reads the submissions, where a person ruled so; None is the models of the jury."""
     tokens: TokenLimits | None = None
     """How long answers may be; None for a round planned before limits grew: a cut answer is asked for as it was."""
+
+    reading: ReadingBudget | None = None
+    """What reading the entries may cost; None if there is no cap, or nothing that costs."""
 
     @property
     def models(self) -> tuple[str, ...]:

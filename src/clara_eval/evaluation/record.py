@@ -76,9 +76,9 @@ def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[
 
 
 def _plan(plan: EvaluationPlan) -> dict[str, object]:
-    """Without `tokens` for rounds that were planned before there were any."""
+    """Without `tokens` and `reading` if the round was planned without them."""
     body: dict[str, object] = to_camel_json(plan)
-    return body if plan.tokens else {key: value for key, value in body.items() if key != "tokens"}
+    return {key: value for key, value in body.items() if value is not None or key not in {"tokens", "reading"}}
 
 
 def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:

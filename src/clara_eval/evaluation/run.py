@@ -59,9 +59,10 @@ from clara_eval.judge import (
     type_names,
 )
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.limits import about_one_entry, within
+from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
+from clara_eval.judge.limits import about_one_entry, spent_on, within
 from clara_eval.judge.ordering import OrderingJudge
-from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.ranking.rank import Ranking, rank_table
 from clara_eval.ranking.results import canonical_order
 from clara_eval.ranking.schedule import Choice, choose_schedule
@@ -145,7 +146,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
         metadata.problem_statement,
         chosen.harness if chosen else None,
     )
-    read = await _read(context, schema, reader, ranked, listener, execution)
+    read = await _read(_Reader(reader, plan.reading), context, schema, ranked, listener, execution)
     features = compare_field(schema, read, challenge.winner_count)
     rejected = _in_order([*refused, *unevaluable(ranked, features)])
     jury = _Jury(plan, metadata, schema, sources, keeping)
@@ -298,29 +299,49 @@ def _unread(missing: Sequence[Rejected], total: int) -> Temporary:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Who reads the submissions, and the money for it; None is nobody, or no bound."""
+
+    asker: Asker | None
+    money: ReadingBudget | None
+
+
 async def _read(
+    reader: _Reader,
     context: Reading,
     schema: FeatureSchema,
-    reader: Asker | None,
     solutions: Sequence[Solution],
     listener: ProgressListener,
     execution: Execution | None,
 ) -> dict[Address, Features]:
-    """Typed facts per submission, each read alone."""
-    done = 0
+    """Typed facts per submission, each read alone: those first that an equal share of the money suffices for."""
+    found: dict[str, Features] = {}
 
-    async def one(solution: Solution) -> Features:
-        nonlocal done
-        executed = execution.executed.get(solution.submission.submitter) if execution else None
-        found = await extract_features(about_one_entry(reader), schema, solution, context, executed)
-        done += 1
-        listener("extracting", done, len(solutions))
-        return found
+    async def one(solution: Solution, most: int, needs: int) -> int:
+        account = solution.submission.submitter
+        asker = about_one_entry(reader.asker, reader.money, most=most, needs=needs)
+        executed = execution.executed.get(account) if execution else None
+        found[account] = await extract_features(asker, schema, solution, context, executed)
+        listener("extracting", len(found), len(solutions))
+        return spent_on(asker)
 
-    if reader is not None:
-        await reader.foresee(await asyncio.to_thread(prompts_for, schema, solutions, context))
-    found = await gather_or_raise(one(solution) for solution in solutions)
-    return {solution.submission.submitter: facts for solution, facts in zip(solutions, found, strict=True)}
+    def prompts_by_account() -> dict[str, list[Prompt]]:
+        return {name: prompts_for(schema, [solution], context) for name, solution in by_account.items()}
+
+    by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
+    prompts = await asyncio.to_thread(prompts_by_account) if reader.asker else {}
+    usual = {name: reader.money.usual(prompts.get(name, ())) if reader.money else 0 for name in by_account}
+    left = reader.money.micro_usd if reader.money else 0
+    while usual:
+        most = next_to_read(left, usual)
+        if reader.asker is not None and most:
+            await reader.asker.foresee([prompt for name in most for prompt in prompts[name]])
+        most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
+        left -= sum(
+            await gather_or_raise(one(by_account[name], bound, usual.pop(name)) for name, bound in most.items())
+        )
+    return {solution.submission.submitter: found[solution.submission.submitter] for solution in solutions}
 
 
 async def _key_reports(sources: Sources, answers: Mapping[str, PaidAnswer]) -> tuple[KeyReport, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
+from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -226,7 +226,7 @@ class JudgeLine:
                 if isinstance(last, ServerFailed) and self.breaker.is_open and not yields:
                     await self._control(prompt, until)  # the probe must not be the prompt that may be the reason
                 return await self._try_once(request, prompt, until, yields=yields)
-            except (OutOfTime, JudgeDown, JudgeWaits):
+            except (OutOfTime, OutOfBudget, JudgeDown, JudgeWaits):
                 raise
             except Temporary as bad:
                 is_slow_again = isinstance(last, TooSlow) and isinstance(bad, TooSlow)

@@ -10,8 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from clara_eval.judge.outages import AnswerCut
+from clara_eval.judge.outages import AnswerCut, TooCostly
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.core.dollars import MICRO
+from clara_eval.judge.costs.reading import ReadingBudget
 
 THINKING_ROOM = 4_096
 """Tokens that the first request of a thinking model leaves for thinking: at low effort most answers need fewer."""
@@ -82,6 +84,13 @@ class GrowingAsker:
     """Asked about one entry only: all of its answers together may use what two questions can."""
     used: int = 0
     """Tokens of the answers so far."""
+    money: ReadingBudget | None = None
+    """The prices by which answers about one entry are counted."""
+    most: int = 0
+    """Millionths of a dollar that they may cost together."""
+    needs: int = 0
+    """What asking everything about it once usually costs."""
+    spent: int = 0
 
     @property
     def name(self) -> str:
@@ -116,9 +125,12 @@ class GrowingAsker:
         """
         limit, was_cut = self.limits.first(prompt.max_tokens), False
         while True:
-            paid = await asker.ask(replace(prompt, max_tokens=limit), attempt)
+            asked = replace(prompt, max_tokens=limit)
+            self._check_money(asked, requests, limit if was_cut else None)
+            paid = await asker.ask(asked, attempt)
             answer = paid.answer
             self.used += answer.output_tokens
+            self.spent += self.money.cost(asked, answer, is_slow=answer.stop == "max_tokens") if self.money else 0
             next_limit: int | None
             if is_cut(answer):
                 was_cut, next_limit = True, self.limits.larger(limit)
@@ -132,12 +144,33 @@ class GrowingAsker:
                 return None, limit
             limit = next_limit
 
+    def _check_money(self, prompt: Prompt, requests: Sequence[str], tokens: int | None) -> None:
+        """Whether this entry's share pays for one more request, with an answer of usual length or of so many tokens."""
+        if self.money is None:
+            return
+        needed = max(self.needs, self.spent + self.money.usual((prompt,), tokens))
+        if needed > self.most:
+            raise TooCostly(
+                f"To read it costs ${needed / MICRO:.4f} or more, and this round's budget for reading has "
+                f"${self.most / MICRO:.4f} for it",
+                requests,
+            )
+
 
 def within(limits: TokenLimits | None, asker: Asker, others: Sequence[Asker] = ()) -> Asker:
     """The asker with these limits; as it is where a plan has none."""
     return asker if limits is None else GrowingAsker(asker, limits, tuple(others))
 
 
-def about_one_entry(asker: Asker | None) -> Asker | None:
-    """The asker for the questions about one entry, whose answers are bounded together."""
-    return replace(asker, about_one=True, used=0) if isinstance(asker, GrowingAsker) else asker
+def about_one_entry(
+    asker: Asker | None, money: ReadingBudget | None = None, *, most: int = 0, needs: int = 0
+) -> Asker | None:
+    """The asker for the questions about one entry, whose answers are bounded together, in tokens and in money."""
+    if not isinstance(asker, GrowingAsker):
+        return asker
+    return replace(asker, about_one=True, used=0, money=money, most=most, needs=needs, spent=0)
+
+
+def spent_on(asker: Asker | None) -> int:
+    """What the answers to this asker cost so far, where money is counted."""
+    return asker.spent if isinstance(asker, GrowingAsker) else 0

@@ -46,14 +46,23 @@ class AnswerCut(Temporary):
     Asking later gives the recorded answers again, so nothing waits for it.
     """
 
+    remedies = "Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less"
+
     def __init__(self, what: str, requests: Sequence[str]) -> None:
-        super().__init__(
-            f"{what}: no more is asked for.",
-            remedy="Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less; then evaluate anew "
-            "(`evaluate --restart`).",
-        )
+        remedy = f"{self.remedies}; then evaluate anew (`evaluate --restart`)."
+        super().__init__(f"{what}: no more is asked for.", remedy=remedy)
         self.requests = tuple(requests)
         """The hashes of all that was asked."""
+
+
+class TooCostly(AnswerCut):
+    """What one entry may cost is used up or would not suffice: the others are read and compared without it."""
+
+    remedies = "Raise CLARA_BUDGET_PER_CHALLENGE_USD"
+
+
+class GoneWithout(Temporary):
+    """A finished walk went without this answer, so it is not asked for again."""
 
 
 class OutOfTime(Temporary):

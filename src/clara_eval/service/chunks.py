@@ -16,7 +16,7 @@ import structlog
 from dbos import DBOS, SetWorkflowID
 
 from clara_eval.challenges.model_pool import Ahead, ModelPool
-from clara_eval.core.errors import ClaraError, Deferred, Temporary
+from clara_eval.core.errors import ClaraError, OutOfBudget, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -81,7 +81,7 @@ class Spreader:
             return
         try:
             allowance = sum(await ahead.budget.reserve_all(chunk.judge, ahead.card, missing))
-        except Deferred:
+        except OutOfBudget:
             # Not enough money for the worst case of a whole chunk; asked one by one it may suffice. A chunk of an
             # earlier walk may still be under way: its answers are waited for, not asked again.
             await self._ended(chunk.name)

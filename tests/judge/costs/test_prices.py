@@ -11,7 +11,7 @@ from genai_prices import Usage, calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.core.errors import ConfigError, Deferred
+from clara_eval.core.errors import ConfigError, OutOfBudget
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Prompt
@@ -90,7 +90,7 @@ async def test_the_cap_holds_under_concurrency() -> None:
         nonlocal highest, deferred
         try:
             reserved = await budget.reserve("j", CARD, PROMPT)
-        except Deferred:
+        except OutOfBudget:
             deferred += 1
             return
         highest = max(highest, budget.spent + budget.reserved)
@@ -108,7 +108,7 @@ async def test_the_cap_holds_under_concurrency() -> None:
 async def test_what_earlier_runs_spent_counts() -> None:
     """After a restart the budget is as full as it was left."""
     budget = RunBudget(cap_micro_usd=CARD.worst(PROMPT) + 10, spent_before=11)
-    with pytest.raises(Deferred, match="used up"):
+    with pytest.raises(OutOfBudget, match="used up"):
         await budget.reserve("j", CARD, PROMPT)
 
 

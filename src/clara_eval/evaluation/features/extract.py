@@ -14,7 +14,7 @@ from functools import partial
 
 from clara_eval.code.neutral import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
-from clara_eval.core.errors import ConfigError
+from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.executed import executed_flags, executed_values
 from clara_eval.evaluation.features.features import Features, SecondView, choose_values
@@ -34,7 +34,7 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
-from clara_eval.judge.outages import AnswerCut
+from clara_eval.judge.outages import AnswerCut, GoneWithout
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import PromptView, prompt_view
 from clara_eval.judge.vector import Value
@@ -213,17 +213,21 @@ async def _ask(
 
     asked = await ask_until(asker, question.prompt, read)
     if asked.outage is not None:
-        is_cut = isinstance(asked.outage, AnswerCut)
-        if not (gives_up or is_cut):
+        if not (gives_up or _is_final(asked.outage)):
             raise asked.outage
-        until = "" if is_cut else " until the scoring window was nearly over"
-        sentence = f"It could not be read{until}. {asked.reason}"
-        return None, Flag(UNREAD, "review", sentence), asked.requests
+        return None, Flag(UNREAD, "review", f"It could not be read. {asked.reason}"), asked.requests
     if asked.value is not None:
         return asked.value, None, asked.requests
     code = CANARY if wrong_canary else UNEVALUABLE
     sentence = f"What only a model can tell about it is unknown. {asked.reason}"
     return None, Flag(code, "review", sentence), asked.requests
+
+
+def _is_final(outage: Temporary) -> bool:
+    """Whether asking later cannot help: this entry stays unread, and the others do not wait for it."""
+    if isinstance(outage, OutOfBudget):
+        return not outage.is_lost
+    return isinstance(outage, (AnswerCut, GoneWithout))
 
 
 def _invisible(view: PromptView) -> list[Flag]:

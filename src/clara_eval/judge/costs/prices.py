@@ -43,8 +43,10 @@ class TokenUse(Protocol):
 
 
 class Request(Protocol):
-    """What of a call decides how much it can cost at most."""
+    """What of a call decides how much it can cost at most, and which money it may use."""
 
+    @property
+    def purpose(self) -> str: ...
     @property
     def system(self) -> str: ...
     @property

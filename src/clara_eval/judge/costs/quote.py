@@ -23,7 +23,7 @@ TYPICAL_BYTES = 4_000
 MARGIN = 1.3
 """Answers are asked again now and then, and submissions differ in size from the quote's."""
 READING_SHARE = 0.5
-"""Of a challenge's cap, what reading may use up: no entries can keep the others from being compared."""
+"""Of a challenge's cap, what reading may use up, whatever entries hold: they cannot keep others from being compared."""
 LEAST_RESERVE = 500_000
 """Millionths of a dollar: a single call reserves its worst case, which is far above its quote."""
 
@@ -92,6 +92,10 @@ class Quote:
         return None if self.unpriced else sum(line.most_micro_usd or 0 for line in self.lines)
 
     @property
+    def comparing_micro_usd(self) -> int:
+        return sum(line.micro_usd or 0 for line in self.lines if line.purpose == "comparison")
+
+    @property
     def most_for_reading(self) -> int:
         """The same without the comparisons: what entries that make a model think without end can cost together."""
         return sum(line.most_micro_usd or 0 for line in self.lines if line.purpose != "comparison")
@@ -100,23 +104,32 @@ class Quote:
         """How many of the quoted looks a cap buys beside the reading, with a margin; None where nothing limits them."""
         if cap is None or self.models_micro_usd is None:
             return None
-        comparing = sum(line.micro_usd or 0 for line in self.lines if line.purpose == "comparison")
+        comparing = self.comparing_micro_usd
         if not comparing:
             return None
-        reading = max((self.models_micro_usd - comparing) * MARGIN, min(self.most_for_reading, cap * READING_SHARE))
-        affordable = int((cap - reading) / (comparing * MARGIN) * self.size.looks)
+        affordable = int((cap - self.for_reading(cap)) / (comparing * MARGIN) * self.size.looks)
         return max(1, min(self.size.looks, affordable))
 
-    def most_to_spend(self, caps: Caps, spent: int) -> int | None:
-        """Twice the quote on top of what is spent, at most the challenge's cap: all that a run reserves and can spend.
+    def for_reading(self, cap: int) -> int:
+        """Of a cap, what reading may cost: its stated share, and more only if entries of usual size need more."""
+        usual = int(((self.models_micro_usd or 0) - self.comparing_micro_usd) * MARGIN)
+        return max(usual, int(cap * READING_SHARE)) if usual else 0
 
+    def kept_for_comparing(self, cap: int | None) -> int:
+        """What no reading may take, so that the planned comparisons can be asked."""
+        return 0 if cap is None else max(0, min(int(self.comparing_micro_usd * MARGIN), cap - self.for_reading(cap)))
+
+    def most_to_spend(self, caps: Caps, spent: int) -> int | None:
+        """Twice the quote, or what is spent, and a little, at most the challenge's cap: what a run reserves at first.
+
+        Another attempt finds what is paid for and reserves no more than the first, unless it was longer than quoted.
         None only where there is no cap of any kind: also a cap of the day or the month holds for what is reserved.
         """
         if caps.tightest is None:
             return None
         if self.models_micro_usd is None:
             return caps.tightest if caps.per_challenge is None else caps.per_challenge
-        needed = spent + 2 * self.models_micro_usd + LEAST_RESERVE
+        needed = max(spent, 2 * self.models_micro_usd) + LEAST_RESERVE
         return needed if caps.per_challenge is None else min(caps.per_challenge, needed)
 
 

@@ -1,7 +1,8 @@
 """The money of one evaluation: reserve the worst case before a call, settle the real cost after it.
 
 The cap is hard under any concurrency: what is spent plus what is reserved never exceeds it. A call that does not fit
-waits while other calls may still give back; when nothing is out any more and it still does not fit, it is `Deferred`.
+waits while other calls may still give back; when nothing is out any more and it still does not fit, it is not made:
+`OutOfBudget`. Reading leaves alone what is kept for comparisons.
 A call that was sent and never answered counts in full, because it may have been charged. Without a known price a capped
 budget pays for nothing: the operator names the price or lifts the cap.
 """
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.core.dollars import MICRO
-from clara_eval.core.errors import ConfigError, Deferred
+from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
 from clara_eval.judge.costs.prices import PriceCard, Request, TokenUse
 
 Extend = Callable[[int], Awaitable[int]]
@@ -47,6 +48,10 @@ class RunBudget:
     """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
     unsure_elsewhere: int = 0
     """The same of other workers that ask for this run, as the ledger has it."""
+    lost_before: int = 0
+    """Of `spent_before`, what may have been charged for nothing."""
+    kept_micro_usd: int = 0
+    """For comparisons: no other call takes it."""
     extend: Extend | None = None
     """Reserves more where answers turn out longer than was quoted."""
     _spent: int = 0
@@ -71,11 +76,12 @@ class RunBudget:
             return [0] * len(prompts)
         amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
         needed = sum(amounts)
-        while self.cap_micro_usd is not None and self.spent + self.reserved + needed > self.cap_micro_usd:
+        kept = 0 if all(prompt.purpose == "comparison" for prompt in prompts) else self.kept_micro_usd
+        while self.cap_micro_usd is not None and self.spent + self.reserved + needed + kept > self.cap_micro_usd:
             if self.reserved == 0:
-                if await self._extended(needed):
+                if await self._extended(needed + kept):
                     continue
-                raise self._over(needed)
+                raise self._over(needed, kept)
             gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(gate)
             await gate
@@ -86,7 +92,11 @@ class RunBudget:
         """Whether the ledger lets this run spend more than was reserved for it."""
         if self.extend is None or self.cap_micro_usd is None:
             return False
-        before, most = self.cap_micro_usd, await self.extend(self.spent + needed)
+        before = self.cap_micro_usd
+        try:
+            most = await self.extend(self.spent + needed)
+        except Deferred:
+            return False  # a cap of the day or month has no room for more than was quoted: it goes on with less
         self.cap_micro_usd = max(self.cap_micro_usd, most)
         return self.cap_micro_usd > before
 
@@ -126,12 +136,16 @@ class RunBudget:
             if not gate.done():
                 gate.set_result(None)
 
-    def _over(self, worst: int) -> Deferred:
+    def _over(self, worst: int, kept: int) -> OutOfBudget:
         cap = self.cap_micro_usd or 0
-        return Deferred(
-            f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent, "
+        lost = self.lost_before + self.unsure_elsewhere + sum(stage.unsure_micro_usd for stage in self.stages.values())
+        is_lost = self.spent - lost + worst + kept <= cap
+        for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
+        return OutOfBudget(
+            f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent{for_games}, "
             f"and what comes next may cost ${worst / MICRO:.4f}.",
             remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD; what is paid for is kept and not paid again.",
+            is_lost=is_lost,
         )
 
 

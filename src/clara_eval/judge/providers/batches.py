@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from clara_eval.core.errors import Deferred, Temporary
+from clara_eval.core.errors import OutOfBudget, Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -121,7 +121,7 @@ class MessageBatches:
         """The worst case of each item; nothing if it does not fit as a whole: asked one by one it may."""
         try:
             amounts = await self.budget.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
-        except Deferred:
+        except OutOfBudget:
             # What is submitted is owed already: it is collected whatever is left in the budget.
             return {} if plan.batch_id is None else dict.fromkeys(asked, 0)
         return dict(zip(asked, amounts, strict=True))

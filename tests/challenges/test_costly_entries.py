@@ -1,0 +1,153 @@
+"""Entries that are made to be costly: the others are read, compared and paid as without them, within the cap."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.challenges.test_evaluate import opened
+from tests.challenges.test_thinking import prompt_of
+from tests.service.test_cheap_entries import CLAIMS, words
+from tests.support.fake_endpoint import Seen
+from tests.support.ipfs_gateway import LocalGateway
+from tests.support.scripted_llm import shown_vectors, verdict_text
+from tests.support.thinking_endpoint import ThinkingEndpoint
+
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
+from clara_eval.config.eval_config import build_metadata, config_hash
+from clara_eval.core.address import Address
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.demo.lifecycle import write_trace
+from clara_eval.devnet.demo.round import data_uri
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.evaluation.replay import check_trace
+from clara_eval.judge.calls import CONTROL
+from clara_eval.judge.costs.prices import PriceCard, Tokens
+from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
+from clara_eval.judge.port import Prompt
+from clara_eval.submissions.fetch import UriFetch
+
+FEATURES = [
+    {"name": name, "type": "integer", "min": 0, "max": 9, "better": "higher", "description": f"The {name}."}
+    for name in CLAIMS
+]
+CONFIG = json.dumps(
+    {"version": 1, "features": FEATURES, "criteria": "The best has the most quality, then clarity, then care."}
+)
+CAP = 25_000_000
+CARD = PriceCard(24_000_000, 30_000_000, 24_000_000, 24_000_000)
+USD_PER_MILLION = "24/30"
+HONEST = [f"Plan {n}: measure 7000{n}, then 8000{n}, then 9000{n} times, and write down what came." for n in (8, 6, 4)]
+
+
+def judge(seen: Seen) -> str:
+    """Read what is written, and prefer the larger sum."""
+    prompt = prompt_of(seen)
+    if prompt.user == CONTROL:
+        return "{}"
+    if prompt.purpose != "comparison":
+        answer = json.loads(words(seen))
+        return json.dumps({**answer, **dict.fromkeys((f"{name}_line" for name in CLAIMS), 1)})
+    first, second = (sum(v or 0 for v in vector.values()) for vector in shown_vectors(prompt))
+    return verdict_text("tie" if first == second else "A" if first > second else "B", 0.8)
+
+
+def junk(number: int, size: int) -> bytes:
+    """A text of its own that says nothing, with a mark by which the scripted model thinks about it."""
+    rng = random.Random(number)
+    said = " ".join("".join(rng.choices("abcdefghij", k=6)) for _ in range(size // 7 + 1))
+    return f"JUNK {said}"[:size].encode()
+
+
+async def round_of(chain: LocalChain, gateway: LocalGateway, hostile: Sequence[bytes]) -> Address:
+    """A closed round with the honest entries last."""
+    terms = Terms(
+        challenge_uri=build_metadata(title="t", problem_statement="Plan it.", skills=(), config_text=CONFIG),
+        eval_config_hash=config_hash(CONFIG.encode()),
+        payout_bps=(5000, 3000, 2000),
+        prize_pool=90_000_000,
+        open_seconds=HOUR,
+    )
+    address = await chain.post_challenge(terms)
+    contents = [*(text.encode() for text in HONEST), *hostile]
+    uris = [data_uri(one) if len(one) < 1000 else gateway.add(one) for one in contents]
+    handed = [Handed(a, u, keccak_hex(c)) for a, u, c in zip(chain.agents, uris, contents, strict=False)]
+    assert len(handed) == len(contents), "the node has an account for each"
+    await chain.submit_all(address, [*handed[3:], *handed[:3]])
+    await chain.move_time(HOUR + 1)
+    return address
+
+
+def endless(seen: Seen) -> int:
+    return 10**6 if "JUNK" in seen.text else 200
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "think", "model"),
+    [
+        (12, 262_000, lambda _seen: 0, "m"),
+        (50, 900, endless, "m"),
+        (50, 900, endless, "gpt-6-luna"),
+        (8, 60_000, endless, "m"),
+    ],
+    ids=["huge", "endless", "endless-thinker", "long-and-endless"],
+)
+async def test_costly_entries_keep_nobody_from_being_paid(
+    local_chain: LocalChain, tmp_path: Path, count: int, size: int, think: Callable[[Seen], int], model: str
+) -> None:
+    """Many entries that are costly to read, next to three honest ones: the honest are paid, and the cap is kept."""
+    endpoint = ThinkingEndpoint(think, words=judge)
+    async with LocalGateway() as gateway, endpoint.running():
+        await gateway.start()
+        address = await round_of(local_chain, gateway, [junk(n, size) for n in range(count)])
+        name = f"openai:{model}@{endpoint.url}"
+        async with opened(local_chain, tmp_path, judges=name, prices=f"{name}={USD_PER_MILLION}") as app:
+            reaching = replace(app, ports=replace(app.ports, fetch=UriFetch(gateway.url)))
+            done = await evaluate(reaching, address, EvaluationRequest())
+            path = await write_trace(reaching, address)
+            checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
+            (line,) = await app.store.spends()
+    walk = done.walk
+    right = [agent.address for agent in local_chain.agents[:3]]
+    assert [one.account for one in walk.winners.entries] == right
+    assert done.receipt is not None or (done.review and done.review.posts_at), "nothing waits for a person for good"
+    assert line.settled_micro_usd == sum(CARD.cost(tokens) for tokens in endpoint.charged) <= CAP
+    reading = checked.plan.reading
+    assert reading is not None
+    read = sum(CARD.cost(paid.answer) for paid in walk.answers.values() if paid.purpose == "features")
+    assert read <= reading.micro_usd
+    unread = [one for one in walk.rejected if one.is_outage]
+    assert unread
+    assert all("budget for reading" in one.reason or "CLARA_ANSWER_TOKENS" in one.reason for one in unread)
+    assert not {one.submission.submitter for one in walk.rejected} & set(right)
+    assert all(comparison.winner is not None for comparison in walk.comparisons)
+    assert checked.digest == done.digest
+
+
+def test_small_entries_are_read_first_and_shares_never_exceed_the_total() -> None:
+    """Whatever sizes there are: every bound covers what the entry needs, and all bounds together are in the budget."""
+    rng = random.Random(24)
+    for _ in range(300):
+        usual = {f"{n}": rng.choice((10, 50, 400, 5_000)) + rng.randrange(9) for n in range(rng.randrange(1, 60))}
+        left = rng.randrange(1, 40_000)
+        order = sorted(usual.values())
+        seen: list[int] = []
+        while chosen := next_to_read(left, usual):
+            assert sum(chosen.values()) <= left
+            assert all(usual[name] <= bound for name, bound in chosen.items())
+            left -= sum(usual[name] for name in chosen)
+            seen += sorted(usual.pop(name) for name in chosen)
+        assert seen == order[: len(seen)]
+        assert all(needs * 13 // 10 > left for needs in usual.values())
+
+
+def test_an_entry_that_was_waited_for_in_vain_counts_in_full() -> None:
+    """A question without an answer in time may have been charged each time, so the entry's share pays for it."""
+    money = ReadingBudget(1_000_000, 3_000_000, 15_000_000, 100)
+    prompt = Prompt("features", "system", "user", "{}", 500, "0x00")
+    assert money.cost(prompt, Tokens(0, 0), is_slow=True) == 2 * money.card.worst(prompt)
+    assert money.cost(prompt, Tokens(0, 0)) == 0
