@@ -174,5 +174,5 @@ def test_every_extra_is_described_and_known() -> None:
     declared = set(PROJECT["optional-dependencies"]) - {"dev", "all"}
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z]+)` \|", page, flags=re.MULTILINE)) == declared
-    assert set(MODULES) == declared - {"local"}  # whose weights are a second step that `llm/local.py` tells
+    assert set(MODULES) == declared - {"local"}  # whose weights are a second step that `judge/providers/local.py` tells
     assert PROJECT["version"] == __version__

@@ -1,8 +1,8 @@
 """A real IPFS node on this machine, as far as we use one: adds and pins by Kubo's HTTP API, serves blocks as a gateway.
 
 `LocalIpfsNode` takes files in the API's multipart form, cuts them into the blocks that Kubo makes of them (the CIDs are
-held to those of the reference implementation in `fetch/test_file_cid.py`), and gives them out as raw blocks and CAR
-archives. `lie` lets it name another CID, forget the pin, or break off in the middle.
+held to those of the reference implementation in `tests/submissions/fetch/test_file_cid.py`), and gives them out as raw
+blocks and CAR archives. `lie` lets it name another CID, forget the pin, or break off in the middle.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A provider is one file: it holds a `Provider` called `PROVIDER` that says how its judges are named, built and priced,
 how many calls it takes at once, and whether it answers in batches or signs its answers. Nothing else in the product
-knows a provider by name. `llm/registry.py` finds them.
+knows a provider by name. `judge/providers/registry.py` finds them.
 """
 
 from __future__ import annotations
