@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from clara_eval.judge.outages import AnswerCut, TooCostly
-from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.core.dollars import MICRO
 from clara_eval.judge.costs.reading import ReadingBudget
+from clara_eval.judge.outages import AnswerCut, TooCostly
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 
 THINKING_ROOM = 4_096
 """Tokens that the first request of a thinking model leaves for thinking: at low effort most answers need fewer."""
