@@ -51,7 +51,7 @@ def judge(seen: Seen) -> str:
     if prompt.purpose != "comparison":
         answer = json.loads(words(seen))
         return json.dumps({**answer, **dict.fromkeys((f"{name}_line" for name in CLAIMS), 1)})
-    first, second = (sum(v or 0 for v in vector.values()) for vector in shown_vectors(prompt))
+    first, second = (sum(float(value or 0) for value in vector.values()) for vector in shown_vectors(prompt))
     return verdict_text("tie" if first == second else "A" if first > second else "B", 0.8)
 
 
