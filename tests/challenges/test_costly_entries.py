@@ -22,7 +22,6 @@ from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
-from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.calls import CONTROL
@@ -52,7 +51,7 @@ def judge(seen: Seen) -> str:
     if prompt.purpose != "comparison":
         answer = json.loads(words(seen))
         return json.dumps({**answer, **dict.fromkeys((f"{name}_line" for name in CLAIMS), 1)})
-    first, second = (sum(float(v or 0) for v in vector.values()) for vector in shown_vectors(prompt))
+    first, second = (sum(float(value or 0) for value in vector.values()) for vector in shown_vectors(prompt))
     return verdict_text("tie" if first == second else "A" if first > second else "B", 0.8)
 
 
@@ -74,7 +73,7 @@ async def round_of(chain: LocalChain, gateway: LocalGateway, hostile: Sequence[b
     )
     address = await chain.post_challenge(terms)
     contents = [*(text.encode() for text in HONEST), *hostile]
-    uris = [data_uri(one) if len(one) < 1000 else gateway.add(one) for one in contents]
+    uris = [gateway.add(one) for one in contents]
     handed = [Handed(a, u, keccak_hex(c)) for a, u, c in zip(chain.agents, uris, contents, strict=False)]
     assert len(handed) == len(contents), "the node has an account for each"
     await chain.submit_all(address, [*handed[3:], *handed[:3]])

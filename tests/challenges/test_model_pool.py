@@ -151,6 +151,65 @@ async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> 
     assert sum(line.settled_micro_usd or 0 for line in await pool.store.spends()) == lost
 
 
+async def test_another_attempt_reserves_no_more_than_the_first(tmp_path: Path) -> None:
+    """What is paid for is part of the quote: attempts do not add up until a cap defers the round."""
+    pool = await open_pool(tmp_path)
+    round_ = challenge(5, (6000, 4000))
+    async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
+        first = opened.budget.cap_micro_usd
+    for number in range(4):
+        answer = Answer("{}", "m", "end", 1, 1)
+        paid = PaidAnswer(f"0x{number}", round_.run, PLAN.judges[0], "comparison", answer, 10_000)
+        await pool.store.save_answer(paid)
+        async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
+            assert (opened.budget.spent, opened.budget.cap_micro_usd) == (10_000 * (number + 1), first)
+
+
+async def test_a_finished_walk_is_opened_again_on_a_full_day(tmp_path: Path) -> None:
+    """Everything is answered, so posting it reserves nothing; what would need more than the day has is gone without."""
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_POSTER_DAY_USD="1.2")
+    done = challenge(5, (6000, 4000))
+    await pool.store.add_entry(done.run, "unanswered", "{}")
+    card = PriceCard(3_000_000, 15_000_000, 3_000_000, 3_000_000)
+    prompt = Prompt("features", "read", "text" * 40_000, SCHEMA, 16_384, "0x00")
+    async with (
+        pool.open_run(replace(done, address=done.poster), CONFIG, PLAN, 60),
+        pool.open_run(done, CONFIG, PLAN, 60) as opened,
+    ):
+        assert len(await pool.store.spends()) == 1
+        with pytest.raises(OutOfBudget) as over:
+            await opened.budget.reserve(PLAN.judges[0], card, prompt)
+        assert not over.value.is_lost
+
+
+async def test_reading_leaves_alone_what_is_kept_for_comparisons(tmp_path: Path) -> None:
+    """Half of the cap is the most that reading takes, and the planned games are paid from the rest."""
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="2")
+    round_ = challenge(25, (6000, 4000))
+    plan = pool.affordable(round_, CONFIG, PLAN)
+    assert plan.reading is not None
+    assert plan.reading.micro_usd == 1_000_000
+    async with pool.open_run(round_, CONFIG, plan, 60) as opened:
+        kept = opened.budget.kept_micro_usd
+        assert 900_000 < kept <= 1_000_000
+        opened.budget.charge(0, "features", Answer("", "m", "end", 1, 1), 2_000_000 - kept)
+        reading = Prompt("features", "read", "text", SCHEMA, 50, "0x00")
+        card = PriceCard(3_000_000, 15_000_000, 3_000_000, 3_000_000)
+        with pytest.raises(OutOfBudget, match="kept for comparisons"):
+            await opened.budget.reserve(PLAN.judges[0], card, reading)
+        await opened.budget.reserve(PLAN.judges[0], card, replace(reading, purpose="comparison"))
+
+
+async def test_a_cap_below_entries_of_usual_size_defers_before_anything_is_asked(tmp_path: Path) -> None:
+    """No entry causes it: the round waits for a larger cap, and nothing is reserved."""
+    pool = await open_pool(tmp_path, CLARA_BUDGET_PER_CHALLENGE_USD="0.05")
+    round_ = challenge(25, (6000, 4000))
+    with pytest.raises(Deferred, match="usual size"):
+        async with pool.open_run(round_, CONFIG, pool.affordable(round_, CONFIG, PLAN), 60):
+            pytest.fail("the run was opened")
+    assert await pool.store.spends() == []
+
+
 async def test_a_poster_cannot_start_more_than_the_day_allows(tmp_path: Path) -> None:
     """Reservations of one poster's challenges together stay under the cap of the day."""
     pool = await open_pool(tmp_path, CLARA_BUDGET_PER_POSTER_DAY_USD="1.2")
