@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.support.large_round import large_lines
 from tests.support.verifiers import node_refusals, refusal_of
 
+<<<<<<< HEAD
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.evaluation.trace.document import (
     OPENING,
@@ -20,6 +22,15 @@ from clara_eval.evaluation.trace.document import (
     read_entries,
     render,
 )
+=======
+from clara_eval.demo.task import CONFIG, PROBLEM, TITLE
+from clara_eval.eval_config import build_metadata, config_hash
+from clara_eval.hashing import plain_json, sha256_hex
+from clara_eval.pipeline.record import entries
+from clara_eval.testing.large_round import PLAN_BY_RULES, large_challenge, large_lines, walk_large
+from clara_eval.testing.verifiers import node_refusals, refusal_of
+from clara_eval.trace.document import OPENING, START, Approval, read_entries, render
+>>>>>>> w/low
 
 Spell = Callable[[str], str]
 """From the right text of an entry to another one."""
@@ -27,10 +38,10 @@ HUGE = "9" * 100_000
 DIGITS = re.compile(r'"seq":(\d+)')
 
 
-def document(spell: dict[str, Spell] | None = None, *, entries: list[tuple[str, Any]] | None = None) -> str:
+def document(spell: dict[str, Spell] | None = None, *, of: list[tuple[str, Any]] | None = None) -> str:
     """The trace with some entries spelled otherwise, every hash being that of the bytes as they stand."""
     previous, lines = START, []
-    for seq, (key, body) in enumerate(entries or honest()):
+    for seq, (key, body) in enumerate(of or honest()):
         text = plain_json({"seq": seq, "key": key, "body": body, "prev": previous})
         text = (spell or {}).get(key, str)(text)
         previous = sha256_hex(text.encode("utf-8", "surrogatepass"))
@@ -253,9 +264,34 @@ async def test_both_verifiers_read_one_spelling(tmp_path: Path) -> None:
     """Of hundreds of spellings of one trace with right hashes both verifiers hold the same few, and refuse the rest."""
     traces = {name: document(spell).encode("utf-8", "surrogatepass") for name, spell in SPELLINGS.items()}
     traces |= {f"file: {name}": change(document()) for name, change in FILES.items()}
-    traces |= {name: document(entries=entries).encode() for name, entries in _arranged().items()}
+    traces |= {name: document(of=arranged).encode() for name, arranged in _arranged().items()}
     traces |= {name: _approved(change) for name, change in APPROVALS.items()}
     traces |= {"as it is": document().encode(), "an approval": _approved()}
     ours = {name for name, trace in traces.items() if not await refusal_of(trace)}
     theirs = {name for name, refusal in node_refusals(traces, tmp_path).items() if not refusal}
     assert ours == theirs == {"as it is", "an approval", *HELD}
+
+
+async def _walked_by(config: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The entries of the small round under another config."""
+    text = json.dumps(config)
+    uri = build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=text)
+    challenge = replace(large_challenge(4), challenge_uri=uri, eval_config_hash=config_hash(text.encode()))
+    return list(entries(challenge, PLAN_BY_RULES, await walk_large(challenge)))
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_a_result_by_other_weights_is_refused_by_both(tmp_path: Path) -> None:
+    """A trace that is consistent in itself, but weighs otherwise than the committed config says, holds in neither."""
+    features = [{"name": one} if isinstance(one, str) else dict(one) for one in CONFIG["features"]]
+    right = await _walked_by({**CONFIG, "features": features})
+    traces = {"right": document(of=right).encode()}
+    changes = {"weight": 9, "better": "higher", "max": 50}
+    for name, value in changes.items():
+        other = [features[0], {**features[1], name: value}, *features[2:]]
+        wrong = await _walked_by({**CONFIG, "features": other})
+        grafted = {**dict(wrong), **{key: body for key, body in right if key in {"challenge", "metadata"}}}
+        traces[f"another {name}"] = document(of=list(grafted.items())).encode()
+    ours = {name for name, trace in traces.items() if not await refusal_of(trace)}
+    theirs = {name for name, refusal in node_refusals(traces, tmp_path).items() if not refusal}
+    assert ours == theirs == {"right"}

@@ -154,6 +154,11 @@ function checkConfig(body, challenge) {
   hold(body.title === (typeof told.title === "string" ? told.title : ""), "metadata", "the title is not the metadata's");
   return parse(body.evalConfig, true);
 }
+function checkSchema(config, features, adapted) { // as the config says, field by field; a weight that it does not give is 1
+  if (adapted.some((change) => change.path.startsWith("$.features"))) return; const same = (given, value) => (isNumber(given) && isNumber(value) ? +given === +value : plain(given) === plain(value)), given = config.features.map((one) => (typeof one === "string" ? { name: one } : one));
+  if (!hold(given.map((one) => one.name).join("\n") === features.map((one) => one.name).join("\n"), "schema", "its features are not those of the config, in its order")) return;
+  given.forEach((one, i) => hold(Object.keys(one).every((name) => same(one[name], features[i][name])) && (one.weight !== undefined || +features[i].weight === 1), "schema", `${one.name} is not as the config says`));
+}
 // ---- 4. submissions ----
 function dataUri(uri) {
   const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null };
@@ -450,7 +455,7 @@ async function main(path, url) {
   const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
   if (!header || !challenge) throw new Unreadable("there is no entry header, or no entry challenge");
   if (header.rules?.text !== String(RULES)) throw new Unreadable(`rules ${String(header.rules?.text).slice(0, 20)}: this program knows rules ${RULES}`); checkEntries(bodies); hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
-  const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text");
+  const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text"); checkSchema(config, bodies.get("schema").features, bodies.get("metadata").adapted);
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
   checkRejected(bodies, challenge.submissions);
@@ -476,4 +481,8 @@ for (const path of given) {
   if (given.length > 1) console.log(path); if (told && !problems.length) { const ran = told.executed ? `, but execution was not checked: what ${told.executed} runs gave is taken as recorded` : ""; console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}${ran}`); continue; }
   for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`); console.log(`${problems.length} problem(s): this trace does not hold.`); process.exitCode = 1;
 }
+<<<<<<< HEAD
 if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+=======
+if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+>>>>>>> w/low
