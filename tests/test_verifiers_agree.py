@@ -10,27 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.large_round import large_lines
+from tests.support.large_round import PLAN_BY_RULES, large_challenge, large_lines, walk_large
 from tests.support.verifiers import node_refusals, refusal_of
 
-<<<<<<< HEAD
+from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.evaluation.trace.document import (
-    OPENING,
-    START,
-    Approval,
-    read_entries,
-    render,
-)
-=======
-from clara_eval.demo.task import CONFIG, PROBLEM, TITLE
-from clara_eval.eval_config import build_metadata, config_hash
-from clara_eval.hashing import plain_json, sha256_hex
-from clara_eval.pipeline.record import entries
-from clara_eval.testing.large_round import PLAN_BY_RULES, large_challenge, large_lines, walk_large
-from clara_eval.testing.verifiers import node_refusals, refusal_of
-from clara_eval.trace.document import OPENING, START, Approval, read_entries, render
->>>>>>> w/low
+from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE
+from clara_eval.evaluation.record import entries
+from clara_eval.evaluation.trace.document import OPENING, START, Approval, read_entries, render
 
 Spell = Callable[[str], str]
 """From the right text of an entry to another one."""
