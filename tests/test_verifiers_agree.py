@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -231,6 +232,11 @@ def _arranged() -> dict[str, list[tuple[str, Any]]]:
     for key, value in unknown.items():
         for name, place in (("first", 0), ("in the middle", len(known) // 2), ("last", len(known))):
             found[f"unknown entry {key} {name}"] = [*known[:place], (key, value), *known[place:]]
+    dots = base64.b64encode(b"." * 200_000 + b"x").decode()
+    who = of_kind["features"].split("/")[1]
+    slow = {**body[f"solution/{who}"], "language": None}
+    slow["received"] = {**slow["received"], "content": dots}
+    found["a text of dots"] = list({**body, f"solution/{who}": slow}.items())
     for kind, key in of_kind.items():
         at = keys.index(key)
         found[f"no entry {kind}"] = [*known[:at], *known[at + 1 :]]
@@ -270,7 +276,7 @@ async def _walked_by(config: dict[str, Any]) -> list[tuple[str, Any]]:
 @pytest.mark.xdist_group("verifier")
 async def test_a_result_by_other_weights_is_refused_by_both(tmp_path: Path) -> None:
     """A trace that is consistent in itself, but weighs otherwise than the committed config says, holds in neither."""
-    features = [{"name": one} if isinstance(one, str) else dict(one) for one in CONFIG["features"]]
+    features: Any = CONFIG["features"]
     right = await _walked_by({**CONFIG, "features": features})
     traces = {"right": document(of=right).encode()}
     changes = {"weight": 9, "better": "higher", "max": 50}
