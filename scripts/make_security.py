@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.redteam.harness_attack import HarnessAttack
+from clara_eval.redteam.script_harness import JAVASCRIPT_ATTACKS, PYTHON_ATTACKS
 from clara_eval.redteam.solidity_harness import SOLIDITY_ATTACKS
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +25,8 @@ BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
 BEGIN_ATTACKS, END_ATTACKS = "<!-- begin harness attacks -->", "<!-- end harness attacks -->"
 HARNESS_ATTACKS: dict[str, tuple[HarnessAttack, ...]] = {
     "Solidity": SOLIDITY_ATTACKS,
+    "Python": PYTHON_ATTACKS,
+    "JavaScript": JAVASCRIPT_ATTACKS,
 }
 
 
