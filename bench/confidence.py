@@ -24,7 +24,7 @@ from tests.support.judge_confidence import measure_confidence, separation_of
 
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.evaluation.play import Comparison, play_tournament
-from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.calls import CachedLlm, RetryPolicy
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -62,9 +62,9 @@ async def recorded(items: int) -> list[Comparison]:
     llm = LocalLlm()
     with tempfile.TemporaryDirectory() as folder:
         store = await SqliteStore.open(Path(folder) / "bench.db")
-        patience = Patience(most_in_flight=1, deadline=asyncio.get_running_loop().time() + 36_000)
+        patience = RetryPolicy(most_in_flight=1, deadline=asyncio.get_running_loop().time() + 36_000)
         budget, card = RunBudget(cap_micro_usd=1_000_000), PriceCard(0, 0, 0, 0)
-        line = JudgeLine(llm, store, run="bench", budget=budget, card=card, patience=patience)
+        line = CachedLlm(llm, store, run="bench", budget=budget, card=card, patience=patience)
         judges = {"j": ModelJudge(line, CRITERIA, schema)}
         try:
             return list(await play_tournament(Both(Field(tuple(shown), ("j",))), judges, shown, at_once=1))

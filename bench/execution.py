@@ -22,9 +22,9 @@ from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.harness import (
     Executed,
     Harness,
+    HarnessSubmission,
     Language,
     Machine,
-    Submission,
 )
 from clara_eval.harness.model import LANGUAGES
 
@@ -56,10 +56,10 @@ contract Harness {{
     return Harness("solidity", source)
 
 
-def submission(number: int) -> Submission:
+def submission(number: int) -> HarnessSubmission:
     body = f"for (uint256 i = 0; i < xs.length; i++) {{ s += xs[i]; }} s += {number} - {number};"
     function = f"function sum(uint256[] calldata xs) external pure returns (uint256 s) {{ {body} }}"
-    return Submission("solidity", f"{HEAD}contract Submission {{ {function} }}")
+    return HarnessSubmission("solidity", f"{HEAD}contract Submission {{ {function} }}")
 
 
 SCRIPTS: dict[Language, tuple[str, str]] = {
@@ -93,7 +93,7 @@ def repeated(language: Language, runs: int) -> None:
     program, work = harness(), submission(0)
     if language != "solidity":
         source, text = SCRIPTS[language]
-        program, work = Harness(language, source), Submission(language, text)
+        program, work = Harness(language, source), HarnessSubmission(language, text)
     machine = Machine(workers=1)
     found = [machine.run(program, work) for _ in range(runs)]
     machine.close()

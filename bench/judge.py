@@ -207,7 +207,7 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
     from clara_eval.evaluation.play import play_tournament
-    from clara_eval.judge.calls import JudgeLine, Patience
+    from clara_eval.judge.calls import CachedLlm, RetryPolicy
     from clara_eval.judge.costs.prices import PriceCard
     from clara_eval.judge.costs.run_budget import RunBudget
     from clara_eval.judge.providers.openai import OpenAiLlm
@@ -220,8 +220,8 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     llm = OpenAiLlm(MODEL, api_key="k", base_url=f"{root}/v1")
     card = PriceCard(3_000_000, 15_000_000, 300_000, 3_750_000)
     budget = RunBudget(cap_micro_usd=1_000_000_000)
-    patience = Patience(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
-    line = JudgeLine(llm, store, run="bench", budget=budget, card=card, patience=patience)
+    patience = RetryPolicy(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
+    line = CachedLlm(llm, store, run="bench", budget=budget, card=card, patience=patience)
     judge = ModelJudge(line, CRITERIA, schema)
 
     async def run() -> Any:

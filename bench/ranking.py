@@ -51,7 +51,7 @@ from clara_eval.ranking.simulator import (
     TOP3,
     Model,
     Quality,
-    World,
+    SimulatedWorld,
     draw_world,
     elo_order,
     looks_of,
@@ -142,11 +142,11 @@ def key(seed: int) -> bytes:
     return f"bench {seed}".encode()
 
 
-def lower_first(world: World) -> list[tuple[int, int]]:
+def lower_first(world: SimulatedWorld) -> list[tuple[int, int]]:
     return [(i, j) for i in range(world.size) for j in range(i + 1, world.size)]
 
 
-def literal_order(world: World, looks: Sequence[tuple[int, int]]) -> Ints:
+def literal_order(world: SimulatedWorld, looks: Sequence[tuple[int, int]]) -> Ints:
     first, second = np.array(looks).T
     ratings = literal_elo(world.size, first, second, world.verdicts[first, second] / 2)
     return np.argsort(-ratings, kind="stable")
@@ -157,7 +157,7 @@ def borda_order(table: Tally) -> Ints:
     return np.argsort(-won, kind="stable")
 
 
-def adaptive_looks(world: World, calls: int) -> list[tuple[int, int]]:
+def adaptive_looks(world: SimulatedWorld, calls: int) -> list[tuple[int, int]]:
     """A tournament that spends its whole budget: the stop on a clear pay line would only save calls."""
     schedule = Adaptive(Field(world.items, max_comparisons=calls), 3, TOP3, Tuning(sure=1.1))
     return looks_of(play(world, schedule))

@@ -139,9 +139,9 @@ async def discovery(place: Path, count: int) -> dict[str, Any]:
 
     from clara_eval.app import open_app
     from clara_eval.devnet.demo.lifecycle import local_settings
-    from clara_eval.devnet.local_chain import DAY, USDC, Terms, local_chain
+    from clara_eval.devnet.local_chain import DAY, USDC, PostedTerms, local_chain
 
-    terms = Terms(open_seconds=10 * DAY)
+    terms = PostedTerms(open_seconds=10 * DAY)
     async with local_chain() as chain, FaultyNode(chain.rpc_url) as node:
         await chain.fund(chain.poster, 2 * count * terms.prize_pool + 1_000 * USDC)
         settings = local_settings(chain, place / "discovery.db", place).model_copy(update={"rpc_url": node.url})

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.quote import Size, quote
 from clara_eval.judge.expected_calls import expected_calls
-from clara_eval.service.due import FINALIZATION_DELAY, Action, Memory, due
+from clara_eval.service.due import FINALIZATION_DELAY, DueAction, Memory, due
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.resting import DEEP_SECONDS
 from clara_eval.service.tick import FINALIZED_AT_ONCE
@@ -141,7 +141,7 @@ class Simulation:
         result.most_concurrent = max(result.most_concurrent, going)
         while self.still_open and self.still_open[0].challenge.deadline < now:
             one = self.still_open.popleft()
-            assert self._due(one, now) is Action.EVALUATE
+            assert self._due(one, now) is DueAction.EVALUATE
             self.queue.append(one)
         result.longest_queue = max(result.longest_queue, len(self.queue))
         self._start(now)
@@ -150,14 +150,14 @@ class Simulation:
     def _finalize(self, now: float) -> None:
         """In order of the post, as many as a tick has time for; the rest goes on at the next tick."""
         for _ in range(finalized_a_tick(self.assumed)):
-            if not self.posted or self._due(self.posted[0], now) is not Action.FINALIZE:
+            if not self.posted or self._due(self.posted[0], now) is not DueAction.FINALIZE:
                 break
             one = self.posted.popleft()
             late = (self._send(now) - one.challenge.score_posted_at - FINALIZATION_DELAY) / 3600
             self.result.finalized_late_hours = max(self.result.finalized_late_hours, late)
             self.finalized += 1
 
-    def _due(self, one: _Round, now: float) -> Action:
+    def _due(self, one: _Round, now: float) -> DueAction:
         return due(
             one.challenge, one.memory, evaluator=EVALUATOR, chain_now=int(now), wall_now=now, can_sign=True
         ).action
@@ -336,7 +336,7 @@ def _challenge(number: int, deadline: int, assumed: Assumed) -> Challenge:
     zero, address = "0x" + "0" * 64, Address(f"0x{number:040x}")
     return Challenge(
         chain_id=8453, address=address, block=Block(1, zero, 1), poster=address, evaluator=EVALUATOR,
-        token=Token(address, "USDC", 6), prize_pool=1, poster_bond=0, deadline=deadline,
+        token=PrizeToken(address, "USDC", 6), prize_pool=1, poster_bond=0, deadline=deadline,
         scoring_deadline=deadline + round(assumed.scoring_days * DAY), challenge_uri="", eval_config_hash=zero,
         private_set_hash=zero, winner_count=1, payout_bps=(10_000,), identity_registry=address, max_participants=0,
         status=ChallengeStatus.OPEN, submission_count=assumed.entries, score_posted_at=0, submissions=(),

@@ -13,9 +13,9 @@ from clara_eval.config.eval_config import collect_problems
 from clara_eval.harness import (
     Executed,
     Harness,
+    HarnessSubmission,
     Machine,
     MissingEngine,
-    Submission,
 )
 from clara_eval.harness.model import SUFFIXES
 
@@ -66,7 +66,7 @@ def measured(machine: Machine, name: str, submission: str) -> Executed:
     harness = harness_of(name)
     needed(machine, harness)
     source = (EXAMPLES / name / "submissions" / submission).read_text(encoding="utf-8")
-    return machine.run(harness, Submission(harness.language, source))
+    return machine.run(harness, HarnessSubmission(harness.language, source))
 
 
 def test_gas_golf_tells_cheap_from_dear_and_careless(machine: Machine) -> None:
@@ -111,7 +111,7 @@ contract Submission {{
 def ran(machine: Machine, name: str, source: str) -> Executed:
     harness = harness_of(name)
     needed(machine, harness)
-    return machine.run(harness, Submission(harness.language, source))
+    return machine.run(harness, HarnessSubmission(harness.language, source))
 
 
 def test_gas_golf_pays_nobody_for_skipping_the_work_that_is_measured(machine: Machine) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import open_app
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -26,7 +26,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.evaluation.replay import check_trace
 
@@ -46,7 +46,7 @@ NAMES = ("deque_window", "token_bucket", "nested_flags")
 async def closed(chain: LocalChain, config: str) -> Address:
     """A round with three entries whose deadline has passed."""
     metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=config)
-    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), open_seconds=HOUR)
+    terms = PostedTerms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), open_seconds=HOUR)
     address = await chain.post_challenge(replace(terms, prize_pool=500 * USDC, payout_bps=(10_000,)))
     contents = [entry(name).encode() for name in NAMES]
     await chain.submit_all(
@@ -65,7 +65,7 @@ def judged_locally(chain: LocalChain, place: Path) -> Settings:
 async def test_a_model_that_cannot_read_programs_ranks_nobody(local_chain: LocalChain, tmp_path: Path) -> None:
     """What it says about programs does not describe them: nothing is invented, and the reason is named."""
     address = await closed(local_chain, json.dumps({**json.loads(CONFIG), "features": [*MEASURED, READ]}))
-    async with open_app(judged_locally(local_chain, tmp_path), pace=Pace(poll_seconds=0.05)) as app:
+    async with open_app(judged_locally(local_chain, tmp_path), pace=SendTimeouts(poll_seconds=0.05)) as app:
         with pytest.raises(CannotPublish, match="gave no facts to compare, so nobody is ranked"):
             await evaluate(app, address, EvaluationRequest(dry_run=True))
 
@@ -75,7 +75,7 @@ async def test_a_model_that_cannot_read_programs_ranks_nobody(local_chain: Local
 async def test_a_real_round_with_the_real_local_model(local_chain: LocalChain, tmp_path: Path) -> None:
     """The round runs to its end; answers that follow the side shown up as swap disagreement, not as a ranking."""
     address = await closed(local_chain, CONFIG)
-    async with open_app(judged_locally(local_chain, tmp_path), pace=Pace(poll_seconds=0.05)) as app:
+    async with open_app(judged_locally(local_chain, tmp_path), pace=SendTimeouts(poll_seconds=0.05)) as app:
         done = await evaluate(app, address, EvaluationRequest(dry_run=True))
         path = await write_trace(app, address)
     ranking = done.walk.ranking

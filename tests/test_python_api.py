@@ -25,7 +25,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.store.open import open_store
 from clara_eval.store.trace_archive import stream_trace
@@ -41,7 +41,7 @@ def examples() -> list[str]:
 async def closed_round(chain: LocalChain) -> str:
     """A challenge whose deadline has passed, with two solutions."""
     uri = build_metadata(title="Sort", problem_statement="Sort.", skills=[], config_text=RULES_CONFIG)
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=uri, eval_config_hash=config_hash(RULES_CONFIG.encode()), payout_bps=(7000, 3000),
         prize_pool=100 * USDC,
     )  # fmt: skip

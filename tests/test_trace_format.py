@@ -34,7 +34,7 @@ from clara_eval.actions.objections import sign_objection
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
 from clara_eval.evaluation.replay import is_same
 from clara_eval.evaluation.rulings import RULINGS, Ruling
@@ -124,7 +124,7 @@ async def model_trace(chain: LocalChain, place: Path) -> list[str]:
     text = json.dumps(CONFIG | {"rubric": "told and ignored"})
     content = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
     metadata = data_uri(content.encode(), "application/json")
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=metadata,
         eval_config_hash=config_hash(text.encode()),
         prize_pool=500_000_000,

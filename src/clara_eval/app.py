@@ -16,7 +16,7 @@ from clara_eval.chain.dollars import is_dollar
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sender import Pace, Receipt, TransactionSender
+from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet, open_wallet
@@ -30,7 +30,7 @@ from clara_eval.core.dollars import micro_usd
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.harness import Machine
-from clara_eval.judge.calls import JudgeLine, Patience
+from clara_eval.judge.calls import CachedLlm, RetryPolicy
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.limits import within
@@ -116,14 +116,14 @@ class App:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, *, pace: Pace | None = None) -> AsyncIterator[App]:
+async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> AsyncIterator[App]:
     """Everything a door needs, closed again on leaving."""
     wallet = open_wallet(settings, _evaluator_policy(settings))
     store = await open_store(settings.database_url)
     chain = _chain(settings)
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     account = EthereumAccount(chain, wallet, factory=_factory(settings), dry_address=dry_address)
-    sender = TransactionSender(account, store, pace or Pace())
+    sender = TransactionSender(account, store, pace or SendTimeouts())
     models = ModelPool(settings, store)
     fetch = UriFetch(settings.ipfs_gateway)
     machine = open_machine(settings)
@@ -173,7 +173,7 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
     card = price_cards(settings, models)[models[0].text]
     budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
     try:
-        line = JudgeLine(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=Patience(tries=3))
+        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=RetryPolicy(tries=3))
         yield within(token_limits(settings, models), line)
     finally:
         await llm.close()
@@ -233,7 +233,7 @@ class Caller:
     """Clara's address, if it is known here."""
     is_local: bool
     """Whether the caller sits at this machine: only then are files read, content pinned and the local key used."""
-    pace: Pace
+    pace: SendTimeouts
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One wallet does one thing at a time: two calls at once must not post the same thing twice."""
     known: list[Address] = field(default_factory=list)
@@ -285,7 +285,7 @@ def make_caller(settings: Settings, *, is_local: bool, store: Store | None = Non
         contents=IpfsContents(settings.ipfs_api if is_local else None, settings.ipfs_gateway),
         evaluator=evaluator,
         is_local=is_local,
-        pace=Pace(poll_seconds=0.05 if settings.network_name == "local" else 1.0, give_up_after_seconds=180.0),
+        pace=SendTimeouts(poll_seconds=0.05 if settings.network_name == "local" else 1.0, give_up_after_seconds=180.0),
     )
 
 

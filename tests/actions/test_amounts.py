@@ -13,11 +13,11 @@ from clara_eval.actions.amounts import (
     parse_span,
     show_amount,
 )
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput
 
-USDC = Token(Address("0x" + "11" * 20), "USDC", 6)
+USDC = PrizeToken(Address("0x" + "11" * 20), "USDC", 6)
 NOW = 1_800_000_000
 
 
@@ -46,7 +46,7 @@ def test_amounts_that_are_not_clear_are_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["$100", "100 USD", "$100 WETH"])
 def test_dollars_are_no_amount_of_a_token_of_unknown_worth(text: str) -> None:
     """A hundred dollars are not a hundred of whatever the prize token is."""
-    weth = Token(Address("0x" + "22" * 20), "WETH", 18)
+    weth = PrizeToken(Address("0x" + "22" * 20), "WETH", 18)
     with pytest.raises(BadInput, match="prize token is WETH"):
         parse_amount(text, weth, is_dollar=False)
     assert parse_amount("2 WETH", weth, is_dollar=False) == 2 * 10**18
@@ -55,7 +55,7 @@ def test_dollars_are_no_amount_of_a_token_of_unknown_worth(text: str) -> None:
 @given(units=st.integers(0, 10**24), decimals=st.integers(0, 18))
 def test_a_shown_amount_reads_back_as_itself(units: int, decimals: int) -> None:
     """What is shown to a person, typed in again, is the same amount."""
-    token = Token(Address("0x" + "11" * 20), "TOK", decimals)
+    token = PrizeToken(Address("0x" + "11" * 20), "TOK", decimals)
     assert parse_amount(show_amount(units, token), token) == units
 
 

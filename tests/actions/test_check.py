@@ -20,7 +20,7 @@ from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.local_chain import LocalChain, Terms
+from clara_eval.devnet.local_chain import LocalChain, PostedTerms
 
 
 async def test_a_contract_that_is_no_factory_is_not_ready(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_what_still_needs_an_earlier_key_is_told(local_chain: LocalChain, 
     earlier, stranger = local_chain.agents[0].address, local_chain.agents[1].address
     async with open_app(settings) as app:
         for evaluator in (earlier, earlier, stranger):
-            address = await local_chain.post_challenge(Terms(evaluator=evaluator))
+            address = await local_chain.post_challenge(PostedTerms(evaluator=evaluator))
             await save_summary(app.store, await look_at_challenge(app.chain, address), None)
         signed = StoredTransaction(f"{app.chain_id}:0x1", "postScores", 1, earlier, 0, "0x" + "1" * 64, "0x", 1, 1)
         before = {finding.name: finding.detail for finding in await preflight(settings)}

@@ -15,7 +15,7 @@ from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import open_app
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sender import Outcome, Pace, Receipt
+from clara_eval.chain.sender import Receipt, SendOutcome, SendTimeouts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import read_scores
 from clara_eval.challenges.read import look_at_challenge
@@ -36,7 +36,7 @@ from clara_eval.devnet.local_chain import (
     HOUR,
     USDC,
     LocalChain,
-    Terms,
+    PostedTerms,
     create,
 )
 from clara_eval.evaluation.plan import EvaluationPlan
@@ -44,7 +44,7 @@ from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.interfaces import python as public
 from clara_eval.store.leases import Busy, evaluation_lease
 
-PACE = Pace(poll_seconds=0.02)
+PACE = SendTimeouts(poll_seconds=0.02)
 
 
 async def closed_round(chain: LocalChain, **terms: Any) -> Address:
@@ -106,7 +106,7 @@ async def test_only_challenges_of_the_factory_or_of_a_person(local_chain: LocalC
         assert await read_status(app.store, app.chain_id, address) is None
         done = await evaluate(app, address, EvaluationRequest(is_named=True))
     assert done.receipt is not None
-    assert done.receipt.outcome is Outcome.CONFIRMED
+    assert done.receipt.outcome is SendOutcome.CONFIRMED
     assert await posted_at(local_chain, address)
 
 
@@ -127,7 +127,7 @@ async def test_what_is_posted_is_recognised_and_not_evaluated_again(local_chain:
     with pytest.raises(NotFound, match="found on the chain"):
         _ = found.walk
     assert found.receipt is not None
-    assert (found.receipt.outcome, found.receipt.posted_by) == (Outcome.ALREADY_DONE, "evaluator")
+    assert (found.receipt.outcome, found.receipt.posted_by) == (SendOutcome.ALREADY_DONE, "evaluator")
     assert scores is not None
     assert [row["address"] for row in scores["rankings"]] == [w.account for w in first.walk.winners.entries]
     assert status is not None
@@ -145,7 +145,7 @@ async def test_a_cancelled_challenge_costs_nothing(local_chain: LocalChain, tmp_
         with pytest.raises(Unscorable, match="was cancelled"):
             await evaluate(app, address)
         status = await read_status(app.store, app.chain_id, address)
-    assert [(receipt.intention, receipt.outcome) for receipt in sent] == [("advance_to_scoring", Outcome.CONFIRMED)]
+    assert [(receipt.intention, receipt.outcome) for receipt in sent] == [("advance_to_scoring", SendOutcome.CONFIRMED)]
     assert status is not None
     assert status["status"] == "unscorable"
 
@@ -242,7 +242,7 @@ async def test_a_bug_is_told_without_its_text(local_chain: LocalChain, tmp_path:
 
 async def test_a_challenge_that_its_poster_scores_has_not_failed(local_chain: LocalChain, tmp_path: Path) -> None:
     """It is refused with the reason, and no status of ours says anything about it."""
-    address = await local_chain.post_challenge(Terms(evaluator=ZERO_ADDRESS))
+    address = await local_chain.post_challenge(PostedTerms(evaluator=ZERO_ADDRESS))
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         with pytest.raises(NotOurs, match="its poster scores it"):
             await evaluate(app, address, EvaluationRequest(is_named=True))

@@ -37,13 +37,13 @@ from clara_eval.core.errors import (
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.evaluation.objections import Draft, raised
+from clara_eval.evaluation.objections import AnnouncedDraft, raised
 from clara_eval.evaluation.objections import checked as checked_objections
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.interfaces.mcp import build_server
-from clara_eval.service.due import Action, Memory, due
+from clara_eval.service.due import DueAction, Memory, due
 from clara_eval.service.endings import ending_of_result
 from clara_eval.store.leases import Busy, evaluation_lease, held
 from clara_eval.store.trace_archive import stream_trace
@@ -275,7 +275,7 @@ async def test_no_objection_keeps_a_result_from_being_posted(local_chain: LocalC
         ending = ending_of_result(waiting, now=1000.0)
         assert (ending.outcome, ending.retry_at is not None) == ("review", True)
         memory = Memory("review", ending.retry_at)
-        for wall, action in ((1000.0, Action.NONE), (float(ending.retry_at or 0), Action.EVALUATE)):
+        for wall, action in ((1000.0, DueAction.NONE), (float(ending.retry_at or 0), DueAction.EVALUATE)):
             found = due(
                 waiting.challenge, memory, evaluator=app.evaluator, chain_now=first.draft.until, wall_now=wall,
                 can_sign=True,
@@ -286,7 +286,7 @@ async def test_no_objection_keeps_a_result_from_being_posted(local_chain: LocalC
     assert posted.receipt is not None
 
 
-async def refuse_attacks(app: App, chain: LocalChain, address: Address, draft: Draft) -> None:
+async def refuse_attacks(app: App, chain: LocalChain, address: Address, draft: AnnouncedDraft) -> None:
     """Whatever is not the submitter's own word about this very draft is refused, and holds nobody up."""
     about, who = f"game:{draft.places[0].address}", draft.places[1].address
     key, stranger = key_of(chain, who), SecretStr(chain.poster.key)

@@ -11,7 +11,7 @@ from tests.support.ipfs_gateway import LocalGateway
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app
-from clara_eval.chain.sender import Outcome, Pace
+from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import read_status
 from clara_eval.config.settings import Settings
@@ -46,7 +46,7 @@ async def round_with_best_on_ipfs(chain: LocalChain, gateway: LocalGateway) -> t
     return address, chain.agents[0].address
 
 
-async def run(app: App, address: Address) -> tuple[Outcome | None, list[Address], list[str]]:
+async def run(app: App, address: Address) -> tuple[SendOutcome | None, list[Address], list[str]]:
     done = await evaluate(app, address, EvaluationRequest())
     outcome = done.receipt.outcome if done.receipt else None
     return outcome, [w.account for w in done.walk.winners.entries], [flag.code for flag in done.walk.flags]
@@ -56,7 +56,9 @@ async def test_a_gateway_that_is_down_costs_nobody_a_place(local_chain: LocalCha
     """The others are judged at once, and a person is told until when the missing one is tried; then the best wins."""
     async with LocalGateway() as gateway:
         address, best = await round_with_best_on_ipfs(local_chain, gateway)
-        async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
+        async with open_app(
+            settings_of(local_chain, tmp_path, gateway.url), pace=SendTimeouts(poll_seconds=0.02)
+        ) as app:
             first, again = await evaluate(app, address), await evaluate(app, address)
             assert first.review is not None
             assert (first.receipt, again.digest) == (None, first.digest), "the same reason, the same result"
@@ -70,7 +72,7 @@ async def test_a_gateway_that_is_down_costs_nobody_a_place(local_chain: LocalCha
             assert best not in status["reason"], "who is near the money is not public"
             await gateway.start()
             outcome, winners, flags = await run(app, address)
-    assert outcome is Outcome.CONFIRMED
+    assert outcome is SendOutcome.CONFIRMED
     assert winners[0] == best
     assert "outage_verdict" not in flags
 
@@ -87,7 +89,9 @@ async def test_nothing_is_judged_while_nobody_can_be_read(local_chain: LocalChai
         junk = Handed(local_chain.agents[0], data_uri(b"\x00\x01"), keccak_hex(b"\x00\x01"))
         await local_chain.submit_all(address, [junk, *handed])
         await local_chain.move_time(HOUR + 1)
-        async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
+        async with open_app(
+            settings_of(local_chain, tmp_path, gateway.url), pace=SendTimeouts(poll_seconds=0.02)
+        ) as app:
             with pytest.raises(Temporary, match="3 of 4 submissions cannot be read yet") as caught:
                 await evaluate(app, address)
             assert caught.value.longest_pause_seconds is not None
@@ -95,7 +99,7 @@ async def test_nothing_is_judged_while_nobody_can_be_read(local_chain: LocalChai
             assert status["status"] == "pending"
             await gateway.start()
             outcome, winners, _ = await run(app, address)
-    assert outcome is Outcome.CONFIRMED
+    assert outcome is SendOutcome.CONFIRMED
     assert winners[0] == local_chain.agents[1].address
 
 
@@ -106,9 +110,9 @@ async def test_the_next_gateway_is_asked(local_chain: LocalChain, tmp_path: Path
         await empty.start()
         await gateway.start()
         several = f"{away.url}, {empty.url},{gateway.url}"
-        async with open_app(settings_of(local_chain, tmp_path, several), pace=Pace(poll_seconds=0.02)) as app:
+        async with open_app(settings_of(local_chain, tmp_path, several), pace=SendTimeouts(poll_seconds=0.02)) as app:
             outcome, winners, _ = await run(app, address)
-    assert outcome is Outcome.CONFIRMED
+    assert outcome is SendOutcome.CONFIRMED
     assert winners[0] == best
     assert empty.asked > 0
 
@@ -117,13 +121,15 @@ async def test_an_outage_does_not_hold_the_post(local_chain: LocalChain, tmp_pat
     """A quarter of the window later the round is posted without the entry, and the trace says that the clock ruled."""
     async with LocalGateway() as gateway:
         address, best = await round_with_best_on_ipfs(local_chain, gateway)
-        async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
+        async with open_app(
+            settings_of(local_chain, tmp_path, gateway.url), pace=SendTimeouts(poll_seconds=0.02)
+        ) as app:
             waiting = await evaluate(app, address)
             assert waiting.review is not None
             assert waiting.review.posts_at is not None
             await local_chain.move_time(waiting.review.posts_at - waiting.challenge.deadline)
             outcome, winners, flags = await run(app, address)
-            assert outcome is Outcome.CONFIRMED
+            assert outcome is SendOutcome.CONFIRMED
             assert best not in winners[:1]
             assert "outage_verdict" in flags
             assert (await known_review(app.store, app.chain_id, address)).state == "lapsed"
@@ -139,13 +145,15 @@ async def test_a_person_may_post_without_the_missing_entry(local_chain: LocalCha
     """An approval is for the result that was looked at: the entry is not asked for again, whatever it does now."""
     async with LocalGateway() as gateway:
         address, best = await round_with_best_on_ipfs(local_chain, gateway)
-        async with open_app(settings_of(local_chain, tmp_path, gateway.url), pace=Pace(poll_seconds=0.02)) as app:
+        async with open_app(
+            settings_of(local_chain, tmp_path, gateway.url), pace=SendTimeouts(poll_seconds=0.02)
+        ) as app:
             waiting = await evaluate(app, address)
             await approve(app.store, app.chain_id, address, note="It never answered.", digest=waiting.digest)
             await gateway.start()
             posted = await evaluate(app, address)
     assert posted.receipt is not None
-    assert (posted.receipt.outcome, posted.digest) == (Outcome.CONFIRMED, waiting.digest)
+    assert (posted.receipt.outcome, posted.digest) == (SendOutcome.CONFIRMED, waiting.digest)
     assert best not in [winner.account for winner in posted.walk.winners.entries][:1]
 
 

@@ -29,7 +29,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
     create,
 )
 from clara_eval.harness import Harness, hide
@@ -74,7 +74,7 @@ async def test_terms_that_no_contract_takes_are_named(
 
 async def test_a_repeated_post_is_found_behind_others(local_chain: LocalChain, tmp_path: Path) -> None:
     """The same challenge is refused also when many others were posted since."""
-    terms = Terms(prize_pool=100 * USDC, payout_bps=(7000, 3000))
+    terms = PostedTerms(prize_pool=100 * USDC, payout_bps=(7000, 3000))
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         plan = await plan_post(caller, POSTING, local_chain.poster.address)
         await local_chain.post_challenge(
@@ -128,8 +128,8 @@ async def test_a_token_that_only_calls_itself_usdc_is_named_by_its_address(
 ) -> None:
     """A prize in a stranger's token is never shown as a prize in the network's dollar."""
     token = await other_token(local_chain)
-    fake = await local_chain.post_challenge(Terms(token=token, payout_bps=(7000, 3000)))
-    real = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    fake = await local_chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
+    real = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         assert (await detail(caller, real))["challenge"]["prize"] == "1000 USDC"
         assert (await detail(caller, fake))["challenge"]["prize"] == f"1000 {token[:6]}…{token[-4:]}"
@@ -149,7 +149,7 @@ async def test_nobody_is_registered_for_a_solution_that_is_refused(
     local_chain: LocalChain, tmp_path: Path, given: dict[str, Any]
 ) -> None:
     """The solution is looked at before the registration is planned, which would be paid in vain."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         with pytest.raises(BadInput):
             await plan_submit(caller, Handing(challenge=address, register=True, **given))
@@ -158,7 +158,7 @@ async def test_nobody_is_registered_for_a_solution_that_is_refused(
 async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: LocalChain, tmp_path: Path) -> None:
     """The question before the registration and before the submission names the file."""
     (tmp_path / "id_rsa").write_text("secret")
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     agent = local_chain.agents[0]
     handing = Handing(challenge=address, file=str(tmp_path / "id_rsa"), register=True)
     async with open_caller(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
@@ -170,7 +170,7 @@ async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: Lo
 
 async def test_nobody_waits_for_a_challenge_that_is_over(local_chain: LocalChain, tmp_path: Path) -> None:
     """A cancelled challenge without any evaluation is final: looking again shows nothing new."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         assert is_waiting(await eval_status(caller, address))
         await local_chain.send(local_chain.poster, local_chain.challenge(address), "cancel")
@@ -179,7 +179,7 @@ async def test_nobody_waits_for_a_challenge_that_is_over(local_chain: LocalChain
 
 async def test_a_closed_challenge_is_not_told_as_open(local_chain: LocalChain, tmp_path: Path) -> None:
     """After the deadline a claimant is not told that the challenge is open until a moment in the past."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await local_chain.move_time(DAY + 1)
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         with pytest.raises(NotYet, match="waits for scoring since"):
@@ -246,7 +246,7 @@ async def test_finalizing_is_refused_with_the_moment_until_it_is_due_and_once_it
 ) -> None:
     """Without scores, within the 12 hours, after it was done and when cancelled: refused, each with its own reason."""
     chain, keeper = local_chain, local_chain.agents[0]
-    address, cancelled = [await chain.post_challenge(Terms(payout_bps=(10000,))) for _ in range(2)]
+    address, cancelled = [await chain.post_challenge(PostedTerms(payout_bps=(10000,))) for _ in range(2)]
     contract = chain.challenge(address)
     async with open_caller(agent_settings(chain, keeper, tmp_path / "none.db")) as caller:
         with pytest.raises(NotYet, match="No scores are posted"):

@@ -16,7 +16,7 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import Decree, approve, rule
 from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.app import App, open_app
-from clara_eval.chain.sender import Outcome, Pace
+from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
@@ -56,7 +56,9 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
     waits for its own approval, by its own digest.
     """
     address = await waiting_round(local_chain)
-    async with open_app(local_settings(local_chain, tmp_path / "s.db", tmp_path), pace=Pace(poll_seconds=0.02)) as app:
+    async with open_app(
+        local_settings(local_chain, tmp_path / "s.db", tmp_path), pace=SendTimeouts(poll_seconds=0.02)
+    ) as app:
         first = await evaluate(app, address)
         assert first.receipt is None
         best = first.walk.placed[0].account
@@ -82,7 +84,7 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
         await approve(app.store, app.chain_id, address, note="looked", digest=third.digest, by="Ada")
         done = await evaluate(app, address)
         assert done.receipt is not None
-        assert (done.receipt.outcome, done.digest) == (Outcome.CONFIRMED, third.digest)
+        assert (done.receipt.outcome, done.digest) == (SendOutcome.CONFIRMED, third.digest)
         checked = await check_trace(await traced(app, address))
         (approval,) = checked.approvals
         assert (checked.digest, approval.of, approval.by) == (third.digest, third.digest, "Ada")
@@ -95,7 +97,9 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
 async def test_the_sheet_holds_what_a_decision_needs(local_chain: LocalChain, tmp_path: Path) -> None:
     """The ranking with everybody, the doubts, the facts side by side and the games at the pay line, and the digest."""
     address = await waiting_round(local_chain)
-    async with open_app(local_settings(local_chain, tmp_path / "s.db", tmp_path), pace=Pace(poll_seconds=0.02)) as app:
+    async with open_app(
+        local_settings(local_chain, tmp_path / "s.db", tmp_path), pace=SendTimeouts(poll_seconds=0.02)
+    ) as app:
         waiting = await evaluate(app, address)
         sheet = await review_sheet(app.store, app.chain_id, address)
         for digest in (None, ""):

@@ -26,16 +26,16 @@ from clara_eval.actions.terms import Posting
 from clara_eval.app import Caller, open_caller
 from clara_eval.chain.contracts import ContractName
 from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.rpc import Call, NodeRefusal
+from clara_eval.chain.rpc import NodeRefusal, RpcCall
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy
-from clara_eval.chain.transaction import Unsigned
+from clara_eval.chain.transaction import TransactionToSign
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotAct, CannotPublish, Temporary
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.local_chain import LocalChain, Terms
+from clara_eval.devnet.local_chain import LocalChain, PostedTerms
 from clara_eval.documents.actions import ActResult
 
 POSTING = Posting(
@@ -56,16 +56,16 @@ class LossyRpc:
         return getattr(self._rpc, name)
 
     async def ask(self, method: str, *params: Any) -> Any:
-        result = (await self.ask_many([Call(method, params)]))[0]
+        result = (await self.ask_many([RpcCall(method, params)]))[0]
         if isinstance(result, NodeRefusal):
             raise result
         return result
 
     async def ask_maybe(self, method: str, *params: Any) -> Any:
-        result = (await self.ask_many([Call(method, params)]))[0]
+        result = (await self.ask_many([RpcCall(method, params)]))[0]
         return None if isinstance(result, NodeRefusal) and result.meaning is Meaning.MISSING else result
 
-    async def ask_many(self, calls: Sequence[Call]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
         if not calls or calls[0].method != self._method or self.lost >= self._times:
             found: list[Any] = await self._rpc.ask_many(calls)
             return found
@@ -75,11 +75,11 @@ class LossyRpc:
         raise Temporary("The answer got lost.")
 
 
-HASTY = Pace(poll_seconds=0.02, give_up_after_seconds=0.1)
+HASTY = SendTimeouts(poll_seconds=0.02, give_up_after_seconds=0.1)
 
 
 @asynccontextmanager
-async def opened(settings: Settings, pace: Pace | None = None) -> AsyncIterator[Caller]:
+async def opened(settings: Settings, pace: SendTimeouts | None = None) -> AsyncIterator[Caller]:
     async with open_caller(settings) as caller:
         yield caller if pace is None else dataclasses.replace(caller, pace=pace)
 
@@ -170,7 +170,7 @@ async def test_a_stuck_step_is_raised_with_the_same_nonce(local_chain: LocalChai
             await local_chain.mine()
         await asyncio.sleep(0.02)
 
-    pace = Pace(poll_seconds=0.02, bump_after_seconds=0.0, give_up_after_seconds=20, sleep=wait)
+    pace = SendTimeouts(poll_seconds=0.02, bump_after_seconds=0.0, give_up_after_seconds=20, sleep=wait)
     await local_chain.node.rpc("evm_setAutomine", False)
     try:
         async with opened(agent_settings(local_chain, local_chain.poster, tmp_path / "kept.db"), pace) as caller:
@@ -251,7 +251,7 @@ async def test_a_node_that_goes_silent_after_the_sending_leaves_the_hash(
 class Behind(LossyRpc):
     """Nodes that for some questions do not know that anybody became an agent."""
 
-    async def ask_many(self, calls: Sequence[Call]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
         wanted = ("0x70a08231", "0x6352211e")  # balanceOf, ownerOf
         asked = [call for call in calls if call.method == "eth_call" and call.params[0]["data"].startswith(wanted)]
         self.lost += bool(asked)
@@ -263,7 +263,7 @@ class Behind(LossyRpc):
 
 async def test_a_node_that_is_behind_does_not_register_twice(local_chain: LocalChain, tmp_path: Path) -> None:
     """After the registration the submission follows, as soon as the node knows the agent; nothing is paid twice."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     handing = Handing(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         behind: Any = Behind(caller.chain.rpc, "", heard=True)
@@ -277,7 +277,7 @@ async def test_a_registration_is_told_when_the_submission_fails(
 ) -> None:
     """When the second part cannot be planned, the error names the registration, which is in a block."""
     monkeypatch.setattr("clara_eval.actions.act.REHEARSALS", 1)
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     handing = Handing(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         behind: Any = Behind(caller.chain.rpc, "", heard=True)
@@ -292,7 +292,7 @@ async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalC
     await chain.send(chain.poster, chain.token, "approve", to_checksum_address(chain.deployment.factory), 0)
 
     class Spiteful(LossyRpc):
-        async def ask_many(self, calls: Sequence[Call]) -> list[Any]:
+        async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
             method = calls[0].method if calls else ""
             if method == "eth_getTransactionCount" and self.lost:
                 raise Temporary("The node went away.")
@@ -345,7 +345,7 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     api = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     agent = local_chain.agents[0]
     agent_id = await local_chain.register(agent)
     try:
@@ -372,7 +372,7 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
 
 async def test_content_that_cannot_be_stored_is_refused(local_chain: LocalChain, tmp_path: Path) -> None:
     """Too long for the chain, not text, empty, two at once: refused before anything is asked of a wallet."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     agent = local_chain.agents[0]
     agent_id = await local_chain.register(agent)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
@@ -420,12 +420,12 @@ def calldata(contract: ContractName, name: str, *values: object) -> str:
     return "0x" + abi(contract).function(name).call(*values).hex()
 
 
-def _unsigned(data: str, **changed: Any) -> Unsigned:
+def _unsigned(data: str, **changed: Any) -> TransactionToSign:
     fields: dict[str, Any] = {
         "chain_id": 8453, "nonce": 0, "to": OTHER, "data": bytes.fromhex(data[2:]), "value": 0, "gas": 100_000,
         "max_fee_per_gas": 10**9, "max_priority_fee_per_gas": 10**6,
     }  # fmt: skip
-    return Unsigned(**fields | changed)
+    return TransactionToSign(**fields | changed)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,7 @@ def _unsigned(data: str, **changed: Any) -> Unsigned:
         (_unsigned(calldata("Challenge", "claimPrize"), gas=10**9), "gas limit"),
     ],
 )
-def test_the_key_signs_nothing_else(tx: Unsigned, words: str) -> None:
+def test_the_key_signs_nothing_else(tx: TransactionToSign, words: str) -> None:
     """Whatever asks it, the key signs no transfer, allowance, value, chain or fee that these actions do not need."""
     with pytest.raises(CannotPublish, match=words):
         _policy().check(tx)
@@ -474,7 +474,7 @@ def _policy() -> SigningPolicy:
         ),
     ],
 )
-def test_the_key_keeps_to_what_was_agreed_and_verified(tx: Unsigned, words: str) -> None:
+def test_the_key_keeps_to_what_was_agreed_and_verified(tx: TransactionToSign, words: str) -> None:
     """No more of a token than was agreed to, and no contract that the factory does not vouch for."""
     with pytest.raises(CannotPublish, match=words):
         _policy().check(tx)

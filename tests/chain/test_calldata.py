@@ -16,10 +16,10 @@ from clara_eval.chain.calldata import (
     read_calldata,
     scoring_function,
 )
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.transaction import read_signed
-from clara_eval.chain.winners import Winner, Winners, prizes
+from clara_eval.chain.winners import WinnerPrize, Winners, prizes
 from clara_eval.challenges.guard import check_call
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
@@ -28,7 +28,9 @@ from clara_eval.core.submission import Submission
 DIGEST = "0x" + "5a" * 32
 UINT = st.integers(0, 2**256 - 1)
 ACCOUNT = st.binary(min_size=20, max_size=20).map(lambda raw: Address("0x" + raw.hex()))
-WINNERS = st.lists(st.builds(Winner, ACCOUNT, UINT, UINT, UINT), max_size=25).map(lambda rows: Winners(tuple(rows)))
+WINNERS = st.lists(st.builds(WinnerPrize, ACCOUNT, UINT, UINT, UINT), max_size=25).map(
+    lambda rows: Winners(tuple(rows))
+)
 HEX32 = st.binary(min_size=32, max_size=32).map(lambda raw: "0x" + raw.hex())
 
 
@@ -76,7 +78,7 @@ CHALLENGE = Challenge(
     block=Block(1, "0x" + "00" * 32, 1),
     poster=account(50),
     evaluator=account(51),
-    token=Token(account(52), "USDC", 6),
+    token=PrizeToken(account(52), "USDC", 6),
     prize_pool=1001,
     poster_bond=50,
     deadline=1,
@@ -94,7 +96,7 @@ CHALLENGE = Challenge(
     submissions=tuple(Submission(account(n), n, "data:,", "0x" + "00" * 32, n, 1) for n in (1, 2, 3, 4)),
 )
 SHARES = prizes(1001, (5000, 3000, 2000))
-GOOD = Winners(tuple(Winner(account(n), n, 900 - n, SHARES[n - 1]) for n in (1, 2, 3)))
+GOOD = Winners(tuple(WinnerPrize(account(n), n, 900 - n, SHARES[n - 1]) for n in (1, 2, 3)))
 
 
 def changed(number: int, **fields: object) -> Winners:

@@ -33,7 +33,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.store.sqlite import SqliteStore
 
@@ -55,14 +55,14 @@ async def reader(urls: Sequence[str], **options: int) -> AsyncIterator[EthereumC
         await chain.close()
 
 
-async def posted_round(local_chain: LocalChain, submitters: int = 3, terms: Terms | None = None) -> Address:
+async def posted_round(local_chain: LocalChain, submitters: int = 3, terms: PostedTerms | None = None) -> Address:
     address = await local_chain.post_challenge(terms)
     agents = local_chain.agents[:submitters]
     await local_chain.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in agents])
     return address
 
 
-async def closed_round(local_chain: LocalChain, submitters: int = 3, terms: Terms | None = None) -> Address:
+async def closed_round(local_chain: LocalChain, submitters: int = 3, terms: PostedTerms | None = None) -> Address:
     address = await posted_round(local_chain, submitters, terms)
     await local_chain.move_time(DAY + 1)
     return address
@@ -83,7 +83,7 @@ class MemoryCheckpoints:
 
 async def test_reading_equals_what_was_posted(local_chain: LocalChain) -> None:
     """Every field of the challenge and of each submission is what the poster and the agents sent."""
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri="data:,täsk", eval_config_hash="0x" + "ab" * 32, payout_bps=(7000, 3000), max_participants=9
     )
     address = await closed_round(local_chain, 3, terms)
@@ -386,7 +386,7 @@ async def test_text_that_is_not_utf8_does_not_stop_a_reading(local_chain: LocalC
 
 async def test_challenges_are_found_once_and_the_place_is_kept(local_chain: LocalChain) -> None:
     """A second look finds only what is new; the announcement carries the poster's terms."""
-    first = await local_chain.post_challenge(Terms(challenge_uri="data:,1", skill_tags=("rust", "zk")))
+    first = await local_chain.post_challenge(PostedTerms(challenge_uri="data:,1", skill_tags=("rust", "zk")))
     found: list[NewChallenge] = []
     places = MemoryCheckpoints()
 
@@ -467,7 +467,7 @@ async def read_now(chain: EthereumChain, address: Address) -> Challenge:
 @pytest.mark.parametrize("who", [PostedBy.EVALUATOR, PostedBy.POSTER])
 async def test_who_posted_is_told(local_chain: LocalChain, who: PostedBy) -> None:
     """The sender of the scores, the calldata, the winners and their claims are read from the chain."""
-    address = await closed_round(local_chain, 3, Terms(payout_bps=(10000,)))
+    address = await closed_round(local_chain, 3, PostedTerms(payout_bps=(10000,)))
     contract = local_chain.challenge(address)
     await local_chain.send(local_chain.owner, contract, "advanceToScoring")
     sender = local_chain.evaluator if who is PostedBy.EVALUATOR else local_chain.poster
@@ -495,7 +495,7 @@ async def test_who_posted_is_told(local_chain: LocalChain, who: PostedBy) -> Non
 
 async def test_a_post_whose_block_is_just_made_is_looked_for_in_the_next(local_chain: LocalChain) -> None:
     """A node that tells a post before it shows the event is asked again once it has a newer block, and not before."""
-    address = await closed_round(local_chain, 3, Terms(payout_bps=(10000,)))
+    address = await closed_round(local_chain, 3, PostedTerms(payout_bps=(10000,)))
     contract, best = local_chain.challenge(address), local_chain.agents[0]
     await local_chain.send(local_chain.owner, contract, "advanceToScoring")
     winner = (contract.w3.to_checksum_address(best.address), await local_chain.register(best), 9000, 1000 * USDC)

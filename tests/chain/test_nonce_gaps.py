@@ -34,7 +34,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.nonces import FILLING
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sender import ContractCall, Outcome, Receipt, TransactionSender
+from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
@@ -129,7 +129,7 @@ async def sign_and_die(w: World) -> StoredTransaction:
 
 async def all_posted(w: World, challenges: Sequence[Challenge], receipts: Sequence[Receipt], gap: int) -> None:
     """Each once, each with one nonce, and the gap filled with as many transactions of zero to ourselves."""
-    assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * len(challenges)
+    assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * len(challenges)
     assert await count_posts(w, challenges) == [1] * len(challenges)
     nonces = await signed(w)
     assert {len(taken) for taken in nonces.values()} == {1}
@@ -242,7 +242,7 @@ async def test_two_machines_without_a_common_store_close_a_gap(tmp_path: Path) -
             w.post(), publish(theirs, decide(theirs), DIGEST, sender=elsewhere, results=w.chain)
         )
         await other.close()
-        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 2
+        assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 2
         assert await count_posts(w, [mine, theirs]) == [1, 1]
 
 
@@ -274,7 +274,7 @@ async def test_one_node_of_several_that_miscounts_is_outvoted(tmp_path: Path, ex
         await before.close()
         assert await w.account.next_nonce() == (true if extra > 0 or honest == 2 else true + extra)
         if extra > 0 or honest == 2:
-            assert (await w.post()).outcome is Outcome.CONFIRMED
+            assert (await w.post()).outcome is SendOutcome.CONFIRMED
             assert await w.account.next_nonce() == true + 1
 
 
@@ -283,11 +283,11 @@ async def test_a_count_that_is_too_low_is_no_gap(tmp_path: Path) -> None:
     async with miscounted(tmp_path) as (w, node):
         challenges = await more_rounds(w, 1)
         await foreign_transaction(w)
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         node.extra = -2
         assert await w.sender.find_gap(31337) is None
         receipt = await publish(challenges[1], decide(challenges[1]), DIGEST, sender=w.sender, results=w.chain)
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         assert {len(taken) for taken in (await signed(w)).values()} == {1}
         assert len(await signed(w)) == 2
 
@@ -296,7 +296,7 @@ async def test_what_is_still_pending_has_not_lost_its_nonce(tmp_path: Path) -> N
     """A count so high that our nonce seems used does not make a second signature while ours waits in the pool."""
     async with miscounted(tmp_path) as (w, node):
         await w.rpc("evm_setAutomine", False)
-        assert (await w.post()).outcome is Outcome.UNKNOWN
+        assert (await w.post()).outcome is SendOutcome.UNKNOWN
         node.extra = 5
 
         async def tell_the_truth(waits: int) -> None:
@@ -305,7 +305,7 @@ async def test_what_is_still_pending_has_not_lost_its_nonce(tmp_path: Path) -> N
                 await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = tell_the_truth
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert len({row.nonce for row in await w.attempts()}) == 1
         assert await w.posts() == 1
 
@@ -326,7 +326,7 @@ async def test_a_foreign_pending_transaction_is_waited_for(tmp_path: Path) -> No
                 await w.rpc("evm_setAutomine", True)
 
         w.clock.on_wait = mine_soon
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert await w.rpc("eth_getTransactionReceipt", foreign) is not None
         assert not [name for name in await signed(w) if FILLING in name]
 
@@ -349,7 +349,7 @@ async def test_a_foreign_pending_transaction_that_is_stuck_is_outbid(tmp_path: P
                 await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = mine_ours
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert await w.rpc("eth_getTransactionReceipt", foreign) is None
         assert await w.posts() == 1
 
@@ -391,10 +391,10 @@ async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
         far = await sign_and_die(w)
         node.extra = 0
         receipts = await post_together(w, challenges, no_news)
-        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 2
+        assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 2
         assert await count_posts(w, challenges) == [1, 1]
         assert {tx.nonce for tx in await w.store.pending_nonces(w.account.address)} == {far.nonce, true, true + 1}
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         await w.rpc("anvil_setNonce", w.account.address, hex(far.nonce - 9))
         assert await w.sender.find_gap(31337) is None
         (last,) = (await more_rounds(w, 1))[1:]
@@ -480,7 +480,7 @@ async def test_without_a_key_nothing_is_filled(tmp_path: Path) -> None:
         dry = replace(w.sender, is_dry=True)
         assert await dry.find_gap(31337) is None
         await dry.close_gap(31337)
-        assert (await w.post(dry)).outcome is Outcome.DRY_RUN
+        assert (await w.post(dry)).outcome is SendOutcome.DRY_RUN
         assert not [name for name in await signed(w) if FILLING in name]
 
 
@@ -494,5 +494,5 @@ async def test_a_full_pool_is_waited_for(tmp_path: Path) -> None:
                 node.instead = None
 
         w.clock.on_wait = make_room
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert len(await w.attempts()) == 1

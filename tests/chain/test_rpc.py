@@ -22,7 +22,7 @@ from tests.support.faulty_node import (
 
 from clara_eval.app import open_app
 from clara_eval.chain.node import EthereumChain
-from clara_eval.chain.rpc import Call, NodeRefusal, Rpc
+from clara_eval.chain.rpc import NodeRefusal, Rpc, RpcCall
 from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError, Temporary
@@ -70,7 +70,7 @@ async def test_the_next_node_takes_over(local_chain: LocalChain, name: str) -> N
     ):
         bad.fault = FAULTS[name]
         assert await rpc.ask("eth_chainId") == "0x7a69"
-        several = await rpc.ask_many([Call("eth_chainId"), Call("eth_gasPrice"), Call("eth_chainId")])
+        several = await rpc.ask_many([RpcCall("eth_chainId"), RpcCall("eth_gasPrice"), RpcCall("eth_chainId")])
         assert several[0] == several[2] == "0x7a69"
 
 
@@ -203,7 +203,7 @@ async def test_busy_items_inside_a_batch_are_asked_again(local_chain: LocalChain
     """When a node answers only part of a batch, the rest is asked of the next node."""
     async with FaultyNode(local_chain.rpc_url) as busy, client(busy.url, local_chain.rpc_url) as rpc:
         busy.instead = refuses("eth_gasPrice", -32005, "daily request count exceeded, request rate limited")
-        results = await rpc.ask_many([Call("eth_chainId"), Call("eth_gasPrice")])
+        results = await rpc.ask_many([RpcCall("eth_chainId"), RpcCall("eth_gasPrice")])
     assert results[0] == "0x7a69"
     assert results[1].startswith("0x")
 
@@ -239,7 +239,7 @@ async def test_batches_shrink_to_what_the_node_takes(local_chain: LocalChain) ->
         for size, expected in ((10, 10), (1, 1)):
             async with client(node.url) as rpc:
                 node.fault = at_most(size)
-                results = await rpc.ask_many([Call("eth_chainId")] * 45)
+                results = await rpc.ask_many([RpcCall("eth_chainId")] * 45)
                 assert results == ["0x7a69"] * 45
                 assert rpc.nodes[0].batch_size == expected
 
@@ -262,7 +262,7 @@ async def test_a_batch_too_large_in_other_words(local_chain: LocalChain, refusal
 
     async with FaultyNode(local_chain.rpc_url) as node, client(node.url, timeout_seconds=0.5) as rpc:
         node.fault = only_large
-        assert await rpc.ask_many([Call("eth_chainId")] * 45) == ["0x7a69"] * 45
+        assert await rpc.ask_many([RpcCall("eth_chainId")] * 45) == ["0x7a69"] * 45
 
 
 async def test_an_incomplete_batch_is_not_used(local_chain: LocalChain) -> None:
@@ -271,7 +271,7 @@ async def test_an_incomplete_batch_is_not_used(local_chain: LocalChain) -> None:
         node.fault = None
         await rpc.check_nodes()
         node.fault = says('[{"jsonrpc": "2.0", "id": 0, "result": "0x1"}]')
-        assert await rpc.ask_many([Call("eth_chainId"), Call("eth_chainId")]) == ["0x7a69", "0x7a69"]
+        assert await rpc.ask_many([RpcCall("eth_chainId"), RpcCall("eth_chainId")]) == ["0x7a69", "0x7a69"]
 
 
 async def test_settings_without_a_key_give_a_dry_sender(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.model import ChallengeStatus
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.remote_signer import RemoteSigner
-from clara_eval.chain.sender import Outcome, TransactionSender
+from clara_eval.chain.sender import SendOutcome, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
@@ -58,7 +58,7 @@ async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChai
     """The winners stand on the chain, the digest in the transaction, the signed bytes in the store."""
     async with world(local_chain, tmp_path) as w:
         receipt = await w.post()
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.EVALUATOR)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.CONFIRMED, PostedBy.EVALUATOR)
         assert await w.chain.winners_on_chain(w.challenge.address, 3) == w.winners.entries
         posted = await w.chain.posted_by(w.challenge)
         assert posted is not None
@@ -80,14 +80,14 @@ async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChai
             await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
         with pytest.raises(NotYet, match="No scores are posted"):
             await finalize(challenge, sender=w.sender, results=w.chain)
-        assert (await advance(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await advance(challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.CONFIRMED
         receipt = await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         with pytest.raises(NotYet, match="12 hours"):
             await finalize(challenge, sender=w.sender, results=w.chain)
         await local_chain.move_time(DAY)
-        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
-        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is Outcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.CONFIRMED
         assert (await w.chain.scoring_state(address)).status is ChallengeStatus.FINALIZED
         rows = await w.store.pending_nonces(w.account.address)
         assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
@@ -98,7 +98,7 @@ async def test_what_others_advanced_is_already_done(local_chain: LocalChain, tmp
     """When anybody else was faster, the keeper sends nothing and says so."""
     async with world(local_chain, tmp_path) as w:
         receipt = await advance(w.challenge, sender=w.sender, results=w.chain)
-        assert (receipt.outcome, receipt.tx_hash) == (Outcome.ALREADY_DONE, None)
+        assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.ALREADY_DONE, None)
         assert await w.store.pending_nonces(w.account.address) == []
 
 
@@ -109,7 +109,7 @@ async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) 
         for dry_address in (local_chain.evaluator.address, None):
             dry = EthereumAccount(w.chain, None, dry_address=dry_address)
             receipt = await w.post(TransactionSender(dry, w.store, w.clock.pace()))
-            assert (receipt.outcome, receipt.tx_hash) == (Outcome.DRY_RUN, None)
+            assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.DRY_RUN, None)
             assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
         assert await w.rpc("eth_blockNumber") == before
         assert await w.store.pending_nonces(local_chain.evaluator.address) == []
@@ -142,7 +142,7 @@ async def test_a_challenge_the_factory_does_not_know_is_not_signed(local_chain: 
             await w.post(TransactionSender(stranger, w.store, w.clock.pace()))
         stranger.trust(w.challenge.address)
         receipt = await w.post(TransactionSender(stranger, w.store, w.clock.pace()))
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
 
 
 async def test_an_empty_wallet_is_named(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -
         rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 1, e.prize_amount) for e in other.entries]
         await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
         receipt = await w.post()
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.ALREADY_DONE, PostedBy.POSTER)
         assert "by the poster" in receipt.detail
         assert await w.attempts() == []
 
@@ -190,7 +190,11 @@ async def test_a_lost_store_finds_its_own_post_on_the_chain(local_chain: LocalCh
         empty = await SqliteStore.open(tmp_path / "other.db")
         again = await w.post(TransactionSender(w.account, empty, w.clock.pace()))
         await empty.close()
-        assert (again.outcome, again.tx_hash, again.posted_by) == (Outcome.CONFIRMED, first.tx_hash, PostedBy.EVALUATOR)
+        assert (again.outcome, again.tx_hash, again.posted_by) == (
+            SendOutcome.CONFIRMED,
+            first.tx_hash,
+            PostedBy.EVALUATOR,
+        )
         assert await w.posts() == 1
 
 
@@ -198,7 +202,7 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
     """Once a transaction is signed, other winners are never sent under the same intention."""
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
-        assert (await w.post()).outcome is Outcome.UNKNOWN
+        assert (await w.post()).outcome is SendOutcome.UNKNOWN
         with pytest.raises(Disagrees, match="differs from what is to be sent"):
             await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
 
@@ -222,7 +226,7 @@ async def test_killed_at_every_step_it_posts_exactly_once(local_chain: LocalChai
             except Killed:
                 deaths += 1
             receipt = await w.post(TransactionSender(w.account, store, pace))
-            assert receipt.outcome is Outcome.CONFIRMED
+            assert receipt.outcome is SendOutcome.CONFIRMED
             assert await w.posts() == 1
             assert len({tx.nonce for tx in await store.transactions(w.challenge.run, "post_scores")}) == 1
             await store.close()
@@ -244,7 +248,7 @@ async def test_a_real_process_is_killed(local_chain: LocalChain, tmp_path: Path,
         later = SqlStore(store.driver, now=lambda: time.time() + 1000)  # the dead process's lease has run out
         receipt = await w.post(TransactionSender(w.account, later, w.clock.pace()))
         await store.close()
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         assert not recorded or receipt.tx_hash == recorded[0].tx_hash
         assert await w.posts() == 1
 
@@ -254,7 +258,7 @@ async def test_the_posters_own_key_is_called_the_poster(local_chain: LocalChain,
     async with world(local_chain, tmp_path) as w:
         sender = EthereumAccount(w.chain, wallet_of(local_chain.poster.key), factory=local_chain.deployment.factory)
         receipt = await w.post(TransactionSender(sender, w.store, w.clock.pace()))
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.POSTER)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.CONFIRMED, PostedBy.POSTER)
 
 
 # -- two at once
@@ -265,7 +269,7 @@ async def test_two_publishers_on_one_key_post_once(local_chain: LocalChain, tmp_
     async with world(local_chain, tmp_path) as w:
         first, second = await asyncio.gather(w.post(), w.post())
         assert first.tx_hash == second.tx_hash
-        assert (first.outcome, second.outcome) == (Outcome.CONFIRMED, Outcome.CONFIRMED)
+        assert (first.outcome, second.outcome) == (SendOutcome.CONFIRMED, SendOutcome.CONFIRMED)
         assert await w.posts() == 1
 
 
@@ -276,7 +280,7 @@ async def test_two_machines_on_one_key_post_once(local_chain: LocalChain, tmp_pa
         before = await w.account.next_nonce()
         receipts = await asyncio.gather(w.post(), w.post(TransactionSender(w.account, other, w.clock.pace())))
         await other.close()
-        assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
+        assert {receipt.outcome for receipt in receipts} == {SendOutcome.CONFIRMED}
         assert await w.posts() == 1
         assert await w.account.next_nonce() == before + 1
 
@@ -290,7 +294,7 @@ async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain
         receipts = await asyncio.gather(
             w.post(), publish(second, decide(second), DIGEST, sender=w.sender, results=w.chain)
         )
-        assert {receipt.outcome for receipt in receipts} == {Outcome.CONFIRMED}
+        assert {receipt.outcome for receipt in receipts} == {SendOutcome.CONFIRMED}
         rows = await w.store.pending_nonces(w.account.address)
         assert rows[0].nonce == rows[1].nonce + 1
 
@@ -313,7 +317,7 @@ async def test_many_wait_to_be_mined_at_once(local_chain: LocalChain, tmp_path: 
                 await w.rpc("anvil_mine", 1)
 
         receipts = await post_together(w, challenges, mine_when_all_are_sent)
-        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 3
+        assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 3
         assert len(challenges) in seen
         nonces = sorted(row.nonce for row in await w.store.pending_nonces(w.account.address))
         assert nonces == list(range(nonces[0], nonces[0] + 3))
@@ -332,7 +336,7 @@ async def test_what_is_stuck_is_raised_once_however_many_wait_for_it(local_chain
                 await w.rpc("anvil_mine", 1)
 
         receipts = await post_together(w, challenges, mine_after_a_minute)
-        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 3
+        assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 3
         rows = await w.store.pending_nonces(w.account.address)
         assert Counter(row.nonce for row in rows) == dict.fromkeys({row.nonce for row in rows}, 2)
         landed = {receipt.tx_hash for receipt in receipts}
@@ -357,7 +361,7 @@ async def test_a_reorg_that_drops_several_posts_is_repaired(tmp_path: Path) -> N
                 has_reorged = True
 
         receipts = await post_together(w, challenges, reorg_then_mine)
-        assert [receipt.outcome for receipt in receipts] == [Outcome.CONFIRMED] * 2
+        assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 2
         assert has_reorged
         rows = await w.store.pending_nonces(w.account.address)
         assert {row.tx_hash for row in rows} == {receipt.tx_hash for receipt in receipts}
@@ -379,7 +383,7 @@ async def test_a_stuck_transaction_is_replaced_with_more_money_only(local_chain:
         w.clock.on_wait = mine_after_the_bump
         receipt = await w.post()
         first, second = await w.attempts()
-        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, second.tx_hash)
+        assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.CONFIRMED, second.tx_hash)
         assert (first.nonce, read_signed(first.raw).data) == (second.nonce, read_signed(second.raw).data)
         assert second.max_fee_per_gas >= first.max_fee_per_gas * 9 // 8
         assert second.max_priority_fee_per_gas >= first.max_priority_fee_per_gas * 9 // 8
@@ -400,7 +404,7 @@ async def test_the_cheap_attempt_mines_after_the_bump(local_chain: LocalChain, t
 
         w.clock.on_wait = mine_the_first
         receipt = await w.post()
-        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, (await w.attempts())[0].tx_hash)
+        assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.CONFIRMED, (await w.attempts())[0].tx_hash)
         assert await w.posts() == 1
 
 
@@ -410,11 +414,11 @@ async def test_never_mined_is_unknown_and_goes_on_later(local_chain: LocalChain,
         await w.rpc("evm_setAutomine", False)
         receipt = await w.post()
         rows = await w.attempts()
-        assert (receipt.outcome, receipt.tx_hash) == (Outcome.UNKNOWN, rows[-1].tx_hash)
+        assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.UNKNOWN, rows[-1].tx_hash)
         assert len({row.nonce for row in rows}) == 1
         assert rows[-1].max_fee_per_gas <= 5 * rows[0].max_fee_per_gas
         await w.rpc("anvil_mine", 1)
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
 
@@ -430,7 +434,7 @@ async def test_dropped_from_the_pool_is_sent_again(local_chain: LocalChain, tmp_
                 await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = drop_then_mine
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert len(await w.attempts()) == 1
         assert await w.posts() == 1
 
@@ -455,7 +459,7 @@ async def test_a_reorg_that_drops_the_post_is_repaired(tmp_path: Path, depth: in
         w.clock.on_wait = reorg_then_mine
         receipt = await w.post()
         (attempt,) = await w.attempts()
-        assert (receipt.outcome, receipt.tx_hash, has_reorged) == (Outcome.CONFIRMED, attempt.tx_hash, True)
+        assert (receipt.outcome, receipt.tx_hash, has_reorged) == (SendOutcome.CONFIRMED, attempt.tx_hash, True)
         assert await w.posts() == 1
 
 
@@ -466,7 +470,7 @@ async def test_a_reorg_after_the_end_is_repaired_by_the_next_call(local_chain: L
         await local_chain.reorg(1)
         assert await w.posts() == 0
         again = await w.post()
-        assert (again.outcome, again.tx_hash) == (Outcome.CONFIRMED, first.tx_hash)
+        assert (again.outcome, again.tx_hash) == (SendOutcome.CONFIRMED, first.tx_hash)
         assert await w.posts() == 1
 
 
@@ -483,7 +487,7 @@ async def test_the_base_fee_jumps(local_chain: LocalChain, tmp_path: Path) -> No
 
         w.clock.on_wait = dear_blocks
         receipt = await w.post()
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         assert len(await w.attempts()) >= 2
         assert await w.posts() == 1
 
@@ -498,7 +502,7 @@ async def test_a_base_fee_above_the_cap_waits(local_chain: LocalChain, tmp_path:
             await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = too_dear
-        assert (await w.post()).outcome is Outcome.UNKNOWN
+        assert (await w.post()).outcome is SendOutcome.UNKNOWN
         assert all(row.max_fee_per_gas <= 3 * 10**9 for row in await w.attempts())
         await w.rpc("anvil_setNextBlockBaseFeePerGas", 10**9)
         await w.rpc("anvil_mine", 1)
@@ -507,7 +511,7 @@ async def test_a_base_fee_above_the_cap_waits(local_chain: LocalChain, tmp_path:
             await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = cheap_again
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
 
@@ -519,7 +523,7 @@ async def test_a_nonce_used_by_a_stranger_is_replaced_after_proof(local_chain: L
         await foreign_transaction(w)
         receipt = await w.post()
         lost, landed = await w.attempts()
-        assert (receipt.outcome, receipt.tx_hash) == (Outcome.CONFIRMED, landed.tx_hash)
+        assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.CONFIRMED, landed.tx_hash)
         assert landed.nonce == lost.nonce + 1
         assert await w.posts() == 1
 
@@ -532,9 +536,9 @@ async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: Lo
         address = await closed(local_chain)
         second = await look_at_challenge(w.chain, address)
         receipt = await advance(second, sender=w.sender, results=w.chain)
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
 
 
 async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -559,9 +563,9 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
                 )
 
         starved: Any = Starved()
-        assert (await w.post(TransactionSender(starved, w.store, w.clock.pace()))).outcome is Outcome.REVERTED
+        assert (await w.post(TransactionSender(starved, w.store, w.clock.pace()))).outcome is SendOutcome.REVERTED
         assert await w.posts() == 0
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         first, second = await w.attempts()
         assert second.nonce == first.nonce + 1
         assert await w.posts() == 1
@@ -576,7 +580,7 @@ async def test_after_a_dead_attempt_a_new_result_may_be_posted(local_chain: Loca
             await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
         await foreign_transaction(w)
         receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
 
@@ -595,7 +599,7 @@ async def test_the_poster_posts_while_ours_waits(local_chain: LocalChain, tmp_pa
 
         w.clock.on_wait = poster_overtakes
         receipt = await w.post()
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.ALREADY_DONE, PostedBy.POSTER)
         assert await w.posts() == 1
 
 
@@ -615,7 +619,7 @@ async def test_the_posters_post_in_the_same_block_reverts_ours(local_chain: Loca
 
         w.clock.on_wait = poster_pays_more
         receipt = await w.post()
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.ALREADY_DONE, PostedBy.POSTER)
         assert await w.posts() == 1
 
 
@@ -623,7 +627,7 @@ async def test_ours_lands_between_the_look_and_the_rehearsal(local_chain: LocalC
     """A refusal that only says that our own post has just landed is not an error."""
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
-        assert (await w.post()).outcome is Outcome.UNKNOWN
+        assert (await w.post()).outcome is SendOutcome.UNKNOWN
 
         class LandsMeanwhile:
             def __getattr__(self, name: str) -> Any:
@@ -634,7 +638,7 @@ async def test_ours_lands_between_the_look_and_the_rehearsal(local_chain: LocalC
                 await w.account.rehearse(call)
 
         meanwhile: Any = LandsMeanwhile()
-        assert (await w.post(TransactionSender(meanwhile, w.store, w.clock.pace()))).outcome is Outcome.CONFIRMED
+        assert (await w.post(TransactionSender(meanwhile, w.store, w.clock.pace()))).outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
 
@@ -650,7 +654,7 @@ async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: Local
         key = local_chain.agents[20].key
         other = EthereumAccount(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
         receipt = await advance(challenge, sender=TransactionSender(other, w.store, w.clock.pace()), results=w.chain)
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
         assert (old.sender, new.sender) == (w.account.address, other.address)
         assert receipt.tx_hash == new.tx_hash
@@ -665,7 +669,7 @@ async def test_a_key_that_moves_to_a_signer_goes_on_with_its_intention(local_cha
         factory = local_chain.deployment.factory
         moved = EthereumAccount(w.chain, Wallet(signer, evaluator_policy(31337)), factory=factory)
         receipt = await w.post(TransactionSender(moved, w.store, w.clock.pace()))
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
         assert [attempt.tx_hash for attempt in await w.attempts()] == [receipt.tx_hash]
         assert await w.posts() == 1
 
@@ -689,7 +693,7 @@ async def test_a_remote_signer_posts_and_raises_what_is_stuck(local_chain: Local
                 await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = mine_late
-        assert (await w.post(sender)).outcome is Outcome.CONFIRMED
+        assert (await w.post(sender)).outcome is SendOutcome.CONFIRMED
         attempts = await w.attempts()
         assert len(attempts) == 2
         assert len({attempt.nonce for attempt in attempts}) == 1
@@ -707,7 +711,7 @@ async def test_a_rivals_post_counts_only_when_it_is_deep(local_chain: LocalChain
 
         w.clock.on_wait = mine
         receipt = await w.post()
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.ALREADY_DONE, PostedBy.POSTER)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.ALREADY_DONE, PostedBy.POSTER)
         assert (w.clock.waits, await w.attempts()) == (3, [])
 
 
@@ -722,7 +726,7 @@ async def test_a_rivals_post_that_vanishes_is_ours_to_make(local_chain: LocalCha
 
         w.clock.on_wait = take_back_then_mine
         receipt = await w.post()
-        assert (receipt.outcome, receipt.posted_by) == (Outcome.CONFIRMED, PostedBy.EVALUATOR)
+        assert (receipt.outcome, receipt.posted_by) == (SendOutcome.CONFIRMED, PostedBy.EVALUATOR)
         assert await w.posts() == 1
 
 
@@ -792,7 +796,7 @@ async def test_finalize_knows_what_cannot_be_finalized(local_chain: LocalChain, 
         await w.post()
         await local_chain.move_time(DAY)
         await local_chain.send(local_chain.owner, contract, "finalize")
-        assert (await finalize(w.challenge, sender=w.sender, results=w.chain)).outcome is Outcome.ALREADY_DONE
+        assert (await finalize(w.challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.ALREADY_DONE
 
 
 # -- nodes that misbehave while we send
@@ -811,7 +815,7 @@ async def test_a_second_node_takes_over_while_sending(local_chain: LocalChain, t
             await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = die_then_mine
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
 
@@ -836,7 +840,7 @@ async def test_what_nodes_say_to_a_repeated_broadcast_is_no_failure(
                 await w.rpc("anvil_mine", 1)
 
         w.clock.on_wait = answer_so
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert len({row.nonce for row in await w.attempts()}) == 1
         assert await w.posts() == 1
 
@@ -848,13 +852,13 @@ async def test_no_node_while_sending_is_temporary(local_chain: LocalChain, tmp_p
         with pytest.raises(Temporary, match="No node answers"):
             await w.post()
         node.fault = None
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
 
 
 async def test_the_days_cap_survives_a_restart(local_chain: LocalChain, tmp_path: Path) -> None:
     """A new process with the same key counts what the old one signed, from the store."""
     async with world(local_chain, tmp_path) as w:
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         (row,) = await w.attempts()
         spent = read_signed(row.raw).gas * row.max_fee_per_gas
         wallet = wallet_of(local_chain.evaluator.key, max_wei_per_day=spent + 1)
@@ -865,7 +869,7 @@ async def test_the_days_cap_survives_a_restart(local_chain: LocalChain, tmp_path
         empty = await SqliteStore.open(tmp_path / "empty.db")
         receipt = await advance(challenge, sender=TransactionSender(restarted, empty, w.clock.pace()), results=w.chain)
         await empty.close()
-        assert receipt.outcome is Outcome.CONFIRMED
+        assert receipt.outcome is SendOutcome.CONFIRMED
 
 
 async def test_a_node_that_lacks_a_block_for_a_moment_delays_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -881,6 +885,6 @@ async def test_a_node_that_lacks_a_block_for_a_moment_delays_nothing(local_chain
             return {"error": {"code": -32000, "message": "header not found"}}
 
         node.instead = late
-        assert (await w.post()).outcome is Outcome.CONFIRMED
+        assert (await w.post()).outcome is SendOutcome.CONFIRMED
         assert missed == {"eth_call", "eth_estimateGas", "eth_getTransactionCount"}
         assert await w.posts() == 1

@@ -16,7 +16,7 @@ from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.kms_signer import KmsSigner, _read_der
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.signing_policy import evaluator_policy
-from clara_eval.chain.transaction import Unsigned, read_signed
+from clara_eval.chain.transaction import TransactionToSign, read_signed
 from clara_eval.chain.wallet import LocalKey, Signer, Wallet, open_wallet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -26,7 +26,7 @@ from clara_eval.core.errors import CannotPublish, ConfigError, Temporary
 KEY = "0x" + "1b" * 32
 ADDRESS = to_address(Account.from_key(KEY).address)
 CHALLENGE = Address("0x" + "c1" * 20)
-GOOD = Unsigned(
+GOOD = TransactionToSign(
     chain_id=84532,
     nonce=7,
     to=CHALLENGE,

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.signing_policy import MAX_FEE_PER_GAS, MAX_GAS, evaluator_policy
-from clara_eval.chain.transaction import StoredTransaction, Unsigned, read_signed
+from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.wallet import Wallet, new_keystore, open_wallet, read_keystore
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -26,7 +26,7 @@ ADVANCE_TO_SCORING, FINALIZE = (scoring_function(name).call() for name in ("adva
 POST_SCORES = scoring_function("postScores").selector
 KEY = "0x" + "1b" * 32
 CHALLENGE = Address("0x" + "c1" * 20)
-GOOD = Unsigned(
+GOOD = TransactionToSign(
     chain_id=8453,
     nonce=7,
     to=CHALLENGE,
@@ -80,7 +80,7 @@ async def test_it_fills_a_missing_nonce() -> None:
         (replace(GOOD, gas=MAX_GAS + 1), "gas limit"),
     ],
 )
-async def test_it_signs_nothing_else(bad: Unsigned, reason: str) -> None:
+async def test_it_signs_nothing_else(bad: TransactionToSign, reason: str) -> None:
     """Each rule of the policy refuses by itself."""
     with pytest.raises(CannotPublish, match=reason):
         await wallet().sign(bad)
@@ -93,7 +93,7 @@ async def test_a_day_has_its_cap() -> None:
     policy = evaluator_policy(8453, challenges={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
     recorded: list[StoredTransaction] = []
 
-    async def sign(tx: Unsigned) -> None:
+    async def sign(tx: TransactionToSign) -> None:
         """As after a restart: only what is recorded is known."""
         mine = Wallet(SecretStr(KEY), policy)
         signed = await mine.sign(tx, recorded)

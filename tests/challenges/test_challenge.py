@@ -15,7 +15,7 @@ from clara_eval.chain.model import (
     Challenge,
     ChallengeStatus,
     Checkpoint,
-    Token,
+    PrizeToken,
 )
 from clara_eval.challenges.read import look_at_challenge, pinned_block, read_challenge
 from clara_eval.core.address import Address, short, to_address
@@ -31,7 +31,7 @@ def block(number: int, *, timestamp: int = DEADLINE + 1, fork: str = "") -> Bloc
 
 
 CHALLENGE = Challenge(
-    chain_id=31337, address=HERE, block=block(7), poster=HERE, evaluator=HERE, token=Token(HERE, "USDC", 6),
+    chain_id=31337, address=HERE, block=block(7), poster=HERE, evaluator=HERE, token=PrizeToken(HERE, "USDC", 6),
     prize_pool=10, poster_bond=1, deadline=DEADLINE, scoring_deadline=2000, challenge_uri="data:,", eval_config_hash="0x",
     private_set_hash="0x", winner_count=1, payout_bps=(10000,), identity_registry=HERE, max_participants=0,
     status=ChallengeStatus.SCORING, submission_count=0, score_posted_at=0, submissions=(),

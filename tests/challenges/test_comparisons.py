@@ -14,19 +14,19 @@ from clara_eval.challenges.comparisons import comparisons_among, comparisons_of,
 from clara_eval.challenges.public_documents import public_keys
 from clara_eval.challenges.stored_results import facts_in
 from clara_eval.documents.store_keys import verdicts_key
-from clara_eval.evaluation.run import Walk
+from clara_eval.evaluation.run import EvaluationResult
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
 
 @pytest.fixture(scope="module")
-async def large() -> tuple[Challenge, Walk]:
+async def large() -> tuple[Challenge, EvaluationResult]:
     challenge = large_challenge(101)
     return challenge, await walk_large(challenge)
 
 
 @pytest.fixture
-async def store(large: tuple[Challenge, Walk], tmp_path: Path) -> AsyncIterator[SqlStore]:
+async def store(large: tuple[Challenge, EvaluationResult], tmp_path: Path) -> AsyncIterator[SqlStore]:
     """The public documents of the round, as an evaluation leaves them."""
     challenge, walked = large
     opened = await SqliteStore.open(tmp_path / "large.db")
@@ -36,7 +36,7 @@ async def store(large: tuple[Challenge, Walk], tmp_path: Path) -> AsyncIterator[
 
 
 async def test_a_large_round_stores_one_document_instead_of_its_pairs(
-    large: tuple[Challenge, Walk], store: SqlStore
+    large: tuple[Challenge, EvaluationResult], store: SqlStore
 ) -> None:
     """A hundred and one vectors and one document of verdicts, where ten thousand pairs would stand."""
     challenge, _ = large
@@ -46,7 +46,7 @@ async def test_a_large_round_stores_one_document_instead_of_its_pairs(
 
 
 async def test_games_of_a_large_round_are_those_that_were_played(
-    large: tuple[Challenge, Walk], store: SqlStore
+    large: tuple[Challenge, EvaluationResult], store: SqlStore
 ) -> None:
     """Read from the store and from the trace, a comparison has the verdict, the confidence and the reason of the round."""
     challenge, walked = large
@@ -61,7 +61,7 @@ async def test_games_of_a_large_round_are_those_that_were_played(
         assert [vote.judge for vote in stored.votes] == ["rules"]
 
 
-async def test_the_games_of_a_few_are_read_at_once(large: tuple[Challenge, Walk], store: SqlStore) -> None:
+async def test_the_games_of_a_few_are_read_at_once(large: tuple[Challenge, EvaluationResult], store: SqlStore) -> None:
     """Among three entries there are six looks, and of one against two others four."""
     challenge, walked = large
     three = [place.account for place in walked.placed[:3]]
@@ -72,7 +72,7 @@ async def test_the_games_of_a_few_are_read_at_once(large: tuple[Challenge, Walk]
     assert outcome(among[three[0], three[2]], shown_first=True) == "won"
 
 
-async def test_who_did_not_play_has_no_game(large: tuple[Challenge, Walk], store: SqlStore) -> None:
+async def test_who_did_not_play_has_no_game(large: tuple[Challenge, EvaluationResult], store: SqlStore) -> None:
     """A stranger, an entry against itself, and another challenge have no comparisons."""
     challenge, walked = large
     one, two = walked.comparisons[0].first, walked.comparisons[0].second

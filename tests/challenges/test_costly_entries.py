@@ -22,7 +22,7 @@ from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.calls import CONTROL
 from clara_eval.judge.costs.prices import PriceCard, Tokens
@@ -64,7 +64,7 @@ def junk(number: int, size: int) -> bytes:
 
 async def round_of(chain: LocalChain, gateway: LocalGateway, hostile: Sequence[bytes]) -> Address:
     """A closed round with the honest entries last."""
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=build_metadata(title="t", problem_statement="Plan it.", skills=(), config_text=CONFIG),
         eval_config_hash=config_hash(CONFIG.encode()),
         payout_bps=(5000, 3000, 2000),

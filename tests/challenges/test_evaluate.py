@@ -12,7 +12,7 @@ import pytest
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App, open_app
-from clara_eval.chain.sender import Outcome, Pace
+from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.challenges.review import decide
 from clara_eval.challenges.status import MEANINGS, read_status
@@ -49,7 +49,7 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions import CONTESTED_SECONDS, Fetch, Fetched
 
-PACE = Pace(poll_seconds=0.02)
+PACE = SendTimeouts(poll_seconds=0.02)
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalC
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         assert done.receipt is not None
-        assert done.receipt.outcome is Outcome.CONFIRMED
+        assert done.receipt.outcome is SendOutcome.CONFIRMED
         assert await app.chain.winners_on_chain(address, 3) == done.walk.winners.entries
         assert sum(w.prize_amount for w in done.walk.winners.entries) == 500 * USDC
         status = await read_status(app.store, 31337, address)
@@ -189,7 +189,7 @@ async def test_without_a_key_nothing_is_sent(local_chain: LocalChain, tmp_path: 
     async with opened(local_chain, tmp_path, **dry) as app:
         done = await run(app, address)
     assert done.receipt is not None
-    assert done.receipt.outcome is Outcome.DRY_RUN
+    assert done.receipt.outcome is SendOutcome.DRY_RUN
     assert await posts(local_chain, address) == 0
 
 
@@ -391,7 +391,7 @@ async def test_the_poster_may_be_first_and_is_named(
         await local_chain.node.receipts([await local_chain.node.post(local_chain.poster, address, call)])
         done = await run(app, address)
         assert done.receipt is not None
-        assert done.receipt.outcome is Outcome.ALREADY_DONE
+        assert done.receipt.outcome is SendOutcome.ALREADY_DONE
         status = await read_status(app.store, 31337, address)
         assert status is not None
         assert status["postedBy"] == "poster"
@@ -409,11 +409,11 @@ async def test_a_config_that_needs_a_model_says_so(local_chain: LocalChain, tmp_
     import json
 
     from clara_eval.config.eval_config import build_metadata, config_hash
-    from clara_eval.devnet.local_chain import Terms
+    from clara_eval.devnet.local_chain import PostedTerms
 
     config = json.dumps({"version": 1, "features": ["novelty"], "criteria": CONFIG["criteria"]})
     metadata = build_metadata(title="t", problem_statement="p", skills=(), config_text=config)
-    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), open_seconds=HOUR)
+    terms = PostedTerms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), open_seconds=HOUR)
     address = await local_chain.post_challenge(terms)
     await submit_round(local_chain, address)
     await local_chain.move_time(HOUR + 1)
@@ -424,12 +424,12 @@ async def test_a_config_that_needs_a_model_says_so(local_chain: LocalChain, tmp_
 
 async def test_a_config_with_another_hash_is_never_evaluated(local_chain: LocalChain, tmp_path: Path) -> None:
     """The metadata must hold the config that the chain committed to."""
-    from clara_eval.devnet.local_chain import Terms
+    from clara_eval.devnet.local_chain import PostedTerms
 
     good = await post_round(local_chain)
     uri = await local_chain.challenge(good).functions.challengeURI().call()
     address = await local_chain.post_challenge(
-        Terms(challenge_uri=uri, eval_config_hash="0x" + "11" * 32, open_seconds=HOUR)
+        PostedTerms(challenge_uri=uri, eval_config_hash="0x" + "11" * 32, open_seconds=HOUR)
     )
     await submit_round(local_chain, address)
     await local_chain.move_time(HOUR + 1)
@@ -524,7 +524,7 @@ async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
         await local_chain.mine(2)
         last = await run(app, address)
         assert last.receipt is not None
-        assert last.receipt.outcome is Outcome.ALREADY_DONE
+        assert last.receipt.outcome is SendOutcome.ALREADY_DONE
         scores = await read_scores(app.store, 31337, address)
         assert scores is not None
         assert (scores["traceDigest"], scores["postedBy"]) == (first.digest, "evaluator")

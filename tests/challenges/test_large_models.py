@@ -17,14 +17,14 @@ from clara_eval.evaluation.answer_recorder import KeptAnswers
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
 from clara_eval.evaluation.record import entries
 from clara_eval.evaluation.replay import check_trace
-from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.run import EvaluationResult, walk
 from clara_eval.evaluation.sources import LiveSources
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Machine
 from clara_eval.judge import calls
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.attestation.model import Signed
-from clara_eval.judge.calls import JudgeLine
+from clara_eval.judge.calls import CachedLlm
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
@@ -76,9 +76,9 @@ class OneModel:
         raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
 
 
-async def walked(store: SqlStore, llm: Talker) -> Walk:
+async def walked(store: SqlStore, llm: Talker) -> EvaluationResult:
     """One walk as the service makes it, on the journal and the answers of this store."""
-    line = JudgeLine(llm, store, run=CHALLENGE.run, budget=RunBudget(None), card=FREE)
+    line = CachedLlm(llm, store, run=CHALLENGE.run, budget=RunBudget(None), card=FREE)
     sources = LiveSources(
         Journal(store, CHALLENGE.run), Inline(), OneModel(line), (), {}, False, (), None, Machine()
     )  # fmt: skip

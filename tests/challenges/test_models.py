@@ -33,11 +33,11 @@ from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri, entry
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.calls import JudgeLine, Patience, Succession
+from clara_eval.judge.calls import CachedLlm, FallbackLlm, RetryPolicy
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
@@ -57,7 +57,7 @@ async def model_round(chain: LocalChain, config: dict[str, Any] | None = None) -
     text = json.dumps(config or CONFIG)
     described = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
     metadata = data_uri(described.encode(), "application/json")
-    terms = Terms(challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), open_seconds=HOUR)
+    terms = PostedTerms(challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), open_seconds=HOUR)
     address = await chain.post_challenge(replace(terms, prize_pool=500_000_000))
     handed = []
     for number, name in enumerate(NAMES):
@@ -94,7 +94,7 @@ class Shuffled:
 
 @dataclass
 class Askers:
-    lines: dict[str, JudgeLine]
+    lines: dict[str, CachedLlm]
     estimate_usd: float | None = None
 
     def asker(self, name: str) -> Asker:
@@ -102,7 +102,7 @@ class Askers:
 
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
-        return lines[0] if len(lines) == 1 else Succession(lines)
+        return lines[0] if len(lines) == 1 else FallbackLlm(lines)
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
         raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
@@ -117,7 +117,7 @@ class ScriptedModels:
 
     app: App
     llms: dict[str, Llm]
-    patience: Patience = field(default_factory=lambda: Patience(tries=2, first_pause_seconds=0.01, most_probes=1))
+    patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(tries=2, first_pause_seconds=0.01, most_probes=1))
 
     def affordable(self, _challenge: Challenge, _config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
         return plan
@@ -128,7 +128,7 @@ class ScriptedModels:
     ) -> AsyncIterator[Askers]:
         yield Askers(
             {
-                name: JudgeLine(
+                name: CachedLlm(
                     self.llms[name],
                     self.app.store,
                     run=challenge.run,

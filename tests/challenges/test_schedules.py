@@ -27,7 +27,7 @@ from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.port import Answer, Llm, Prompt
@@ -56,7 +56,7 @@ async def round_of_eleven(chain: LocalChain) -> Address:
     """A closed round with as many entries as it takes for some pairs never to meet."""
     config = json.dumps(CONFIG)
     described = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": config}).encode()
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=data_uri(described, "application/json"),
         eval_config_hash=config_hash(config.encode()),
         open_seconds=HOUR,

@@ -10,7 +10,7 @@ import pytest
 from tests.challenges.test_evaluate import opened, run
 from tests.evaluation.test_execution import lines_of, post, values
 
-from clara_eval.chain.sender import Outcome
+from clara_eval.chain.sender import SendOutcome
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
@@ -49,7 +49,7 @@ async def test_an_empty_contract_with_its_own_builtins_is_not_paid(
         lines = await lines_of(app, address)
         paid = [one.account for one in await app.chain.winners_on_chain(address, 2)]
     assert done.receipt is not None
-    assert done.receipt.outcome is Outcome.CONFIRMED
+    assert done.receipt.outcome is SendOutcome.CONFIRMED
     empty, plain, best = (agent.address for agent in local_chain.agents[:3])
     assert [one.account for one in done.walk.placed] == [best, plain, empty]
     assert paid == [best, plain]

@@ -10,7 +10,7 @@ import pytest
 from tests.chain.winners.test_winners import challenge
 
 from clara_eval.core.camel_json import DECIMAL
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import Disagrees
 from clara_eval.evaluation.record import CHALLENGE
 from clara_eval.evaluation.trace.journal import Journal
@@ -39,7 +39,7 @@ def test_a_challenge_of_any_size_comes_back_as_it_was() -> None:
 def test_another_shape_is_refused(body: object) -> None:
     """A missing, unknown or misspelt field is an error, never a default."""
     with pytest.raises(ValueError, match="validation error"):
-        Form(Paid).read(body)
+        JsonCodec(Paid).read(body)
 
 
 async def test_a_journal_of_another_version_is_told(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_a_journal_of_another_version_is_told(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "journal.db")
     await store.add_entry("1:0x1", "paid", '{"agent_id":7,"short_name":""}')
     with pytest.raises(Disagrees, match="another form") as caught:
-        await Journal(store, "1:0x1").once("paid", Form(Paid), made)
+        await Journal(store, "1:0x1").once("paid", JsonCodec(Paid), made)
     assert "--restart" in caught.value.remedy
-    assert await Journal(store, "1:0x2").once("paid", Form(Paid), made) == Paid(7)
+    assert await Journal(store, "1:0x2").once("paid", JsonCodec(Paid), made) == Paid(7)
     await store.close()

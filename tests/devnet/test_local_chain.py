@@ -12,8 +12,8 @@ from eth_account import Account
 from eth_utils.address import to_checksum_address
 
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
-from clara_eval.devnet.dev_node import DevNode, Refused
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.devnet.dev_node import DevNode, NodeRefused
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 
 
 async def _count(chain: LocalChain, challenge: Any) -> int:
@@ -47,7 +47,7 @@ async def test_submissions_of_one_block_are_all_there(local_chain: LocalChain) -
 async def test_many_challenges_are_posted_in_few_blocks(local_chain: LocalChain) -> None:
     """More than wait together are all there, and blocks come by themselves again afterwards."""
     chain, before = local_chain, await local_chain.web3.eth.block_number
-    await chain.post_many(Terms(), 70)
+    await chain.post_many(PostedTerms(), 70)
     assert await chain.factory.functions.getChallengeCount().call() == 70
     assert await chain.web3.eth.block_number - before < 20
     await chain.post_challenge()
@@ -109,7 +109,7 @@ async def test_mining_adds_blocks(local_chain: LocalChain) -> None:
 
 async def test_an_unknown_method_is_told_in_words(local_chain: LocalChain) -> None:
     """What the node does not do is refused with the method's name."""
-    with pytest.raises(Refused, match="evm_nonsense"):
+    with pytest.raises(NodeRefused, match="evm_nonsense"):
         await local_chain.node.rpc("evm_nonsense")
 
 

@@ -12,7 +12,7 @@ from tests.challenges.test_evaluate import opened, run
 from tests.support.forged_trace import Entries, forged
 
 from clara_eval.app import App
-from clara_eval.chain.sender import Outcome
+from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
@@ -26,7 +26,7 @@ from clara_eval.devnet.local_chain import (
     HOUR,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.replay import Checked, check_trace
@@ -73,7 +73,7 @@ async def post(
     """A round with this harness and these submissions, closed unless said otherwise."""
     document = {"version": 1, "features": [*features], "criteria": CRITERIA, "judge": "rules", "harness": harness}
     text = json.dumps(document)
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=build_metadata(title="Double", problem_statement="Double it.", skills=(), config_text=text),
         eval_config_hash=config_hash(text.encode()),
         private_set_hash=committed or "0x" + "00" * 32,
@@ -113,7 +113,7 @@ async def test_executed_features_decide_and_are_verified_by_running_again(
     """Who passes with less fuel wins; what does not run is last; the trace holds offline, run again."""
     done, lines = await public_round(local_chain, tmp_path)
     assert done.receipt is not None
-    assert done.receipt.outcome is Outcome.CONFIRMED
+    assert done.receipt.outcome is SendOutcome.CONFIRMED
     assert [values(done, local_chain, n)["tests_passed"] for n in range(5)] == [1.0, 1.0, 1.0, 0.0, 0.0]
     assert values(done, local_chain, 4) == {
         "tests_passed": 0.0,
@@ -273,7 +273,7 @@ async def test_a_round_without_a_harness_can_ask_whether_code_compiles(local_cha
     )
     document = {"version": 1, "features": ["compiles", "deploy_gas"], "criteria": CRITERIA, "judge": "rules"}
     text = json.dumps({**document, "language": "solidity"})
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=build_metadata(title="t", problem_statement="p", skills=(), config_text=text),
         eval_config_hash=config_hash(text.encode()),
         prize_pool=500_000_000,
@@ -362,7 +362,7 @@ async def test_nobody_is_first_by_work_that_is_not_counted(local_chain: LocalCha
     agents = {agent.address: number for number, agent in enumerate(local_chain.agents)}
     fuel = [values(done, local_chain, number)["fuel_work"] for number in range(len(texts))]
     assert done.receipt is not None
-    assert done.receipt.outcome is Outcome.CONFIRMED
+    assert done.receipt.outcome is SendOutcome.CONFIRMED
     assert [values(done, local_chain, number)["tests_passed"] for number in range(len(texts))] == [1.0] * 5 + [0.0]
     assert fuel[5] is None
     assert fuel[0] < fuel[1] < min(fuel[2:5]), fuel

@@ -12,7 +12,7 @@ from tests.chain.winners.test_winners import account, challenge
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.review_defaults import (
     CALIBRATION,
@@ -25,7 +25,7 @@ from clara_eval.evaluation.review_defaults import (
     place,
     table,
 )
-from clara_eval.evaluation.review_rules import Round
+from clara_eval.evaluation.review_rules import JudgedRound
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking.rank import rank_table
 from clara_eval.ranking.tally import tally
@@ -37,9 +37,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 HOUR = 3600
 
 
-def facts(*codes: str, second_view: str = "read") -> Features:
+def facts(*codes: str, second_view: str = "read") -> SubmissionFacts:
     flags = tuple(Flag(code, "review", "why") for code in codes)
-    return Features(JudgeVector(()), {}, {}, {}, flags, second_view=second_view)  # type: ignore[arg-type]
+    return SubmissionFacts(JudgeVector(()), {}, {}, {}, flags, second_view=second_view)  # type: ignore[arg-type]
 
 
 def solution(number: int, *, pinned: bool = True) -> Solution:
@@ -52,17 +52,17 @@ def like(earlier: int, later: int, *, contested: bool = False) -> Similar:
 
 
 def a_round(
-    flagged: dict[int, Features] | None = None,
+    flagged: dict[int, SubmissionFacts] | None = None,
     likeness: Likeness | None = None,
     unpinned: tuple[int, ...] = (),
     rejected: tuple[Rejected, ...] = (),
-) -> Round:
+) -> JudgedRound:
     """Six entries ranked by number, two of them paid, and those that were not judged."""
     names = [str(account(number)) for number in range(6)]
     played = [Comparison(a, b, "j", "first", None, "", ()) for n, a in enumerate(names) for b in names[n + 1 :]]
     table_of = tally(names, [one.result for one in played])
     ranking = rank_table(table_of, seed=b"", winner_count=2, payout_bps=(6000, 4000))
-    return Round(
+    return JudgedRound(
         challenge(8, (6000, 4000)),
         ranking,
         (),
@@ -74,7 +74,7 @@ def a_round(
     )
 
 
-def paid(found: Round) -> list[int]:
+def paid(found: JudgedRound) -> list[int]:
     """Who is paid by default."""
     order = place(found.ranking, found.rejected, giving_way(found), by_default=True)
     return [int(one.account, 16) for one in order[:2]]
@@ -106,7 +106,7 @@ def paid(found: Round) -> list[int]:
         (a_round({0: facts("a_flag_of_tomorrow")}), [0, 1]),
     ],
 )
-def test_who_is_paid_if_nobody_decides(found: Round, expected: list[int]) -> None:
+def test_who_is_paid_if_nobody_decides(found: JudgedRound, expected: list[int]) -> None:
     """An entry gives way for its own doing; for what rivals can cause, and for what counts low already, it stays."""
     assert paid(found) == expected
     scores = [one.score for one in place(found.ranking, found.rejected, giving_way(found), by_default=True)]

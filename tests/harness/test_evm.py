@@ -23,10 +23,10 @@ from clara_eval.devnet.anvil import Anvil
 from clara_eval.harness import (
     Executed,
     Harness,
-    Limits,
+    HarnessSubmission,
     Machine,
     MissingEngine,
-    Submission,
+    RunLimits,
     solc,
 )
 from clara_eval.harness.compilers import CompileCache, find_compiler
@@ -78,9 +78,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     found.close()
 
 
-def run(machine: Machine, source: str, harness: str = HARNESS, limits: Limits | None = None) -> Executed:
+def run(machine: Machine, source: str, harness: str = HARNESS, limits: RunLimits | None = None) -> Executed:
     # A view harness cannot call a function that may write; most hostile ones do more than read.
-    return machine.run(Harness("solidity", harness), Submission("solidity", source), limits)
+    return machine.run(Harness("solidity", harness), HarnessSubmission("solidity", source), limits)
 
 
 def loose(harness: str) -> str:
@@ -117,12 +117,12 @@ def test_what_is_wrong_fails_and_still_runs(machine: Machine) -> None:
 
 def test_without_a_harness_there_are_facts_about_the_code(machine: Machine) -> None:
     """Without a harness only compiles, deploy_gas and bytecode_bytes are measured."""
-    found = machine.run(None, Submission("solidity", PLAIN))
+    found = machine.run(None, HarnessSubmission("solidity", PLAIN))
     assert set(found.features) == {"compiles", "deploy_gas", "bytecode_bytes"}
     assert found.features["deploy_gas"] == run(machine, PLAIN).features["deploy_gas"]
-    broken = machine.run(None, Submission("solidity", "this is no code"))
+    broken = machine.run(None, HarnessSubmission("solidity", "this is no code"))
     assert broken.features == {"compiles": False, "deploy_gas": None, "bytecode_bytes": None}
-    two = machine.run(None, Submission("solidity", HEAD + "contract A {} contract B {}"))
+    two = machine.run(None, HarnessSubmission("solidity", HEAD + "contract A {} contract B {}"))
     assert two.features == {"compiles": True, "deploy_gas": None, "bytecode_bytes": None}
 
 
@@ -276,7 +276,9 @@ def test_a_constructor_that_gives_the_scales_less_code_pays_for_all_of_it(machin
     """Empty code for whoever deploys alone, the whole one for the harness: deploying costs no less than the whole."""
     body = "for (uint256 i = 0; i < xs.length; i++) { s += xs[i]; }"
     trick = "constructor() { if (msg.sender == tx.origin) assembly { return(0, 0) } }"
-    cheat, honest = (machine.run(None, Submission("solidity", submission(body, inside=one))) for one in (trick, ""))
+    cheat, honest = (
+        machine.run(None, HarnessSubmission("solidity", submission(body, inside=one))) for one in (trick, "")
+    )
     asked, due = cheat.features["deploy_gas"], honest.features["deploy_gas"]
     assert asked is not None
     assert due is not None
@@ -418,7 +420,7 @@ def test_what_the_compiler_may_use_is_bounded(machine: Machine) -> None:
 
 def test_the_clock_only_ever_says_infrastructure(machine: Machine) -> None:
     """A guard that fires gives no features at all, and the machine goes on."""
-    found = run(machine, submission("s = 123;"), loose(HARNESS), Limits(seconds=-1_000.0))
+    found = run(machine, submission("s = 123;"), loose(HARNESS), RunLimits(seconds=-1_000.0))
     assert found.outcome == "infrastructure"
     assert found.features == {}
     assert run(machine, PLAIN).outcome == "passed"
@@ -518,7 +520,7 @@ def test_a_harness_is_checked_on_a_reference(machine: Machine) -> None:
 def test_languages_must_agree(machine: Machine) -> None:
     """A harness in one language does not run a submission in another."""
     with pytest.raises(BadInput, match="same language"):
-        machine.run(Harness("python", ""), Submission("solidity", PLAIN))
+        machine.run(Harness("python", ""), HarnessSubmission("solidity", PLAIN))
 
 
 async def test_gas_is_what_a_node_charges(machine: Machine) -> None:

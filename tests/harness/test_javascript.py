@@ -12,10 +12,10 @@ import pytest
 from clara_eval.harness import (
     Executed,
     Harness,
-    Limits,
+    HarnessSubmission,
     Machine,
     MissingEngine,
-    Submission,
+    RunLimits,
 )
 from clara_eval.harness.wasm import CLOCK_SECONDS
 
@@ -52,8 +52,8 @@ def machine() -> Iterator[Machine]:
     found.close()
 
 
-def run(machine: Machine, source: str, harness: str = ONE, limits: Limits | None = None) -> Executed:
-    return machine.run(Harness("javascript", harness), Submission("javascript", source), limits)
+def run(machine: Machine, source: str, harness: str = ONE, limits: RunLimits | None = None) -> Executed:
+    return machine.run(Harness("javascript", harness), HarnessSubmission("javascript", source), limits)
 
 
 def test_a_run_measures_tests_metrics_and_fuel(machine: Machine) -> None:
@@ -85,8 +85,8 @@ def test_more_work_uses_more_fuel(machine: Machine) -> None:
 
 def test_without_a_harness_only_loading_is_measured(machine: Machine) -> None:
     """`loads` is the one feature without a harness."""
-    assert machine.run(None, Submission("javascript", GOOD)).features == {"loads": True}
-    assert machine.run(None, Submission("javascript", "export {")).features == {"loads": False}
+    assert machine.run(None, HarnessSubmission("javascript", GOOD)).features == {"loads": True}
+    assert machine.run(None, HarnessSubmission("javascript", "export {")).features == {"loads": False}
 
 
 HOSTILE = {
@@ -137,7 +137,7 @@ HOSTILE = {
 def test_hostile_code_ends_in_a_named_outcome(machine: Machine, name: str) -> None:
     """Each attack has its own measured outcome, the same twice, and passes no test."""
     source, outcome = HOSTILE[name]
-    limits = Limits(fuel=300_000_000)
+    limits = RunLimits(fuel=300_000_000)
     found = run(machine, source, limits=limits)
     assert found.outcome == outcome, (found.outcome, found.detail, found.logs)
     assert found.features["tests_passed"] == 0.0
@@ -149,7 +149,7 @@ def test_attacks_change_nothing_for_others(machine: Machine) -> None:
     """After every attack an honest submission measures what it measured before."""
     before = run(machine, GOOD)
     for source, _ in HOSTILE.values():
-        run(machine, source, limits=Limits(fuel=30_000_000))
+        run(machine, source, limits=RunLimits(fuel=30_000_000))
     assert run(machine, GOOD) == before
 
 
@@ -211,7 +211,7 @@ def test_one_test_cannot_poison_the_next(machine: Machine) -> None:
 def test_many_endless_functions_end_soon(machine: Machine) -> None:
     """After three functions that ran out of fuel the others count as out of fuel without being run."""
     many = "".join(f"export const test_{n} = (s) => s.add(1, 2);" for n in range(30))
-    found = run(machine, "export function add() { for (;;) {} }", many, Limits(fuel=20_000_000))
+    found = run(machine, "export function add() { for (;;) {} }", many, RunLimits(fuel=20_000_000))
     assert [call.outcome for call in found.calls[1:]] == ["out_of_fuel"] * 30
     assert {call.used for call in found.calls[1:]} == {20_000_000}
 
@@ -300,7 +300,9 @@ def test_the_seed_reaches_the_harness_and_not_the_submission(machine: Machine) -
     """Every function of a harness gets the seed as its second argument."""
     harness = "export const metric_drawn = (s, seed) => s.add(Number(BigInt(seed) % 97n), 0);"
     found = [
-        machine.run(Harness("javascript", harness, seed), Submission("javascript", GOOD)).features["metric_drawn"]
+        machine.run(Harness("javascript", harness, seed), HarnessSubmission("javascript", GOOD)).features[
+            "metric_drawn"
+        ]
         for seed in ("0x61", "0x05")
     ]
     assert found == [0, 5]

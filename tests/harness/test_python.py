@@ -14,10 +14,10 @@ from clara_eval.actions.check_harness import check_harness
 from clara_eval.harness import (
     Executed,
     Harness,
-    Limits,
+    HarnessSubmission,
     Machine,
     MissingEngine,
-    Submission,
+    RunLimits,
     cpython,
 )
 from clara_eval.harness.wasm import CLOCK_SECONDS
@@ -81,8 +81,8 @@ def machine() -> Iterator[Machine]:
     found.close()
 
 
-def run(machine: Machine, source: str, harness: str = ONE, limits: Limits | None = None) -> Executed:
-    return machine.run(Harness("python", harness), Submission("python", source), limits)
+def run(machine: Machine, source: str, harness: str = ONE, limits: RunLimits | None = None) -> Executed:
+    return machine.run(Harness("python", harness), HarnessSubmission("python", source), limits)
 
 
 @pytest.mark.timeout(900)
@@ -117,8 +117,8 @@ def test_more_work_uses_more_fuel(machine: Machine) -> None:
 
 def test_without_a_harness_only_loading_is_measured(machine: Machine) -> None:
     """`loads` is the one feature without a harness."""
-    assert machine.run(None, Submission("python", ADD)).features == {"loads": True}
-    assert machine.run(None, Submission("python", "def (")).features == {"loads": False}
+    assert machine.run(None, HarnessSubmission("python", ADD)).features == {"loads": True}
+    assert machine.run(None, HarnessSubmission("python", "def (")).features == {"loads": False}
 
 
 HOSTILE = {
@@ -184,7 +184,7 @@ HOSTILE = {
 def test_hostile_code_ends_in_a_named_outcome(machine: Machine, name: str) -> None:
     """Each attack has its own measured outcome and passes no test; what it printed is harmless."""
     source, outcome = HOSTILE[name]
-    found = run(machine, source, limits=Limits(fuel=300_000_000))
+    found = run(machine, source, limits=RunLimits(fuel=300_000_000))
     assert found.outcome == outcome, (found.outcome, found.detail, found.logs)
     assert found.features["tests_passed"] == 0.0
     assert all(line.isascii() and line.isprintable() for line in (*found.logs, found.detail))
@@ -194,7 +194,7 @@ def test_attacks_change_nothing_for_others(machine: Machine) -> None:
     """In the same process, after attacks, an honest submission measures what it measured before."""
     before = run(machine, ADD)
     for name in ("endless loop", "memory", "ends the process", "writes answers itself"):
-        found = run(machine, HOSTILE[name][0], limits=Limits(fuel=30_000_000))
+        found = run(machine, HOSTILE[name][0], limits=RunLimits(fuel=30_000_000))
         assert found.features["tests_passed"] == 0.0
     assert run(machine, ADD) == before
 
@@ -355,7 +355,7 @@ def test_the_seed_reaches_the_harness_and_not_the_submission(machine: Machine) -
         "def metric_drawn(s, seed): return s.add(int(seed, 16) % 97, 0)\ndef test_plain(s): assert s.add(1, 1) == 2\n"
     )
     found = [
-        machine.run(Harness("python", harness, seed), Submission("python", ADD)).features["metric_drawn"]
+        machine.run(Harness("python", harness, seed), HarnessSubmission("python", ADD)).features["metric_drawn"]
         for seed in ("0x61", "0x05")
     ]
     assert found == [0, 5]

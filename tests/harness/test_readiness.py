@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clara_eval.harness import Machine
-from clara_eval.harness.model import Limits
+from clara_eval.harness.model import RunLimits
 from clara_eval.harness.readiness import look_at
 
 
@@ -34,7 +34,7 @@ def test_what_runs_is_ready_and_what_cannot_be_kept_is_said(machine: Machine) ->
 
 def test_a_worker_that_was_lost_is_not_ready(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the process does not answer in time the engine failed, with the words of what happened."""
-    defaults = (*Limits.__init__.__defaults__[:-1], -1.0)  # type: ignore[index]
+    defaults = (*RunLimits.__init__.__defaults__[:-1], -1.0)  # type: ignore[index]
     monkeypatch.setattr("clara_eval.harness.model.Limits.__init__.__defaults__", defaults)
     failed = look_at(machine, "javascript")
     assert failed.state == "failed"

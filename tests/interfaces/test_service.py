@@ -16,7 +16,7 @@ from tests.support.chaos import ChaosPlan, World, world
 from tests.support.fake_endpoint import Fault
 from tests.support.half_open import half_open
 
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.evaluate import read_scores
 from clara_eval.config.settings import Settings
@@ -41,7 +41,9 @@ async def service_of(made: World, **environ: str) -> AsyncIterator[tuple[Engine,
     settings = Settings.from_env({**made.environ, **environ})
     with free_socket() as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with serving(settings, listening, mode="all", options=FAST, pace=Pace(poll_seconds=0.02)) as engine:
+        async with serving(
+            settings, listening, mode="all", options=FAST, pace=SendTimeouts(poll_seconds=0.02)
+        ) as engine:
             yield engine, url
 
 

@@ -18,9 +18,9 @@ from clara_eval.judge.asking import ask_until
 from clara_eval.judge.calls import (
     CONTROL,
     READ_AT_ONCE,
-    JudgeLine,
-    Patience,
-    Succession,
+    CachedLlm,
+    FallbackLlm,
+    RetryPolicy,
 )
 from clara_eval.judge.concurrency import Breaker, Gate
 from clara_eval.judge.costs.prices import FREE, PriceCard
@@ -105,10 +105,10 @@ def _prompt(number: int = 0) -> Prompt:
     return Prompt("comparison", "judge", f"pair {number}", "{}", 50, "0x00")
 
 
-def _line(model: Model, book: Book | None = None, **options: Any) -> tuple[JudgeLine, Book, Clock]:
+def _line(model: Model, book: Book | None = None, **options: Any) -> tuple[CachedLlm, Book, Clock]:
     book, clock = book or Book(), Clock()
     settings = {"run": "r", "budget": RunBudget(None), "card": FREE, **options}
-    return JudgeLine(model, book, sleep=clock.sleep, clock=clock, **settings), book, clock
+    return CachedLlm(model, book, sleep=clock.sleep, clock=clock, **settings), book, clock
 
 
 async def test_an_answer_is_saved_and_never_asked_for_again() -> None:
@@ -272,7 +272,7 @@ async def test_a_judge_that_never_answers_is_a_named_failure() -> None:
 async def test_one_deadline_for_everything() -> None:
     """A pause that would end after the deadline is not begun: the caller hears at once that the time is over."""
     model = Model(lambda _: RateLimited("429", retry_after_seconds=60))
-    line, _, clock = _line(model, patience=Patience(deadline=1050.0))
+    line, _, clock = _line(model, patience=RetryPolicy(deadline=1050.0))
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
     assert clock.now < 1050
@@ -281,20 +281,20 @@ async def test_one_deadline_for_everything() -> None:
 async def test_a_long_pause_is_not_sat_out() -> None:
     """A provider that asks for an hour: the run ends at once and says for how long; another judge takes over."""
     model = Model(lambda _: RateLimited("429", retry_after_seconds=3600))
-    line, book, clock = _line(model, patience=Patience(deadline=100_000.0))
+    line, book, clock = _line(model, patience=RetryPolicy(deadline=100_000.0))
     for _ in range(3):
         with pytest.raises(JudgeWaits) as waits:
             await line.ask(_prompt())
         assert waits.value.retry_after_seconds == pytest.approx(3600, abs=1)
     assert (model.calls, sum(clock.slept), book.kept) == (1, 0, {})
     other, _, _ = _line(Model(name="openai:other"))
-    assert (await Succession([line, other]).ask(_prompt())).llm == "openai:other"
+    assert (await FallbackLlm([line, other]).ask(_prompt())).llm == "openai:other"
 
 
 async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:
     """A caller whose turn comes when the time is over makes no call, and its reservation is given back."""
     budget = RunBudget(cap_micro_usd=10_000)
-    line, _, clock = _line(model := Model(), budget=budget, card=CARD, patience=Patience(deadline=1050.0))
+    line, _, clock = _line(model := Model(), budget=budget, card=CARD, patience=RetryPolicy(deadline=1050.0))
     clock.now = 1050.0
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
@@ -306,7 +306,7 @@ async def test_a_slow_answer_ends_with_the_call_limit() -> None:
     model = Model()
     model.wait = lambda: asyncio.sleep(30)
     budget = RunBudget(None)
-    line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.01, tries=2))
+    line, _, _ = _line(model, budget=budget, card=CARD, patience=RetryPolicy(call_seconds=0.01, tries=2))
     with pytest.raises(Temporary, match="in time"):
         await line.ask(_prompt())
     control = CARD.worst(replace(_prompt(), user=CONTROL))
@@ -334,7 +334,7 @@ async def test_whoever_waits_for_a_judge_that_is_down_keeps_no_place() -> None:
     """Two runs share one place: while the judge is down for the first, the second gets its answers."""
     gate = Gate(1, clock=lambda: 1000.0)
     down, well = Model(lambda _: Temporary("503")), Model()
-    first, _, _ = _line(down, gate=gate, patience=Patience(deadline=1600, most_in_flight=1))
+    first, _, _ = _line(down, gate=gate, patience=RetryPolicy(deadline=1600, most_in_flight=1))
     second, _, _ = _line(well, gate=gate, run="s")
     seen: list[int] = []
 
@@ -353,7 +353,7 @@ async def test_the_pace_adapts() -> None:
     """It starts with eight at once, grows to the most allowed, and halves once per round of rate limits."""
     model = Model()
     model.wait = lambda: asyncio.sleep(0.001)
-    line, _, _ = _line(model, patience=Patience(most_in_flight=32))
+    line, _, _ = _line(model, patience=RetryPolicy(most_in_flight=32))
     await asyncio.gather(*(line.ask(_prompt(number)) for number in range(8)))
     assert model.most_at_once == 8
     await asyncio.gather(*(line.ask(_prompt(number)) for number in range(8, 300)))
@@ -389,7 +389,7 @@ def test_the_breaker() -> None:
 
 async def test_a_long_outage_is_survived_with_few_calls() -> None:
     """While the judge is down only probes are sent; when it is back, everything is answered."""
-    line, _, clock = _line(model := Model(), patience=Patience(tries=12))
+    line, _, clock = _line(model := Model(), patience=RetryPolicy(tries=12))
     model.script = lambda _: Temporary("down") if clock.now < 1030 else None
     answers = await asyncio.gather(*(line.ask(_prompt(number)) for number in range(40)))
     assert len(answers) == 40
@@ -503,13 +503,13 @@ async def test_the_next_judge_takes_over() -> None:
     """The answer is recorded under the judge that gave it, and a restart finds it before it asks the first again."""
     book = Book()
     down, up = Model(lambda _: Temporary("down"), "openai:first"), Model(name="openai:second")
-    lines = [_line(down, book, patience=Patience(tries=2))[0], _line(up, book)[0]]
-    asker = Succession(lines)
+    lines = [_line(down, book, patience=RetryPolicy(tries=2))[0], _line(up, book)[0]]
+    asker = FallbackLlm(lines)
     paid = await asker.ask(_prompt())
     assert paid.llm == "openai:second"
     assert "openai:first" in asker.setbacks
     calls = down.calls
-    again = Succession([_line(down, book)[0], _line(up, book)[0]])
+    again = FallbackLlm([_line(down, book)[0], _line(up, book)[0]])
     assert await again.ask(_prompt()) == paid
     assert (down.calls, up.calls) == (calls, 1)
 
@@ -519,7 +519,7 @@ async def test_a_judge_that_is_down_is_passed_over_quickly() -> None:
     book = Book()
     down, up = Model(lambda _: Unanswered("down"), "openai:first"), Model(name="openai:second")
     first, _, clock = _line(down, book)
-    asker = Succession([first, _line(up, book)[0]])
+    asker = FallbackLlm([first, _line(up, book)[0]])
     for number in range(40):
         await asker.ask(_prompt(number))
     assert up.calls == 40
@@ -531,7 +531,7 @@ async def test_a_judge_that_is_down_is_passed_over_quickly() -> None:
 async def test_a_judge_that_stays_down_sits_the_run_out() -> None:
     """After enough failed probes every further request fails at once, so that a dead judge cannot hold a jury."""
     dead = Model(lambda _: Temporary("down"))
-    line, _, _ = _line(dead, patience=Patience(tries=20, most_probes=2))
+    line, _, _ = _line(dead, patience=RetryPolicy(tries=20, most_probes=2))
     with pytest.raises(JudgeDown):
         await line.ask(_prompt(1))
     asked = dead.calls
@@ -567,7 +567,7 @@ async def test_a_prompt_that_alone_takes_too_long_is_cut_and_no_outage() -> None
 
     model.complete = answer  # type: ignore[method-assign]
     budget = RunBudget(None)
-    line, _, _ = _line(model, budget=budget, card=CARD, patience=Patience(call_seconds=0.02))
+    line, _, _ = _line(model, budget=budget, card=CARD, patience=RetryPolicy(call_seconds=0.02))
     bomb = replace(_prompt(), user="bomb", max_tokens=0)
     paid = await line.ask(bomb)
     assert (paid.answer.stop, paid.cost_micro_usd) == ("max_tokens", 0)

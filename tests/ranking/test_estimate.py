@@ -11,12 +11,12 @@ from tests.support.simulated_jury import draw_jury, jury_table
 from clara_eval.ranking.estimate import estimate, standardised
 from clara_eval.ranking.results import Result
 from clara_eval.ranking.schedule import balanced_looks
-from clara_eval.ranking.simulator import Model, World, draw_world
+from clara_eval.ranking.simulator import Model, SimulatedWorld, draw_world
 from clara_eval.ranking.strength import Scale, Strengths, fit
 from clara_eval.ranking.tally import tally
 
 
-def both(world: World) -> list[tuple[int, int]]:
+def both(world: SimulatedWorld) -> list[tuple[int, int]]:
     return [(i, j) for i in range(world.size) for j in range(world.size) if i != j]
 
 

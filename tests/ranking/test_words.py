@@ -13,7 +13,7 @@ from tests.support.simulated_jury import draw_jury
 
 from clara_eval.ranking.rank import Ranking, rank
 from clara_eval.ranking.schedule import Both, Field, Full
-from clara_eval.ranking.simulator import Model, World, draw_world, play
+from clara_eval.ranking.simulator import Model, SimulatedWorld, draw_world, play
 
 SIZE, TRIALS = 12, 25
 JURY = "jury of three, correlation .6"
@@ -30,7 +30,7 @@ MODELS: dict[str, Model] = {
 
 
 @cache
-def said(case: str, schedule: str) -> list[tuple[World, Ranking]]:
+def said(case: str, schedule: str) -> list[tuple[SimulatedWorld, Ranking]]:
     """Worlds of a case, and what was said about each."""
     found = []
     for seed in range(70_000, 70_000 + (TRIALS if schedule == "both" else 4 * TRIALS)):  # one look tells less

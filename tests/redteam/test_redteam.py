@@ -22,7 +22,7 @@ from clara_eval.redteam.own_judge import measure_own, planned_prompts
 from clara_eval.redteam.real_files import default_folders, real_files
 from clara_eval.redteam.report import (
     Figure,
-    Report,
+    RedteamReport,
     interval,
     number,
     share,
@@ -118,7 +118,7 @@ def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatc
     figures = by_name(copying.measure_copies(files))
     assert figures["copy_rename"].met is False
     assert figures["copy_exact"].met
-    assert not Report(tuple(figures.values()), 1, {}).met
+    assert not RedteamReport(tuple(figures.values()), 1, {}).met
 
 
 def test_a_disguise_is_a_program_again() -> None:
@@ -177,6 +177,6 @@ def test_figures_carry_their_bounds() -> None:
     assert (good.met, bad.met, share("s", "told", "", 1, 10).met) == (True, False, None)
     assert share("s", "none", "", 0, 0, at_most=1.0).met is False
     assert number("s", "mean", "", [0.0, 1.0], at_least=0.5).met
-    document = Report((good, bad), 1, {}).to_json()
+    document = RedteamReport((good, bad), 1, {}).to_json()
     assert document["missed"] == ["bad"]
     assert not document["met"]

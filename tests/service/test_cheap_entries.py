@@ -34,11 +34,11 @@ from clara_eval.devnet.local_chain import (
     DevAccount,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
-from clara_eval.judge.calls import Patience
+from clara_eval.judge.calls import RetryPolicy
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics
@@ -180,7 +180,7 @@ async def world_of(chain: LocalChain, place: Path) -> AsyncIterator[World]:
         judge = f"openai:scripted@{endpoint.url}"
         asked = {"CLARA_JUDGES": judge, "CLARA_PRICES": f"{judge}=0/0", "OPENAI_API_KEY": "not-a-real-key"}
         async with open_app(settings_of(chain, place, **asked), pace=PACE) as app:
-            app.models.patience = Patience(tries=2, first_pause_seconds=0.01)
+            app.models.patience = RetryPolicy(tries=2, first_pause_seconds=0.01)
             fetch = UriFetch(gateway.url, hostile.web(FetchLimits(max_bytes=20_000, total_seconds=0.4)))
             reaching = replace(app, ports=replace(app.ports, fetch=fetch))
             metrics = Metrics()
@@ -192,7 +192,7 @@ async def world_of(chain: LocalChain, place: Path) -> AsyncIterator[World]:
 async def post(chain: LocalChain) -> Address:
     config = json.dumps(CONFIG)
     return await chain.post_challenge(
-        Terms(
+        PostedTerms(
             challenge_uri=build_metadata(title="Double", problem_statement="Double it.", skills=(), config_text=config),
             eval_config_hash=config_hash(config.encode()),
             prize_pool=70_000_000,

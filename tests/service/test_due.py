@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.challenges.challenge_index import summary_of
 from clara_eval.challenges.status import gravest
 from clara_eval.core.address import Address
@@ -34,9 +34,9 @@ from clara_eval.evaluation.scoring_window import (
     most_comparisons,
     needed_seconds,
 )
-from clara_eval.service.due import Action, Memory, due
+from clara_eval.service.due import DueAction, Memory, due
 from clara_eval.service.endings import ending_of
-from clara_eval.service.health import Pulse
+from clara_eval.service.health import ServiceHealth
 from clara_eval.service.options import EngineOptions
 
 OURS = Address("0x" + "22" * 20)
@@ -51,7 +51,7 @@ def challenge(**changes: Any) -> Challenge:
         block=Block(1, "0x01", DEADLINE + 10),
         poster=Address("0x" + "11" * 20),
         evaluator=OURS,
-        token=Token(Address("0x" + "33" * 20), "USDC", 6),
+        token=PrizeToken(Address("0x" + "33" * 20), "USDC", 6),
         prize_pool=1_000_000,
         poster_bond=0,
         deadline=DEADLINE,
@@ -73,80 +73,80 @@ def challenge(**changes: Any) -> Challenge:
 
 def decided(
     found: Challenge, memory: Memory | None = None, *, now: int = DEADLINE + 10, wall: float = 0, can_sign: bool = True
-) -> Action:
+) -> DueAction:
     memory = memory or Memory()
     return due(found, memory, evaluator=OURS, chain_now=now, wall_now=wall, can_sign=can_sign).action
 
 
 def test_the_specified_conditions_start_an_evaluation() -> None:
     """Scoring, ours, nothing posted, deadline passed: each condition alone keeps it from starting."""
-    assert decided(challenge()) is Action.EVALUATE
-    assert decided(challenge(evaluator=Address("0x" + "55" * 20))) is Action.NONE
-    assert decided(challenge(), now=DEADLINE) is Action.NONE
-    assert decided(challenge(score_posted_at=DEADLINE + 5), Memory("complete")) is Action.NONE
+    assert decided(challenge()) is DueAction.EVALUATE
+    assert decided(challenge(evaluator=Address("0x" + "55" * 20))) is DueAction.NONE
+    assert decided(challenge(), now=DEADLINE) is DueAction.NONE
+    assert decided(challenge(score_posted_at=DEADLINE + 5), Memory("complete")) is DueAction.NONE
 
 
 def test_an_open_challenge_past_its_deadline_is_taken_on() -> None:
     """Nobody is paid to call advanceToScoring, so the attempt does; without a key it cannot."""
-    assert decided(challenge(status=ChallengeStatus.OPEN)) is Action.EVALUATE
-    assert decided(challenge(status=ChallengeStatus.OPEN), can_sign=False) is Action.NONE
-    assert decided(challenge(status=ChallengeStatus.OPEN), now=DEADLINE - 1) is Action.NONE
+    assert decided(challenge(status=ChallengeStatus.OPEN)) is DueAction.EVALUATE
+    assert decided(challenge(status=ChallengeStatus.OPEN), can_sign=False) is DueAction.NONE
+    assert decided(challenge(status=ChallengeStatus.OPEN), now=DEADLINE - 1) is DueAction.NONE
 
 
 def test_the_chain_is_the_truth() -> None:
     """With an empty store a post is recognised; with a store that believes in a post that is gone, it is made again."""
-    assert decided(challenge(score_posted_at=DEADLINE + 5)) is Action.RECORD
-    assert decided(challenge(score_posted_at=DEADLINE + 5), Memory("comparing")) is Action.RECORD
-    assert decided(challenge(), Memory("complete")) is Action.EVALUATE
-    assert decided(challenge(), Memory("complete"), can_sign=False) is Action.NONE
+    assert decided(challenge(score_posted_at=DEADLINE + 5)) is DueAction.RECORD
+    assert decided(challenge(score_posted_at=DEADLINE + 5), Memory("comparing")) is DueAction.RECORD
+    assert decided(challenge(), Memory("complete")) is DueAction.EVALUATE
+    assert decided(challenge(), Memory("complete"), can_sign=False) is DueAction.NONE
 
 
 def test_what_an_earlier_key_has_signed_is_seen_through() -> None:
     """After a change of key its recorded post is sent again, recorded and finalized; it is never evaluated anew."""
     theirs = challenge(evaluator=Address("0x" + "0e" * 20), status=ChallengeStatus.SCORING)
     signed = Memory("publishing", is_signed=True)
-    assert decided(theirs, Memory("publishing")) is Action.NONE
-    assert decided(theirs, signed) is Action.RESEND
-    assert decided(theirs, signed, can_sign=False) is Action.NONE
+    assert decided(theirs, Memory("publishing")) is DueAction.NONE
+    assert decided(theirs, signed) is DueAction.RESEND
+    assert decided(theirs, signed, can_sign=False) is DueAction.NONE
     posted = replace(theirs, score_posted_at=DEADLINE + 20)
-    assert decided(posted, signed) is Action.RECORD
+    assert decided(posted, signed) is DueAction.RECORD
     late = DEADLINE + 20 + 12 * 3600
-    assert decided(posted, Memory("complete", is_signed=True), now=late) is Action.FINALIZE
-    assert decided(posted, Memory("complete"), now=late) is Action.NONE
+    assert decided(posted, Memory("complete", is_signed=True), now=late) is DueAction.FINALIZE
+    assert decided(posted, Memory("complete"), now=late) is DueAction.NONE
     expired = replace(theirs, status=ChallengeStatus.EXPIRED)
-    assert decided(expired, signed) is Action.CLOSE
+    assert decided(expired, signed) is DueAction.CLOSE
 
 
 def test_finalize_comes_twelve_hours_after_the_post() -> None:
     """Not a second earlier, and only with a key."""
     posted = challenge(score_posted_at=DEADLINE + 5)
     over = DEADLINE + 5 + 12 * HOUR
-    assert decided(posted, Memory("complete"), now=over - 1) is Action.NONE
-    assert decided(posted, Memory("complete"), now=over) is Action.FINALIZE
-    assert decided(posted, Memory("complete"), now=over, can_sign=False) is Action.NONE
-    assert decided(replace(posted, status=ChallengeStatus.FINALIZED), Memory("complete"), now=over) is Action.NONE
+    assert decided(posted, Memory("complete"), now=over - 1) is DueAction.NONE
+    assert decided(posted, Memory("complete"), now=over) is DueAction.FINALIZE
+    assert decided(posted, Memory("complete"), now=over, can_sign=False) is DueAction.NONE
+    assert decided(replace(posted, status=ChallengeStatus.FINALIZED), Memory("complete"), now=over) is DueAction.NONE
 
 
 @pytest.mark.parametrize("status", [ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED])
 def test_an_ended_contract_is_told_once(status: ChallengeStatus) -> None:
     """The store learns of it, and then nothing is due any more."""
-    assert decided(challenge(status=status)) is Action.CLOSE
-    assert decided(challenge(status=status), Memory("failed")) is Action.NONE
+    assert decided(challenge(status=status)) is DueAction.CLOSE
+    assert decided(challenge(status=status), Memory("failed")) is DueAction.NONE
 
 
 @pytest.mark.parametrize(
     ("memory", "wall", "action"),
     [
-        (Memory("failed"), 0, Action.NONE),
-        (Memory("unscorable"), 0, Action.NONE),
-        (Memory("review"), 0, Action.NONE),
-        (Memory("review", is_approved=True), 0, Action.EVALUATE),
-        (Memory("deferred", retry_at=50), 49, Action.NONE),
-        (Memory("deferred", retry_at=50), 50, Action.EVALUATE),
-        (Memory("comparing"), 0, Action.EVALUATE),
+        (Memory("failed"), 0, DueAction.NONE),
+        (Memory("unscorable"), 0, DueAction.NONE),
+        (Memory("review"), 0, DueAction.NONE),
+        (Memory("review", is_approved=True), 0, DueAction.EVALUATE),
+        (Memory("deferred", retry_at=50), 49, DueAction.NONE),
+        (Memory("deferred", retry_at=50), 50, DueAction.EVALUATE),
+        (Memory("comparing"), 0, DueAction.EVALUATE),
     ],
 )
-def test_memory_holds_back(memory: Memory, wall: float, action: Action) -> None:
+def test_memory_holds_back(memory: Memory, wall: float, action: DueAction) -> None:
     """What ended stays ended, what waits waits for its person or its time, what was interrupted goes on."""
     assert decided(challenge(), memory, wall=wall) is action
 
@@ -158,7 +158,7 @@ def test_the_alarm_rings_at_half_of_the_window() -> None:
         early = due(challenge(), memory, evaluator=OURS, chain_now=half - 1, wall_now=0, can_sign=True)
         late = due(challenge(), memory, evaluator=OURS, chain_now=half, wall_now=0, can_sign=True)
         assert (early.is_at_risk, late.is_at_risk) == (False, True)
-    assert decided(challenge(), now=SCORING_DEADLINE + HOUR) is Action.EVALUATE
+    assert decided(challenge(), now=SCORING_DEADLINE + HOUR) is DueAction.EVALUATE
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_summary_shows_inline_titles() -> None:
 def test_health_by_beat_and_ticks() -> None:
     """A stuck loop and missing ticks are stale; an API without ticks is not."""
     now = [0.0]
-    pulse, api = Pulse("all", 10, lambda: now[0]), Pulse("api-only", 10, lambda: now[0])
+    pulse, api = ServiceHealth("all", 10, lambda: now[0]), ServiceHealth("api-only", 10, lambda: now[0])
     assert not pulse.is_stale
     now[0] = 31
     for one in (pulse, api):
@@ -316,8 +316,10 @@ def test_a_long_wait_is_told_at_once() -> None:
     assert Window(0, 7200, 7201).is_over
 
 
-@pytest.mark.parametrize(("chain_now", "action"), [(DEADLINE + 99, Action.NONE), (DEADLINE + 100, Action.EVALUATE)])
-def test_a_review_that_nobody_decides_is_due_by_the_chains_clock(chain_now: int, action: Action) -> None:
+@pytest.mark.parametrize(
+    ("chain_now", "action"), [(DEADLINE + 99, DueAction.NONE), (DEADLINE + 100, DueAction.EVALUATE)]
+)
+def test_a_review_that_nobody_decides_is_due_by_the_chains_clock(chain_now: int, action: DueAction) -> None:
     """At the moment that was told the default is posted, whatever this machine's clock says."""
     memory = Memory("review", retry_at=10**12, posts_at=DEADLINE + 100)
     found = due(challenge(), memory, evaluator=OURS, chain_now=chain_now, wall_now=0, can_sign=True)

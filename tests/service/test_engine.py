@@ -20,7 +20,7 @@ from clara_eval.actions.check import preflight
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.sender import Intention, Pace, Sent
+from clara_eval.chain.sender import BroadcastResult, Intention, SendTimeouts
 from clara_eval.chain.sending import EthereumAccount, send_again
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.challenges.agents import RoundResult, result_key
@@ -28,7 +28,7 @@ from clara_eval.challenges.attempt_memory import attempts_key
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.claim_recorder import UNCLAIMED
 from clara_eval.challenges.evaluate import is_meant
-from clara_eval.challenges.history import Claims, Created, claims_key, created_key
+from clara_eval.challenges.history import Created, PrizeClaims, claims_key, created_key
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -48,7 +48,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.documents.results import read
 from clara_eval.documents.store_keys import scores_key, status_key
@@ -64,7 +64,7 @@ FAST = EngineOptions(
     tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,
     worker_evaluations=4,
 )  # fmt: skip
-PACE = Pace(poll_seconds=0.02, lease_seconds=2)
+PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=2)
 
 
 @dataclass
@@ -165,7 +165,7 @@ async def check_claims(world: Turning, chain: LocalChain, address: Address) -> N
     for taken in range(len(winners) + 1):
         await chain.mine(3)
         await world.engine.tick()
-        claims = await read(store, chain_id, Claims, claims_key(address))
+        claims = await read(store, chain_id, PrizeClaims, claims_key(address))
         assert claims is not None
         assert ([claim.address for claim in claims.claims], claims.winners) == (winners[:taken], len(winners))
         assert (address in json.loads(await store.get(chain_id, UNCLAIMED) or "{}")) is (taken < len(winners))
@@ -182,7 +182,7 @@ async def sign_and_die(app: App, address: Address, monkeypatch: pytest.MonkeyPat
     """Evaluate up to the recorded post, and end before any node has seen it."""
     send = EthereumAccount.broadcast
 
-    async def broadcast(self: EthereumAccount, tx: StoredTransaction) -> Sent:
+    async def broadcast(self: EthereumAccount, tx: StoredTransaction) -> BroadcastResult:
         if tx.intention == Intention.POST_SCORES:
             raise Gone
         return await send(self, tx)
@@ -552,7 +552,9 @@ async def test_a_config_that_is_not_the_committed_one_is_never_evaluated(
     config = json.dumps(CONFIG)
     uri = build_metadata(title="T", problem_statement="", skills=(), config_text=config)
     other = config_hash(config.replace("higher", "lower").encode())
-    terms = Terms(challenge_uri=uri, eval_config_hash=other, payout_bps=(10000,), prize_pool=USDC, open_seconds=HOUR)
+    terms = PostedTerms(
+        challenge_uri=uri, eval_config_hash=other, payout_bps=(10000,), prize_pool=USDC, open_seconds=HOUR
+    )
     address = await local_chain.post_challenge(terms)
     await submit_round(local_chain, address)
     await local_chain.move_time(HOUR + 1)

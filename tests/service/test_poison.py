@@ -15,7 +15,7 @@ from clara_eval.chain.contracts.abi import MOST_BYTES, abi
 from clara_eval.chain.contracts.clients import ChallengeFactoryContract
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.devnet.local_chain import LocalChain, Terms, create
+from clara_eval.devnet.local_chain import LocalChain, PostedTerms, create
 from clara_eval.documents.store_keys import index_key
 from clara_eval.service.tick import read_report
 
@@ -47,7 +47,7 @@ async def post_with_token(chain: LocalChain, code: str) -> Address:
     contract = chain.contract("TestUSDC", token)
     await chain.send(chain.poster, contract, "mint", to_checksum_address(chain.poster.address), 10**12)
     await chain.send(chain.poster, contract, "approve", to_checksum_address(chain.deployment.factory), 10**12)
-    address = await chain.post_challenge(Terms(token=token, payout_bps=(7000, 3000)))
+    address = await chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     await chain.node.rpc("anvil_setCode", token, code)
     return address
 
@@ -67,7 +67,8 @@ async def test_a_hostile_token_stops_no_tick(local_chain: LocalChain, tmp_path: 
 async def test_strange_metadata_stops_no_tick(local_chain: LocalChain, tmp_path: Path) -> None:
     """Whatever stands in their URIs, all challenges are listed and the good one is posted."""
     poisons = [
-        await local_chain.post_challenge(Terms(challenge_uri=uri, payout_bps=(7000, 3000))) for uri in URIS.values()
+        await local_chain.post_challenge(PostedTerms(challenge_uri=uri, payout_bps=(7000, 3000)))
+        for uri in URIS.values()
     ]
     address = await due_round(local_chain)
     async with turning(settings_of(local_chain, tmp_path)) as world:
@@ -80,7 +81,7 @@ async def test_a_challenge_that_cannot_be_read_is_its_own_trouble(
     local_chain: LocalChain, tmp_path: Path, wording: tuple[int, str]
 ) -> None:
     """In any node's words: the checkpoint moves on, the others are posted, and once it can be read it is listed."""
-    poison = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    poison = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     address = await due_round(local_chain)
     code, message = wording
 

@@ -16,7 +16,7 @@ from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.result_recorder import known_results
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.resting import DAY, is_its_turn
@@ -69,7 +69,7 @@ async def test_a_tick_looks_only_at_who_stirred(local_chain: LocalChain, tmp_pat
     """Of four open challenges the one with a submission is looked at and the one that is cancelled; the others rest
     until their deadline has passed.
     """
-    addresses = [await local_chain.post_challenge(Terms(open_seconds=HOUR)) for _ in range(4)]
+    addresses = [await local_chain.post_challenge(PostedTerms(open_seconds=HOUR)) for _ in range(4)]
     async with open_app(settings_of(local_chain, tmp_path)) as app:
         await ticked(app)
         first = dict(zip(addresses, await seen_at(app, addresses), strict=True))
@@ -117,7 +117,7 @@ async def test_once_a_day_everybody_is_asked_and_only_what_changed_is_looked_at(
     """A submission and a cancellation of which the node tells no event are noticed on their day; whoever is as it was
     costs two calls and no look, and a node that does not answer them only sends us to look at each.
     """
-    addresses = [await local_chain.post_challenge(Terms(open_seconds=HOUR)) for _ in range(5)]
+    addresses = [await local_chain.post_challenge(PostedTerms(open_seconds=HOUR)) for _ in range(5)]
     async with FaultyNode(local_chain.rpc_url) as node:
         settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
         async with open_app(settings.model_copy(update={"tick_seconds": DAY})) as app:  # it is everybody's turn
@@ -177,7 +177,7 @@ async def test_a_posted_challenge_rests_until_it_can_be_finalized(local_chain: L
 
 async def test_who_cannot_be_looked_at_stays_awake(local_chain: LocalChain, tmp_path: Path) -> None:
     """A submission that comes while the node fails at its challenge is noticed when the node is well again."""
-    address = await local_chain.post_challenge(Terms(open_seconds=HOUR))
+    address = await local_chain.post_challenge(PostedTerms(open_seconds=HOUR))
     async with (
         FaultyNode(local_chain.rpc_url) as node,
         open_app(settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)) as app,
@@ -194,7 +194,7 @@ async def test_who_cannot_be_looked_at_stays_awake(local_chain: LocalChain, tmp_
 
 async def test_without_events_nobody_rests(local_chain: LocalChain, tmp_path: Path) -> None:
     """A node that gives no events of unknown contracts is told as a problem, and everything is looked at as before."""
-    address = await local_chain.post_challenge(Terms(open_seconds=HOUR))
+    address = await local_chain.post_challenge(PostedTerms(open_seconds=HOUR))
     async with (
         FaultyNode(local_chain.rpc_url) as node,
         open_app(settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)) as app,
@@ -227,7 +227,7 @@ async def test_challenges_are_read_together_and_those_at_work_not_again(
     they are at work a tick reads none of them, says how much of their window is gone all the same, and starts nothing;
     whose work has ended is looked at again.
     """
-    addresses = [await local_chain.post_challenge(Terms(open_seconds=HOUR)) for _ in range(6)]
+    addresses = [await local_chain.post_challenge(PostedTerms(open_seconds=HOUR)) for _ in range(6)]
     await local_chain.move_time(HOUR + 1)
     started: list[Address] = []
     at_work: set[Address] = set()

@@ -33,7 +33,7 @@ from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.scoring_window import Window
-from clara_eval.judge.calls import Patience
+from clara_eval.judge.calls import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics
@@ -63,7 +63,7 @@ async def watched(
     metrics = Metrics()
     alerts = Alerts(metrics, webhook)
     async with open_app(settings_of(chain, place, **(environ or {})), pace=PACE) as app:
-        app.models.patience = Patience(tries=2, first_pause_seconds=0.01)
+        app.models.patience = RetryPolicy(tries=2, first_pause_seconds=0.01)
         async with Engine(app, metrics, alerts, options=FAST).running() as engine:
             yield Turning(engine, app)
         await alerts.close(patience_seconds=0.1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.arrivals import MOST_AT_ONCE, Arrivals
+from clara_eval.store.arrivals import MOST_AT_ONCE, WriteBatcher
 from clara_eval.store.sqlite import SqliteStore
 
 
@@ -38,7 +38,7 @@ class _Book:
 async def test_what_comes_together_is_written_together() -> None:
     """A hundred callers of one moment take two statements, and each is the first of its request."""
     book = _Book()
-    arrivals = Arrivals(book.write)
+    arrivals = WriteBatcher(book.write)
     told = await asyncio.gather(*(arrivals.is_first(paid(f"{number:03}")) for number in range(100)))
     assert told == [True] * 100
     assert [len(requests) for requests in book.written] == [MOST_AT_ONCE, 100 - MOST_AT_ONCE]
@@ -47,7 +47,7 @@ async def test_what_comes_together_is_written_together() -> None:
 async def test_what_comes_while_one_is_on_its_way_goes_next() -> None:
     """Nobody goes on before its own answer is written, and those that wait go in one statement."""
     book = _Book()
-    arrivals = Arrivals(book.write)
+    arrivals = WriteBatcher(book.write)
     book.held.clear()
     first = asyncio.create_task(arrivals.is_first(paid("a")))
     await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_what_comes_while_one_is_on_its_way_goes_next() -> None:
 
 async def test_the_same_request_twice_has_one_first() -> None:
     """Of two answers to one request, in one statement or in two, one is told that it is the first."""
-    arrivals = Arrivals(_Book().write)
+    arrivals = WriteBatcher(_Book().write)
     together = await asyncio.gather(*(arrivals.is_first(paid("a")) for _ in range(3)))
     assert together == [True, False, False]
     assert not await arrivals.is_first(paid("a"))
@@ -71,7 +71,7 @@ async def test_the_same_request_twice_has_one_first() -> None:
 async def test_one_refused_answer_is_its_own() -> None:
     """A row that the database does not take keeps its neighbours from nothing; an outage concerns all of them."""
     book = _Book()
-    arrivals = Arrivals(book.write)
+    arrivals = WriteBatcher(book.write)
     book.refuses["b"] = ValueError("not this one")
     told = await asyncio.gather(*(arrivals.is_first(paid(request)) for request in "abc"), return_exceptions=True)
     assert (told[0], type(told[1]), told[2]) == (True, ValueError, True)
@@ -85,7 +85,7 @@ async def test_one_refused_answer_is_its_own() -> None:
 async def test_who_goes_away_stops_no_writing() -> None:
     """A caller that is cancelled while its answer waits leaves it to be written."""
     book = _Book()
-    arrivals = Arrivals(book.write)
+    arrivals = WriteBatcher(book.write)
     book.held.clear()
     waiting = [asyncio.create_task(arrivals.is_first(paid(request))) for request in "ab"]
     await asyncio.sleep(0.01)
@@ -99,7 +99,7 @@ async def test_who_goes_away_stops_no_writing() -> None:
 async def test_an_end_from_outside_ends_the_callers() -> None:
     """When the whole program is cancelled nobody waits for ever, and the next answer finds its way."""
     book = _Book()
-    arrivals = Arrivals(book.write)
+    arrivals = WriteBatcher(book.write)
     book.held.clear()
     callers = [asyncio.create_task(arrivals.is_first(paid(request))) for request in "ab"]
     await asyncio.sleep(0.01)

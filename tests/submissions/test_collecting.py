@@ -15,10 +15,10 @@ from clara_eval.core.submission import Submission
 from clara_eval.submissions import (
     REJECTIONS,
     Fetched,
-    Limits,
     Outage,
     Rejected,
     Solution,
+    SubmissionLimits,
     collect_solution,
     estimate_tokens,
 )
@@ -50,7 +50,9 @@ def fetched(content: bytes, *, immutable: bool = False) -> Fetched:
     return Fetched(content, "text/plain", immutable, "a note")
 
 
-async def verdict(content: bytes, limits: Limits | None = None, language: str | None = None) -> Solution | Rejected:
+async def verdict(
+    content: bytes, limits: SubmissionLimits | None = None, language: str | None = None
+) -> Solution | Rejected:
     found = submission(keccak_hex(content))
     return await collect_solution(ScriptedFetch([fetched(content)]), found, limits, language=language)
 
@@ -124,9 +126,9 @@ async def test_content_that_is_no_text_is_refused_not_repaired(content: bytes, c
 async def test_limits_hold_at_the_edge_and_nothing_is_cut() -> None:
     """The last allowed byte is read, one more is a rejection; rare characters count by what they cost."""
     whole = b"word " * 20
-    assert isinstance(await verdict(whole, Limits(max_bytes=100)), Solution)
-    too_long = await verdict(whole + b"x", Limits(max_bytes=100))
-    costly = await verdict("word word word word 𒀀𒀁𒀂".encode(), Limits(max_tokens=15))
+    assert isinstance(await verdict(whole, SubmissionLimits(max_bytes=100)), Solution)
+    too_long = await verdict(whole + b"x", SubmissionLimits(max_bytes=100))
+    costly = await verdict("word word word word 𒀀𒀁𒀂".encode(), SubmissionLimits(max_tokens=15))
     for rejected in (too_long, costly):
         assert isinstance(rejected, Rejected)
         assert rejected.code == "too_large"
@@ -136,7 +138,7 @@ async def test_limits_hold_at_the_edge_and_nothing_is_cut() -> None:
 
 async def test_an_outage_becomes_a_verdict_only_after_the_last_attempt() -> None:
     """Two outages and an answer make a solution; outages to the end make a rejection with the outage's code."""
-    patient = Limits(retry_after_seconds=(0, 0))
+    patient = SubmissionLimits(retry_after_seconds=(0, 0))
     fetch = ScriptedFetch([Outage("down"), Temporary("down"), fetched(CODE)])
     assert isinstance(await collect_solution(fetch, submission(keccak_hex(CODE)), patient), Solution)
     assert fetch.asked == [URI] * 3
@@ -146,7 +148,9 @@ async def test_an_outage_becomes_a_verdict_only_after_the_last_attempt() -> None
         assert isinstance(rejected, Rejected)
         assert (rejected.code, len(fetch.asked)) == (code, 3)
         with pytest.raises(Temporary):
-            await collect_solution(fetch, submission(keccak_hex(CODE)), Limits(retry_after_seconds=(0,), give_up=False))
+            await collect_solution(
+                fetch, submission(keccak_hex(CODE)), SubmissionLimits(retry_after_seconds=(0,), give_up=False)
+            )
 
 
 @pytest.mark.parametrize("page", [b"<html><h1>504 Gateway Time-out</h1></html>", b"", b"\x00\x01\x02\x03"])
@@ -156,8 +160,8 @@ async def test_what_a_gateway_could_not_prove_is_no_verdict_about_the_submission
     asked = submission(uri=uri, solution_hash=keccak_hex(CODE))
     fetch = ScriptedFetch([fetched(page)])
     with pytest.raises(Outage):
-        await collect_solution(fetch, asked, Limits(retry_after_seconds=(), give_up=False))
-    verdict = await collect_solution(fetch, asked, Limits(retry_after_seconds=()))
+        await collect_solution(fetch, asked, SubmissionLimits(retry_after_seconds=(), give_up=False))
+    verdict = await collect_solution(fetch, asked, SubmissionLimits(retry_after_seconds=()))
     assert isinstance(verdict, Rejected)
     assert verdict.is_outage
 
@@ -215,7 +219,7 @@ async def test_any_bytes_get_a_verdict(content: bytes) -> None:
 async def test_the_token_limit_holds_for_what_a_model_is_shown() -> None:
     """A character that becomes eighteen in the prompt counts as those eighteen."""
     text = "some words before it: " + "\ufdfa" * 20_000
-    assert estimate_tokens(text) < Limits().max_tokens
+    assert estimate_tokens(text) < SubmissionLimits().max_tokens
     found = await verdict(text.encode())
     assert isinstance(found, Rejected)
     assert found.code == "too_large"

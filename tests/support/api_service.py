@@ -36,7 +36,7 @@ from clara_eval.interfaces.serve import api_running
 from clara_eval.ranking import rank
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 from clara_eval.ranking.results import Result
-from clara_eval.service.health import Pulse
+from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -95,7 +95,7 @@ class Service:
     url: str
     store: SqlStore
     engine: ScriptedEngine
-    pulse: Pulse
+    pulse: ServiceHealth
     metrics: Metrics
     http: aiohttp.ClientSession
 
@@ -195,7 +195,7 @@ async def fill(store: SqlStore) -> None:
         await save_trace(store, CHAIN, address, render(lines, writer.digest), writer.digest)
 
 
-async def _beat(pulse: Pulse) -> None:
+async def _beat(pulse: ServiceHealth) -> None:
     while True:
         await asyncio.sleep(5)
         pulse.beating()
@@ -214,7 +214,7 @@ async def running_service(
     store = await SqliteStore.open(folder / "api.db")
     if filled:
         await fill(store)
-    engine, pulse, metrics = ScriptedEngine(), Pulse("all", 300), Metrics("test")
+    engine, pulse, metrics = ScriptedEngine(), ServiceHealth("all", 300), Metrics("test")
     app = create_app(ApiContext(settings, store, CHAIN, metrics, pulse, engine), rates=rates)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -40,7 +40,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
     local_chain,
 )
 from clara_eval.documents.store_keys import status_key
@@ -362,7 +362,7 @@ async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Add
         }
     )
     uri = build_metadata(title=f"Round {number}", problem_statement="Write.", skills=(), config_text=config)
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri=uri, eval_config_hash=config_hash(config.encode()), prize_pool=100 * USDC, payout_bps=(10000,),
         open_seconds=HOUR,
     )  # fmt: skip

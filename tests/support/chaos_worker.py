@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.support.kill_points import die_with_parent, kill_at
 
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.interfaces.serve import run_service
 from clara_eval.service.engine import Mode
@@ -44,7 +44,7 @@ _LATE_IMPORTS = (
     "uvicorn.lifespan.on", "uvicorn.protocols.http.auto",
 )  # fmt: skip
 """What a worker loads on its way, and a worker that is forked need not."""
-FAST_PACE = Pace(poll_seconds=0.1, lease_seconds=5, give_up_after_seconds=60)
+FAST_PACE = SendTimeouts(poll_seconds=0.1, lease_seconds=5, give_up_after_seconds=60)
 
 
 def _work() -> int:

@@ -9,7 +9,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from clara_eval.config.eval_config import Problem, collect_problems
+from clara_eval.config.eval_config import ConfigProblem, collect_problems
 
 CRITERIA = "The best solution is correct for all inputs; among correct ones prefer the cheaper one."
 APPENDIX = (files("tests.support") / "data" / "specification-config.json").read_text(encoding="utf-8")
@@ -21,5 +21,5 @@ def config_text(**changes: Any) -> str:
     return json.dumps({key: value for key, value in document.items() if value is not ...})
 
 
-def errors(text: str | bytes) -> list[Problem]:
+def errors(text: str | bytes) -> list[ConfigProblem]:
     return [problem for problem in collect_problems(text) if problem.severity == "error"]

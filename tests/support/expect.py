@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from clara_eval.devnet.dev_node import Refused
+from clara_eval.devnet.dev_node import NodeRefused
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def refuses(name: str, *values: object) -> Iterator[None]:
     """The block must be refused with this custom error and these values."""
     try:
         yield
-    except Refused as refused:
+    except NodeRefused as refused:
         found = refused.refusal
         if found is None or (found.name, found.values) != (name, values):
             raise AssertionError(f"expected {name}{values}, but: {refused}") from refused

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
@@ -23,7 +23,7 @@ from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
 from clara_eval.evaluation.record import entries
-from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.run import EvaluationResult, walk
 from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.submissions.data_uri import read_data_uri
@@ -60,7 +60,7 @@ def large_challenge(count: int, seed: int = 1, *, by_models: bool = False) -> Ch
         block=Block(count + 10, sha256_hex(f"block {seed}".encode()), deadline + 1),
         poster=_address("poster"),
         evaluator=_address("evaluator"),
-        token=Token(_address("token"), "USDC", 6),
+        token=PrizeToken(_address("token"), "USDC", 6),
         prize_pool=500_000_000,
         poster_bond=0,
         deadline=deadline,
@@ -89,7 +89,7 @@ def evidence_of(challenge: Challenge) -> dict[str, Any]:
     return found
 
 
-async def walk_large(challenge: Challenge) -> Walk:
+async def walk_large(challenge: Challenge) -> EvaluationResult:
     """The round walked by rules, from its own evidence."""
     return await walk(challenge, PLAN_BY_RULES, TraceSources(evidence_of(challenge)), no_listener)
 

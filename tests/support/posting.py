@@ -16,7 +16,7 @@ from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sender import Pace, Receipt, TransactionSender
+from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction
@@ -26,7 +26,7 @@ from clara_eval.challenges.post import publish
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import Address
-from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -52,8 +52,8 @@ class Clock:
             await self.on_wait(self.waits)
         await asyncio.sleep(0.003)
 
-    def pace(self, lease_seconds: float = 60) -> Pace:
-        return Pace(poll_seconds=10, now=self.now, sleep=self.sleep, lease_seconds=lease_seconds)
+    def pace(self, lease_seconds: float = 60) -> SendTimeouts:
+        return SendTimeouts(poll_seconds=10, now=self.now, sleep=self.sleep, lease_seconds=lease_seconds)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def wallet_of(key: str, **policy: Any) -> Wallet:
     return Wallet(SecretStr(key), evaluator_policy(31337, **policy))
 
 
-async def closed(local: LocalChain, submitters: int = 4, terms: Terms | None = None) -> Address:
+async def closed(local: LocalChain, submitters: int = 4, terms: PostedTerms | None = None) -> Address:
     address = await local.post_challenge(terms)
     await local.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in local.agents[:submitters]])
     await local.move_time(DAY + 1)

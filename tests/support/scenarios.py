@@ -29,7 +29,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sender import Outcome, Pace, TransactionSender
+from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.wallet import open_wallet
@@ -37,7 +37,7 @@ from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.local_chain import HOUR, LocalChain, Terms, create
+from clara_eval.devnet.local_chain import HOUR, LocalChain, PostedTerms, create
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.alerts import Alerts
@@ -48,7 +48,7 @@ from clara_eval.service.options import EngineOptions
 from clara_eval.store.trace_archive import stream_trace
 
 PATIENCE_SECONDS = 90.0
-_PACE = Pace(poll_seconds=0.05, lease_seconds=5, give_up_after_seconds=10)
+_PACE = SendTimeouts(poll_seconds=0.05, lease_seconds=5, give_up_after_seconds=10)
 _OPTIONS = EngineOptions(retry_seconds=1, retry_seconds_max=2)
 _QUIET_ENGINE = replace(_OPTIONS, tick_cron="0 0 1 1 *", poll_seconds=0.1)
 """Ticks once, at its start."""
@@ -160,7 +160,7 @@ async def until_posted(app: App, address: Address, seconds: float = PATIENCE_SEC
             last = str(ending.reason)
             await asyncio.sleep(0.2)
         else:
-            if done.receipt is not None and done.receipt.outcome in {Outcome.CONFIRMED, Outcome.ALREADY_DONE}:
+            if done.receipt is not None and done.receipt.outcome in {SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE}:
                 return []
             last = "sent, not seen mined"
     return [f"{address}: not posted in {seconds:.0f} s: {last}"]
@@ -358,11 +358,11 @@ async def _posted(chain: LocalChain, address: Address, until: float) -> None:
 async def post_poison(chain: LocalChain, rng: random.Random) -> Address:
     """One hostile challenge."""
     if rng.random() < 0.5:
-        return await chain.post_challenge(Terms(challenge_uri=rng.choice(URIS), payout_bps=(7000, 3000)))
+        return await chain.post_challenge(PostedTerms(challenge_uri=rng.choice(URIS), payout_bps=(7000, 3000)))
     token = await create(chain.node, "TestUSDC")
     contract = chain.contract("TestUSDC", token)
     await chain.send(chain.poster, contract, "mint", to_checksum_address(chain.poster.address), 10**12)
     await chain.send(chain.poster, contract, "approve", to_checksum_address(chain.deployment.factory), 10**12)
-    address = await chain.post_challenge(Terms(token=token, payout_bps=(7000, 3000)))
+    address = await chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     await chain.node.rpc("anvil_setCode", token, rng.choice(TOKENS))
     return address

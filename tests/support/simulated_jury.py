@@ -11,7 +11,7 @@ from numpy.random import default_rng
 from clara_eval.ranking.estimate import estimate
 from clara_eval.ranking.simulator import (
     Model,
-    World,
+    SimulatedWorld,
     draw_quirks,
     draw_strengths,
     draw_verdicts,
@@ -21,7 +21,7 @@ from clara_eval.ranking.strength import fit
 from clara_eval.ranking.tally import Ints, Tally
 
 
-def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: Model | None = None) -> World:
+def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: Model | None = None) -> SimulatedWorld:
     """A jury whose luck on the same question is correlated (normals with this correlation, made uniform)."""
     model = model or Model()
     random = default_rng(seed)
@@ -32,10 +32,10 @@ def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: M
         mixed = correlation**0.5 * common + (1 - correlation) ** 0.5 * random.normal(size=(size, size))
         luck = np.vectorize(NormalDist().cdf)(mixed)
         tables.append(draw_verdicts(truth, quirk, luck, model))
-    return World(truth, tables[0], np.array(tables), seed, model, quirk)
+    return SimulatedWorld(truth, tables[0], np.array(tables), seed, model, quirk)
 
 
-def jury_table(world: World, looks: Sequence[tuple[int, int]]) -> Tally:
+def jury_table(world: SimulatedWorld, looks: Sequence[tuple[int, int]]) -> Tally:
     """The verdicts of every judge on these looks, in canonical order."""
     judges = np.array([world.verdicts]) if world.jury is None else world.jury
     first, second = np.array(sorted(looks), dtype=np.int64).reshape(-1, 2).T

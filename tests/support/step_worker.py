@@ -22,14 +22,14 @@ from clara_eval.actions.objections import object_to_draft
 from clara_eval.actions.publication import publish_named
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.tick import Ticker
 
-PACE = Pace(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
+PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
 KILLED = -9
 _PASSED = ("PATH", "PYTHONPATH")
 

@@ -14,7 +14,7 @@ from clara_eval.actions.carry_out import (
     AGAIN_SECONDS,
     REHEARSALS,
     Report,
-    Sent,
+    SentStep,
     carry_out,
     check_limit,
     telling,
@@ -86,7 +86,7 @@ async def _publish(caller: Caller, plan: Plan) -> None:
         )
 
 
-async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[Sent]) -> Plan:
+async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[SentStep]) -> Plan:
     """The plan after its first part; a node that does not know that part yet must not have it sent again."""
     agent_id = registered_id(first, sent[-1].receipt)
     for _ in range(REHEARSALS):
@@ -103,7 +103,7 @@ async def _is_known(caller: Caller, first: Plan, agent_id: int) -> bool:
     return await registry.owners_of(await caller.chain.head(), [agent_id]) == [first.sender]
 
 
-def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[Sent] = ()) -> ActResult:
+def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[SentStep] = ()) -> ActResult:
     """The document of a writing action."""
     challenge = plan.challenge or _created(caller, sent)
     left = [] if outcome == "sent" else [_unsigned(caller, plan, number) for number in range(len(plan.transactions))]
@@ -145,7 +145,7 @@ def _unsigned(caller: Caller, plan: Plan, number: int) -> UnsignedTransaction:
     )
 
 
-def _sent(caller: Caller, item: Sent) -> SentTransaction:
+def _sent(caller: Caller, item: SentStep) -> SentTransaction:
     return SentTransaction(
         hash=item.tx_hash,
         blockNumber=item.receipt.block_number,
@@ -155,7 +155,7 @@ def _sent(caller: Caller, item: Sent) -> SentTransaction:
     )
 
 
-def _created(caller: Caller, sent: Sequence[Sent]) -> Address | None:
+def _created(caller: Caller, sent: Sequence[SentStep]) -> Address | None:
     """The new challenge, from the factory's own event."""
     for entry in (entry for item in sent for entry in item.receipt.logs):
         factory = caller.chain.factory(caller.factory)

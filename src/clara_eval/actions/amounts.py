@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import escaped
 
@@ -31,7 +31,7 @@ SPLITS: dict[str, tuple[int, ...]] = {
 MAX_WINNERS = 25
 
 
-def parse_amount(text: str, token: Token, *, is_dollar: bool = True) -> int:
+def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int:
     """Base units of that token; a symbol in the text has to be the token's own, or a dollar's if it is one."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
@@ -50,14 +50,14 @@ def parse_amount(text: str, token: Token, *, is_dollar: bool = True) -> int:
     return int(re.sub("[_,]", "", whole) + digits)
 
 
-def show_amount(units: int, token: Token) -> str:
+def show_amount(units: int, token: PrizeToken) -> str:
     """`12.50 USDC`, without loss."""
     whole, rest = divmod(units, 10**token.decimals)
     fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""
     return f"{whole}{'.' + fraction.ljust(min(2, token.decimals), '0') if fraction else ''} {token.symbol}"
 
 
-def round_amount(units: int, token: Token) -> str:
+def round_amount(units: int, token: PrizeToken) -> str:
     """`1,250.00 USDC` for a column of amounts: two decimals, with ≈ where that is not the whole of it."""
     cents, rest = divmod(units * 100, 10**token.decimals)
     about = "≈" if rest else ""

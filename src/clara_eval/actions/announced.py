@@ -26,7 +26,7 @@ from clara_eval.chain.node import EthereumChain
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.evaluation.objections import Draft, objection_message
+from clara_eval.evaluation.objections import AnnouncedDraft, objection_message
 from clara_eval.store.ports import Store
 
 PLACES = 50
@@ -56,7 +56,7 @@ class ObjectionResult(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ObjectionInput:
     """What a caller asks for; without `about` only the draft is shown."""
 
     address: str
@@ -72,7 +72,7 @@ class _StoreAndChain:
     chain_id: int
 
 
-async def announced(caller: Caller, address: Address) -> Draft:
+async def announced(caller: Caller, address: Address) -> AnnouncedDraft:
     """The draft as it is announced now; NotFound where none is."""
     if isinstance(caller.records, ApiRecords):
         return await fetch_draft(caller.settings.api_url or "", address)
@@ -84,7 +84,7 @@ async def announced(caller: Caller, address: Address) -> Draft:
     return await read_draft(store, caller.chain_id, address)
 
 
-async def question(caller: Caller, wanted: Wanted) -> str | None:
+async def question(caller: Caller, wanted: ObjectionInput) -> str | None:
     """What the owner of the local wallet is asked before it signs; None where it signs nothing."""
     if caller.account is None or not wanted.about or wanted.signature:
         return None
@@ -95,7 +95,7 @@ async def question(caller: Caller, wanted: Wanted) -> str | None:
     )
 
 
-async def object_or_show(caller: Caller, wanted: Wanted, *, confirmed: Confirmed) -> ObjectionResult:
+async def object_or_show(caller: Caller, wanted: ObjectionInput, *, confirmed: Confirmed) -> ObjectionResult:
     """The draft; with `about` also the objection: handed in, or what is missing for that."""
     address, draft = await _checked(caller, wanted)
     if not wanted.about:
@@ -113,7 +113,7 @@ async def object_or_show(caller: Caller, wanted: Wanted, *, confirmed: Confirmed
     return _document(address, draft, "objected", about, None)
 
 
-async def _checked(caller: Caller, wanted: Wanted) -> tuple[Address, Draft]:
+async def _checked(caller: Caller, wanted: ObjectionInput) -> tuple[Address, AnnouncedDraft]:
     """The draft; what could never be accepted is refused before anybody is asked to sign it."""
     address = to_address(wanted.address)
     if wanted.about:
@@ -150,7 +150,7 @@ _NEXT = {
 
 def _document(
     address: Address,
-    draft: Draft,
+    draft: AnnouncedDraft,
     outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"],
     about: str | None,
     message: str | None,

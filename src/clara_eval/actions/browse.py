@@ -24,7 +24,7 @@ from clara_eval.actions.claim import FINALIZATION_SECONDS
 from clara_eval.actions.plan import sender_of
 from clara_eval.actions.submit import COOLDOWN_SECONDS
 from clara_eval.app import Caller
-from clara_eval.chain.model import Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
 from clara_eval.challenges.agents import AgentRecord
 from clara_eval.challenges.challenge_index import inline_metadata, json_object, skills_in
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
@@ -34,7 +34,7 @@ from clara_eval.core.untrusted import TITLE_CHARS, fence
 from clara_eval.documents.actions import (
     AgentStanding,
     BrowseResult,
-    ChallengeSummary,
+    ChallengeListing,
     DetailResult,
     OwnSubmission,
     PostedWinner,
@@ -51,7 +51,7 @@ MOST_KEPT = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class ChallengeFilter:
     """Newest first; `offset` counts challenges before the filter."""
 
     status: ChainStatus | Literal["any"] = "any"
@@ -61,12 +61,12 @@ class Filter:
     limit: int = 20
 
 
-async def browse(caller: Caller, wanted: Filter) -> BrowseResult:
+async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
     """One page of challenges that pass the filter."""
     if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
         raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
     newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
-    found: list[ChallengeSummary] = []
+    found: list[ChallengeListing] = []
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
     while place < last and len(found) < wanted.limit:
@@ -101,7 +101,7 @@ async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     return page
 
 
-def _passes(challenge: Challenge, words: dict[str, object], wanted: Filter, clara: Address | None) -> bool:
+def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFilter, clara: Address | None) -> bool:
     if wanted.status not in {"any", STATUS[challenge.status]}:
         return False
     if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
@@ -151,7 +151,7 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
 
 def _standing(record: AgentRecord) -> AgentStanding:
     earned = [
-        show_amount(int(one.amount), Token(Address(one.token.address), one.token.symbol, one.token.decimals))
+        show_amount(int(one.amount), PrizeToken(Address(one.token.address), one.token.symbol, one.token.decimals))
         for one in record.earned
     ]
     return AgentStanding(
@@ -194,9 +194,9 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     )
 
 
-def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeSummary:
+def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeListing:
     left = challenge.deadline - challenge.block.timestamp
-    return ChallengeSummary(
+    return ChallengeListing(
         address=challenge.address,
         title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
@@ -219,7 +219,7 @@ def _is_full(challenge: Challenge) -> bool:
     return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
 
 
-def token_document(token: Token) -> TokenDocument:
+def token_document(token: PrizeToken) -> TokenDocument:
     return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
 
 

@@ -27,7 +27,7 @@ from clara_eval.actions.plan import (
 )
 from clara_eval.app import Caller
 from clara_eval.chain.node import TransactionReceipt
-from clara_eval.chain.sender import ContractCall, Outcome, Receipt, TransactionSender
+from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.sending import ContractRefused, EthereumAccount, with_margin
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
@@ -45,7 +45,7 @@ Report = Callable[[int, int, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentStep:
     """One transaction that is in a block."""
 
     description: str
@@ -90,7 +90,7 @@ async def unfinished(caller: Caller, action: Action) -> Plan | None:
     return None
 
 
-async def carry_out(caller: Caller, action: Action, plan: Plan, report: Report) -> list[Sent]:
+async def carry_out(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
     """Send all of it, waiting for each; raises before anything is sent if the wallet must not do it."""
     account = _account(caller, plan)
     check_limit(caller, plan.spends)
@@ -102,7 +102,7 @@ async def carry_out(caller: Caller, action: Action, plan: Plan, report: Report) 
     kept = await store.add_entry(run, action.key, _STARTED.dump_json(mine).decode())
     started = _STARTED.validate_json(kept)
     steps = _Steps(caller, TransactionSender(account, store, caller.pace), store, run, started)
-    sent: list[Sent] = []
+    sent: list[SentStep] = []
     try:
         for number, planned in enumerate(started.plan.transactions):
             await report(number, len(started.plan.transactions), planned.description)
@@ -129,7 +129,7 @@ def _account(caller: Caller, plan: Plan) -> EthereumAccount:
 
 
 @contextmanager
-def telling(sent: Sequence[Sent]) -> Iterator[None]:
+def telling(sent: Sequence[SentStep]) -> Iterator[None]:
     """An error in here also says what is already in a block."""
     try:
         yield
@@ -182,7 +182,7 @@ class _Steps:
     run: str
     started: _Started
 
-    async def send(self, number: int) -> Sent:
+    async def send(self, number: int) -> SentStep:
         """One step, seen through; a node that is behind or does not answer is asked again for a while."""
         planned, pace = self.started.plan.transactions[number], self.caller.pace
         end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
@@ -217,16 +217,16 @@ class _Steps:
         data = bytes.fromhex(planned.data.removeprefix("0x"))
         return ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
 
-    async def _sent(self, planned: Transaction, receipt: Receipt) -> Sent:
-        if receipt.outcome is Outcome.REVERTED:
+    async def _sent(self, planned: Transaction, receipt: Receipt) -> SentStep:
+        if receipt.outcome is SendOutcome.REVERTED:
             raise CannotAct(
                 f"{planned.description}: the transaction {receipt.tx_hash} was reverted.",
                 remedy="Look at the challenge again; somebody else's transaction may have come first.",
             )
         found = await self.caller.chain.receipt(receipt.tx_hash or "")
-        if receipt.outcome is not Outcome.CONFIRMED or found is None:
+        if receipt.outcome is not SendOutcome.CONFIRMED or found is None:
             raise self._unknown(planned, receipt.tx_hash or "")
-        return Sent(planned.description, receipt.tx_hash or "", found)
+        return SentStep(planned.description, receipt.tx_hash or "", found)
 
     def _unknown(self, planned: Transaction, tx_hash: str) -> Temporary:
         place = self.caller.explorer("tx", tx_hash) or tx_hash

@@ -17,17 +17,19 @@ from clara_eval.harness.machine import Machine
 from clara_eval.harness.model import (
     Executed,
     Harness,
-    Limits,
-    Outcome,
-    Submission,
+    HarnessSubmission,
+    RunLimits,
+    RunOutcome,
     feature_name,
 )
 
-_NOT_TRIED = frozenset({Outcome.INFRASTRUCTURE, Outcome.DOES_NOT_COMPILE, Outcome.DOES_NOT_LOAD, Outcome.DOES_NOT_FIT})
+_NOT_TRIED = frozenset(
+    {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class HarnessCheck:
     executed: Executed
     problems: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -44,19 +46,19 @@ OTHER_SEED = "0x" + "5e" * 32
 
 
 def check_harness(
-    machine: Machine, harness: Harness, reference: str, limits: Limits | None = None, *, is_hidden: bool = False
-) -> Checked:
-    submission = Submission(harness.language, reference)
+    machine: Machine, harness: Harness, reference: str, limits: RunLimits | None = None, *, is_hidden: bool = False
+) -> HarnessCheck:
+    submission = HarnessSubmission(harness.language, reference)
     first = machine.run(harness, submission, limits)
     second = machine.run(harness, submission, limits)
     problems = tuple(_problems(first, second))
     if problems:
-        return Checked(first, problems)
+        return HarnessCheck(first, problems)
     warnings = [*_unearned(machine, harness, reference, limits), *_typed_by_submission(harness)]
     if harness.language != "solidity" and not is_hidden:
         other = machine.run(replace(harness, seed=OTHER_SEED), submission, limits)
         warnings += _known(first, other)
-    return Checked(first, (), tuple(warnings))
+    return HarnessCheck(first, (), tuple(warnings))
 
 
 def _known(first: Executed, other: Executed) -> Iterator[str]:
@@ -64,27 +66,29 @@ def _known(first: Executed, other: Executed) -> Iterator[str]:
     for call, again in zip(first.calls, other.calls, strict=True):
         if call.kind == "metric" and call == again:
             yield f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
-    if other.outcome != Outcome.PASSED:
+    if other.outcome != RunOutcome.PASSED:
         yield f"With another seed the reference does not pass: {other.outcome.value}."
 
 
-def _unearned(machine: Machine, harness: Harness, reference: str, limits: Limits | None) -> Iterator[str]:
+def _unearned(machine: Machine, harness: Harness, reference: str, limits: RunLimits | None) -> Iterator[str]:
     """What the harness gives to submissions whose functions do no work."""
     seen: set[str] = set()
     for words, answer in ANSWERS[harness.language].items():
         source = hollow(reference, harness.language, answer)
-        found = machine.run(harness, Submission(harness.language, source), limits) if source is not None else None
+        found = (
+            machine.run(harness, HarnessSubmission(harness.language, source), limits) if source is not None else None
+        )
         if found is None or found.outcome in _NOT_TRIED:
             if not answer:
                 why = found.detail if found else "its reference cannot be read"
                 yield f"Whether its metrics check what they measure could not be tried: {why}".rstrip(".") + "."
             continue
         for call in found.calls:
-            if call.kind == "metric" and call.outcome == Outcome.PASSED and call.name not in seen:
+            if call.kind == "metric" and call.outcome == RunOutcome.PASSED and call.name not in seen:
                 seen.add(call.name)
                 yield f"{call.name} gives {call.value:,} to a submission whose functions {words}. {REMEDY}"
         tests = [call.outcome for call in found.calls if call.kind == "test"]
-        if tests and set(tests) == {Outcome.PASSED} and "tests" not in seen:
+        if tests and set(tests) == {RunOutcome.PASSED} and "tests" not in seen:
             seen.add("tests")
             yield f"A submission whose functions {words} passes every test. Add one that it fails."
 
@@ -103,14 +107,14 @@ def _problems(first: Executed, second: Executed) -> list[str]:
     if not first.is_measured or not second.is_measured:
         return [f"The harness could not be run here: {first.detail or second.detail}"]
     found: list[str] = []
-    if first.outcome != Outcome.PASSED:
-        failed = [call.name for call in first.calls if call.outcome != Outcome.PASSED]
+    if first.outcome != RunOutcome.PASSED:
+        failed = [call.name for call in first.calls if call.outcome != RunOutcome.PASSED]
         names = f" ({', '.join(failed)})" if failed else ""
         found.append(f"The reference does not pass: {first.outcome.value}{names}. {first.detail}".strip())
     if first.to_json() != second.to_json():
         found.append("Two runs of the same reference gave different numbers.")
     functions = [call.name for call in first.calls if call.kind != "setUp"]
-    if first.outcome == Outcome.PASSED and not functions:
+    if first.outcome == RunOutcome.PASSED and not functions:
         found.append("The harness has no test_… and no metric_… function: it measures nothing.")
     for name, count in Counter(_names(first.unit, functions)).items():
         if count > 1:

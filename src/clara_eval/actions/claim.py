@@ -21,7 +21,7 @@ from clara_eval.actions.plan import (
 from clara_eval.actions.times import show_moment, show_wait
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.winners import Winner
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
 
@@ -115,7 +115,7 @@ async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> _Du
     )
 
 
-async def _winners(caller: Caller, challenge: Challenge) -> tuple[Winner, ...]:
+async def _winners(caller: Caller, challenge: Challenge) -> tuple[WinnerPrize, ...]:
     return await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
 
 

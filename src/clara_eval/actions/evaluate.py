@@ -22,7 +22,7 @@ from clara_eval.actions.publication import publish_after_post
 from clara_eval.app import App
 from clara_eval.chain.dollars import worth_micro_usd
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.sender import Intention, Outcome, Receipt
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.evaluate import Evaluation, walk_and_publish
 from clara_eval.challenges.post_recorder import record_posted
 from clara_eval.challenges.public_documents import is_posted
@@ -172,7 +172,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
             ) from outage
         outage.longest_pause_seconds = window.longest_pause_seconds
         raise
-    if done.receipt is not None and done.receipt.outcome is Outcome.ALREADY_DONE:
+    if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
         await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
     return done
 
@@ -227,7 +227,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
         raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
     scores = await read(app.store, app.chain_id, Scores, scores_key(challenge.address))
     receipt = Receipt(
-        Outcome.ALREADY_DONE,
+        SendOutcome.ALREADY_DONE,
         Intention.POST_SCORES,
         "0x" + posted.calldata.hex(),
         tx_hash=posted.tx_hash,

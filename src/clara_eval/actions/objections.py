@@ -33,7 +33,7 @@ from clara_eval.evaluation.objections import (
     DRAFT_FORM,
     MAX_REASON,
     OBJECTION_FORM,
-    Draft,
+    AnnouncedDraft,
     DraftPlace,
     Objection,
     objection_message,
@@ -59,7 +59,7 @@ class StoreAndChain(Protocol):
     def chain_id(self) -> int: ...
 
 
-async def read_draft(store: KeyedDocuments, chain_id: int, address: Address) -> Draft:
+async def read_draft(store: KeyedDocuments, chain_id: int, address: Address) -> AnnouncedDraft:
     """The announced result; NotFound where none is."""
     text = await store.get(chain_id, draft_key(address))
     if text is None:
@@ -151,7 +151,7 @@ def _same(kept: Objection, ours: Objection) -> Objection:
     return kept
 
 
-async def fetch_draft(api_url: str, address: Address) -> Draft:
+async def fetch_draft(api_url: str, address: Address) -> AnnouncedDraft:
     """The announced result, from a service."""
     status, text = await _ask(api_url, address, "draft", None)
     if status != HTTPStatus.OK:

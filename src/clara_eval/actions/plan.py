@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from clara_eval.app import Caller
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
-from clara_eval.chain.contracts.refusals import Refusal
-from clara_eval.chain.model import Token
+from clara_eval.chain.contracts.refusals import ContractRefusal
+from clara_eval.chain.model import PrizeToken
 from clara_eval.chain.node import TransactionReceipt
 from clara_eval.chain.sender import ContractCall
 from clara_eval.chain.sending import ContractRefused, estimate_gas
@@ -38,7 +38,7 @@ class Transaction:
 class Spending:
     """Tokens that leave the sender's wallet."""
 
-    token: Token
+    token: PrizeToken
     units: int
 
 
@@ -117,7 +117,7 @@ async def with_gas(caller: Caller, sender: Address | None, planned: Transaction)
     return Transaction(planned.to, planned.data, planned.description, gas)
 
 
-def refusal_in_words(refusal: Refusal | None) -> str:
+def refusal_in_words(refusal: ContractRefusal | None) -> str:
     """A contract's refusal in our words; its own words, which a stranger may have written, stand in a fence."""
     if refusal is None:
         return "The contract refused, without a reason that we know."

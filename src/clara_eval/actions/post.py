@@ -29,10 +29,10 @@ from clara_eval.actions.plan import (
 )
 from clara_eval.actions.post_harness import checked_harness
 from clara_eval.actions.quote import quote_posting
-from clara_eval.actions.terms import NO_HASH, Posting, Terms
+from clara_eval.actions.terms import NO_HASH, ChallengeTerms, Posting
 from clara_eval.app import Caller
 from clara_eval.chain.contracts.clients import TokenContract
-from clara_eval.chain.model import Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
 from clara_eval.challenges.fees import Fee, fee
 from clara_eval.config.eval_config import EvalConfig, build_metadata, config_hash, parse_eval_config
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
@@ -116,7 +116,7 @@ def _config(posting: Posting) -> EvalConfig | None:
     return None
 
 
-async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> Terms:
+async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> ChallengeTerms:
     token = await _token(caller, posting)
     head = await caller.chain.head()
     now = head.timestamp
@@ -131,7 +131,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
     rate = await caller.chain.factory(caller.factory).poster_bond_rate(head)
-    return Terms(
+    return ChallengeTerms(
         token=token,
         evaluator=await _evaluator(caller, posting),
         fee=charged,
@@ -145,7 +145,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
     )
 
 
-def _fee(caller: Caller, posting: Posting, token: Token, quote: int | None) -> Fee:
+def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None) -> Fee:
     """The fee is counted in dollars: a token of unknown worth cannot pay it."""
     mode = caller.settings.fee_mode if posting.evaluator == "clara" else "platform"
     is_dollar = caller.is_dollar(token.address)
@@ -158,7 +158,7 @@ def _fee(caller: Caller, posting: Posting, token: Token, quote: int | None) -> F
     return fee(mode, parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
 
 
-async def _token(caller: Caller, posting: Posting) -> Token:
+async def _token(caller: Caller, posting: Posting) -> PrizeToken:
     wanted = posting.token or caller.settings.usdc
     if wanted is None:
         raise BadInput(
@@ -210,7 +210,7 @@ def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
     )
 
 
-async def _refuse_twice(caller: Caller, posting: Posting, terms: Terms, poster: Address | None) -> None:
+async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
     newest = (await addresses(caller))[-NEWEST:]
@@ -224,7 +224,7 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: Terms, poster: 
         )
 
 
-def _is_same(found: Challenge, terms: Terms, poster: Address) -> bool:
+def _is_same(found: Challenge, terms: ChallengeTerms, poster: Address) -> bool:
     return (
         found.status is ChallengeStatus.OPEN
         and (found.poster, found.evaluator, found.token.address) == (poster, terms.evaluator, terms.token.address)
@@ -235,7 +235,7 @@ def _is_same(found: Challenge, terms: Terms, poster: Address) -> bool:
 
 
 async def _transactions(
-    caller: Caller, posting: Posting, terms: Terms, poster: Address | None
+    caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None
 ) -> tuple[Transaction, ...]:
     escrow = show_amount(terms.escrow, terms.token)
     allow = TokenContract.approve(caller.factory, terms.escrow)
@@ -251,13 +251,13 @@ async def _transactions(
     return (await with_gas(caller, poster, create), *pay)
 
 
-def _fee_payment(terms: Terms) -> Transaction:
+def _fee_payment(terms: ChallengeTerms) -> Transaction:
     data = TokenContract.transfer(terms.evaluator, terms.fee.amount)
     words = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
     return transaction(terms.token.address, data, words)
 
 
-async def _check_money(caller: Caller, terms: Terms, poster: Address) -> int:
+async def _check_money(caller: Caller, terms: ChallengeTerms, poster: Address) -> int:
     """The poster's allowance for the factory; refuses a poster who cannot pay."""
     token, head = caller.chain.token(terms.token.address), await caller.chain.head()
     balance = await token.balance_of(head, poster)
@@ -270,7 +270,7 @@ async def _check_money(caller: Caller, terms: Terms, poster: Address) -> int:
     return await token.allowance(head, poster, caller.factory)
 
 
-def _params(posting: Posting, terms: Terms) -> dict[str, object]:
+def _params(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:
     """The fields of `createChallenge`, by their names in the contract."""
     return {
         "token": terms.token.address,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from clara_eval.actions.check_harness import Checked, check_harness
+from clara_eval.actions.check_harness import HarnessCheck, check_harness
 from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.config.eval_config import EvalConfig
@@ -64,7 +64,7 @@ async def _with_reference(caller: Caller, harness: Harness, reference: str) -> t
     return found.warnings
 
 
-def _checked(caller: Caller, harness: Harness, reference: str) -> Checked:
+def _checked(caller: Caller, harness: Harness, reference: str) -> HarnessCheck:
     machine = open_machine(caller.settings)
     try:
         return check_harness(machine, harness, reference)

@@ -29,8 +29,8 @@ from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.execution import program_of, run_here
-from clara_eval.evaluation.features.extract import Reading, extract_features
-from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.extract import ReadingContext, extract_features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.harness import Harness, Machine
 from clara_eval.judge.feature_types import type_names
 from clara_eval.judge.port import Asker
@@ -44,7 +44,7 @@ class Rehearsal:
     schema: FeatureSchema
     typed_by: dict[str, str]
     """The model that typed a feature, by the feature's name."""
-    readings: dict[str, Features]
+    readings: dict[str, SubmissionFacts]
     """What was read in each text."""
     typed_config: str
     """The poster's document with every feature typed; reading it again gives this very schema."""
@@ -87,7 +87,7 @@ def _item(feature: Feature) -> dict[str, object]:
 
 async def _read(
     asker: Asker | None, machine: Machine, schema: FeatureSchema, config: EvalConfig, name: str, text: str
-) -> Features:
+) -> SubmissionFacts:
     """Measured, run under the public harness and, where there is a model, read."""
     content = text.encode()
     digest = keccak_hex(content)
@@ -99,5 +99,5 @@ async def _read(
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
     program = program_of(harness, config.language or guess_language(text), schema, text)
     executed = await run_here(machine, harness, program) if program else None
-    reading = Reading(ZERO_ADDRESS, "0x" + "00" * 32, config.language, harness=harness)
+    reading = ReadingContext(ZERO_ADDRESS, "0x" + "00" * 32, config.language, harness=harness)
     return await extract_features(asker, schema, solution, reading, executed)

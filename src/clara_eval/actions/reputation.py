@@ -18,7 +18,7 @@ import structlog
 
 from clara_eval.app import App, reputation_registry
 from clara_eval.chain.model import Block, ChallengeStatus
-from clara_eval.chain.sender import Outcome, Receipt
+from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.sending import ContractRefused, estimate_gas
 from clara_eval.challenges.challenge_index import inline_metadata, skills_in, summaries
 from clara_eval.challenges.feedback import EarnedFeedback, give_feedback
@@ -139,10 +139,10 @@ async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Bu
     except ContractRefused as bad:
         plan.refuse(agent, str(bad))
         return None
-    if receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE):
+    if receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE):
         plan.given[agent] = receipt.tx_hash
         plan.last_block, plan.is_settled = max(plan.last_block, receipt.block_number or 0), False
-    elif receipt.outcome is Outcome.REVERTED:
+    elif receipt.outcome is SendOutcome.REVERTED:
         plan.refuse(agent, "It was mined and reverted.")
     return receipt
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.challenges.fees import Fee
 from clara_eval.core.address import Address
 
@@ -35,10 +35,10 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ChallengeTerms:
     """The same, as the contract takes it."""
 
-    token: Token
+    token: PrizeToken
     evaluator: Address
     fee: Fee
     bond: int

@@ -7,14 +7,14 @@ same thing is planned.
 from __future__ import annotations
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.terms import Posting, Terms
+from clara_eval.actions.terms import ChallengeTerms, Posting
 from clara_eval.app import Caller
 from clara_eval.chain.dollars import worth_micro_usd
 from clara_eval.config.eval_config import EvalConfig, collect_problems
 from clara_eval.core.dollars import MICRO
 
 
-def question(caller: Caller, posting: Posting, terms: Terms) -> str:
+def question(caller: Caller, posting: Posting, terms: ChallengeTerms) -> str:
     total, prize, bond, charged = (
         show_amount(units, terms.token) for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
     )
@@ -25,7 +25,7 @@ def question(caller: Caller, posting: Posting, terms: Terms) -> str:
     )
 
 
-def summary(posting: Posting, terms: Terms) -> str:
+def summary(posting: Posting, terms: ChallengeTerms) -> str:
     judge = "Clara evaluates." if posting.evaluator == "clara" else "The poster scores alone."
     quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
     return (
@@ -35,7 +35,7 @@ def summary(posting: Posting, terms: Terms) -> str:
     ).strip()
 
 
-def details(posting: Posting, terms: Terms) -> dict[str, object]:
+def details(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:
     quote = terms.quote_micro_usd
     return {
         "evaluator": terms.evaluator,
@@ -56,7 +56,7 @@ def details(posting: Posting, terms: Terms) -> dict[str, object]:
     }
 
 
-def warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms: Terms) -> tuple[str, ...]:
+def warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms: ChallengeTerms) -> tuple[str, ...]:
     found = [str(problem) for problem in collect_problems(posting.eval_config)] if config else []
     places, entries = len(terms.payout_bps), posting.expected_entries
     if entries is not None and places > entries:
@@ -76,7 +76,7 @@ def warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms:
     return tuple(found)
 
 
-def _service_warnings(caller: Caller, terms: Terms) -> list[str]:
+def _service_warnings(caller: Caller, terms: ChallengeTerms) -> list[str]:
     settings, found = caller.settings, []
     worth = worth_micro_usd(terms.token, terms.fee.escrow, settings.network)
     if settings.min_prize_usd and (worth is None or worth < settings.min_prize_usd * MICRO):

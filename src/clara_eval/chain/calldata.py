@@ -13,7 +13,7 @@ from typing import Any
 
 from clara_eval.chain.contracts.abi import Function, Undecodable
 from clara_eval.chain.contracts.versions import VERSIONS, contract_version
-from clara_eval.chain.winners import Winner, Winners
+from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput
 
@@ -65,9 +65,9 @@ def read_calldata(data: bytes) -> PostedScores:
     return PostedScores(winners, "0x" + tail[4:].hex() if is_ours else None)
 
 
-def winner_of(fields: Mapping[str, Any]) -> Winner:
+def winner_of(fields: Mapping[str, Any]) -> WinnerPrize:
     """A winner from the fields of the contract's struct."""
-    return Winner(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])
+    return WinnerPrize(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])
 
 
 def _digest(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO
@@ -18,6 +18,6 @@ def poses_as_dollar(token: Address, symbol: str, network: Network) -> bool:
     return symbol.upper() in {"USD", "USDC"} and not is_dollar(token, network)
 
 
-def worth_micro_usd(token: Token, amount: int, network: Network) -> int | None:
+def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:
     """What an amount of a token is worth; None where the token is not our dollar."""
     return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None

@@ -11,7 +11,7 @@ import asyncio
 from typing import Any
 
 from clara_eval.chain.signatures import address_of, signed_with
-from clara_eval.chain.transaction import SignedBytes, Unsigned, signing_payload
+from clara_eval.chain.transaction import SignedBytes, TransactionToSign, signing_payload
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.core.extras import require
@@ -67,7 +67,7 @@ class KmsSigner:
     def __repr__(self) -> str:
         return f"KmsSigner({self.what}, {self.address})"
 
-    async def sign(self, tx: Unsigned) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> SignedBytes:
         digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
         told = await self._ask("sign", Message=digest, MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
         return signed_with(self.what, self.address, tx, *_read_der(self.what, _bytes(self.what, told, "Signature")))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clara_eval.chain.model import Checkpoint
-from clara_eval.chain.rpc import Call, NodeRefusal, Rpc
+from clara_eval.chain.rpc import NodeRefusal, Rpc, RpcCall
 from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
@@ -25,7 +25,7 @@ GROWS_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class LogFilter:
     addresses: tuple[Address, ...]
     """Empty: whoever says it."""
     topics: tuple[str | tuple[str, ...] | None, ...]
@@ -33,7 +33,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LogGroup:
     """The entries of one or several neighbouring ranges, oldest first; `upto` is the last block of them."""
 
     entries: tuple[Any, ...]
@@ -62,7 +62,9 @@ class Logs:
         self.span = span
         self._calm = 0
 
-    async def groups(self, wanted: Filter, first: int, last: int, *, backwards: bool = False) -> AsyncIterator[Group]:
+    async def groups(
+        self, wanted: LogFilter, first: int, last: int, *, backwards: bool = False
+    ) -> AsyncIterator[LogGroup]:
         """Walk the range group by group; stop reading to stop asking."""
         while first <= last:
             ranges = split_range(first, last, self.span, backwards=backwards)
@@ -75,11 +77,11 @@ class Logs:
             else:
                 first = group.upto.block_number + 1
 
-    async def _ask(self, wanted: Filter, ranges: Sequence[tuple[int, int]]) -> Group | None:
+    async def _ask(self, wanted: LogFilter, ranges: Sequence[tuple[int, int]]) -> LogGroup | None:
         """None when a range was refused; the span is smaller then."""
         last = ranges[-1][1]
-        calls = [Call("eth_getLogs", (_query(wanted, *part),)) for part in ranges]
-        *found, block = await self._rpc.ask_one_node([*calls, Call("eth_getBlockByNumber", (hex(last), False))])
+        calls = [RpcCall("eth_getLogs", (_query(wanted, *part),)) for part in ranges]
+        *found, block = await self._rpc.ask_one_node([*calls, RpcCall("eth_getBlockByNumber", (hex(last), False))])
         refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
         if refused:
             self._shrink(refused[0])
@@ -88,7 +90,7 @@ class Logs:
             raise Temporary(f"No node has block {last} yet.", remedy="Try again shortly.")
         self._grow()
         entries = [entry for part in found for entry in _checked(part, wanted)]
-        return Group(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
+        return LogGroup(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
 
     def _shrink(self, refusal: NodeRefusal) -> None:
         if refusal.meaning is not Meaning.RANGE_TOO_LARGE or self.span == 1:
@@ -103,7 +105,7 @@ class Logs:
             self._calm = 0
 
 
-def _query(wanted: Filter, first: int, last: int) -> dict[str, Any]:
+def _query(wanted: LogFilter, first: int, last: int) -> dict[str, Any]:
     return {
         **({"address": list(wanted.addresses)} if wanted.addresses else {}),
         "topics": list(wanted.topics),
@@ -112,7 +114,7 @@ def _query(wanted: Filter, first: int, last: int) -> dict[str, Any]:
     }
 
 
-def _checked(entries: Any, wanted: Filter) -> list[Any]:
+def _checked(entries: Any, wanted: LogFilter) -> list[Any]:
     """Only entries that were asked for, in chain order; anything else means the node answers something else."""
     if not isinstance(entries, list):
         raise Temporary("A node answered eth_getLogs with something that is not a list.")

@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class PrizeToken:
     address: Address
     symbol: str
     decimals: int
@@ -57,7 +57,7 @@ class Challenge:
     block: Block
     poster: Address
     evaluator: Address
-    token: Token
+    token: PrizeToken
     prize_pool: int = field(metadata=DECIMAL)
     poster_bond: int = field(metadata=DECIMAL)
     deadline: int = field(metadata=DECIMAL)

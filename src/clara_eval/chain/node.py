@@ -25,24 +25,24 @@ from clara_eval.chain.contracts.clients import (
 )
 from clara_eval.chain.contracts.versions import contract_version
 from clara_eval.chain.discovery import NewChallenge, NewClaim, NewSubmission, Page
-from clara_eval.chain.logs import Filter, Logs
+from clara_eval.chain.logs import LogFilter, Logs
 from clara_eval.chain.model import (
     Block,
     Challenge,
     ChallengeStatus,
     Checkpoint,
-    Token,
+    PrizeToken,
 )
 from clara_eval.chain.posted import Posted, PostedBy, ScoringState
 from clara_eval.chain.rpc import (
-    Call,
     Node,
     NodeRefusal,
     Rpc,
+    RpcCall,
     quantity,
 )
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.chain.winners import Winner
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound, Temporary
@@ -161,7 +161,7 @@ class EthereumChain:
 
     async def block_at(self, number: int) -> Block:
         """A block that is there; Temporary where it is not yet."""
-        (raw,) = await self._present_answers([Call("eth_getBlockByNumber", (hex(number), False))])
+        (raw,) = await self._present_answers([RpcCall("eth_getBlockByNumber", (hex(number), False))])
         if _is(raw, Meaning.MISSING):
             raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
         return _block(_required(raw))
@@ -172,7 +172,7 @@ class EthereumChain:
         while low < high:
             step = max(1, (high - low) // SECTIONS)
             marks = list(range(low, high, step))[:SECTIONS]
-            answers = await self.rpc.ask_many([Call("eth_getBlockByNumber", (hex(n), False)) for n in marks])
+            answers = await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(n), False)) for n in marks])
             before = [n for n, raw in zip(marks, answers, strict=True) if _block(_required(raw)).timestamp < moment]
             after = [n for n in marks if n not in before]
             low = max(before) + 1 if before else low
@@ -205,7 +205,7 @@ class EthereumChain:
         """Return data or refusal of each call, all at `block`."""
         if self._can_pin_by_hash:
             at = self.named(block)
-            answers = await self._present_answers([Call("eth_call", (call.request(), at)) for call in calls])
+            answers = await self._present_answers([RpcCall("eth_call", (call.request(), at)) for call in calls])
             # A stranger's contract must not talk us out of it: what it provokes is never a word about pinning.
             unpinned = [
                 _is(answer, Meaning.UNSUPPORTED) or (_is(answer, Meaning.OTHER) and not call.is_foreign)
@@ -215,17 +215,17 @@ class EthereumChain:
                 return _present(answers, calls, block)
             self._can_pin_by_hash = False
         number = hex(block.number)
-        answers = await self._present_answers([Call("eth_call", (call.request(), number)) for call in calls])
+        answers = await self._present_answers([RpcCall("eth_call", (call.request(), number)) for call in calls])
         if not await self.is_canonical(block):
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         return _present(answers, calls, block)
 
     async def ask_present(self, method: str, *params: Any) -> Any:
         """One result about a named block, asked again where a node is late; a refusal is raised."""
-        (answer,) = await self._present_answers([Call(method, params)])
+        (answer,) = await self._present_answers([RpcCall(method, params)])
         return _required(answer)
 
-    async def _present_answers(self, calls: Sequence[Call]) -> list[Any]:
+    async def _present_answers(self, calls: Sequence[RpcCall]) -> list[Any]:
         """Behind one address there are often several nodes, some of them late: what one lacks is asked again."""
         answers = await self.rpc.ask_many(calls)
         for pause in LOOK_AGAIN_SECONDS:
@@ -271,7 +271,7 @@ class EthereumChain:
                 continue
         return found
 
-    async def token_at(self, address: Address, block: Block) -> Token | None:
+    async def token_at(self, address: Address, block: Block) -> PrizeToken | None:
         """A token's symbol and scale; None if none stands there."""
         return await self.token(address).describe(block, self._network)
 
@@ -351,7 +351,7 @@ class EthereumChain:
         if block.timestamp - state.number("deadline") > LATE_SECONDS:
             last = await self.first_block_at(state.number("deadline"), block)
         contract = self.challenge(address)
-        received = Filter((address,), (self._version.challenge.event("SubmissionReceived").topic,))
+        received = LogFilter((address,), (self._version.challenge.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self._first_block, last, backwards=True):
             known.update(contract.submission_received(entry).submitter for entry in group.entries)
             if len(known) >= wanted:
@@ -369,7 +369,7 @@ class EthereumChain:
         if missing <= 0:
             return ()
         contract = self.challenge(challenge.address)
-        received = Filter((challenge.address,), (contract.abi.event("SubmissionReceived").topic,))
+        received = LogFilter((challenge.address,), (contract.abi.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self._first_block, challenge.block.number, backwards=True):
             read = [contract.submission_received(entry) for entry in group.entries]
             found += [one for one in read if one.version < current.get(one.submitter, 0)]
@@ -380,7 +380,7 @@ class EthereumChain:
     async def _blocks_of(self, found: Iterable[NewSubmission | NewChallenge | NewClaim]) -> dict[int, Any]:
         """What nodes say about the blocks of events, which carry no time of their own."""
         numbers = sorted({one.block_number for one in found})
-        answers = await self.rpc.ask_many([Call("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
+        answers = await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
         return dict(zip(numbers, answers, strict=True))
 
     async def _times(self, found: Iterable[NewChallenge | NewClaim]) -> dict[int, int]:
@@ -398,7 +398,7 @@ class EthereumChain:
 
     async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]:
         contract = self.factory(factory)
-        wanted = Filter((factory,), (contract.abi.event("ChallengeCreated").topic,))
+        wanted = LogFilter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
             found = [contract.challenge_created(entry) for entry in group.entries]
             times = await self._times(found)
@@ -409,7 +409,7 @@ class EthereumChain:
     ) -> AsyncIterator[tuple[tuple[NewClaim, ...], int]]:
         """Claims from those challenges, page by page, each with the last block that it covers."""
         spoken = self._version.challenge
-        wanted = Filter(tuple(challenges), (spoken.event("PrizeClaimed").topic,))
+        wanted = LogFilter(tuple(challenges), (spoken.event("PrizeClaimed").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
             found = [ChallengeContract.prize_claimed(spoken, entry) for entry in group.entries]
             times = await self._times(found)
@@ -419,7 +419,7 @@ class EthereumChain:
         """Contracts that announced a submission or a cancellation, whoever they are: only a hint whom to look at."""
         topics = tuple(self._version.challenge.event(n).topic for n in ("SubmissionReceived", "ChallengeCancelled"))
         found: set[Address] = set()
-        async for group in self._logs.groups(Filter((), (topics,)), first, last.number):
+        async for group in self._logs.groups(LogFilter((), (topics,)), first, last.number):
             found.update(Address(str(entry["address"]).lower()) for entry in group.entries)
         return found
 
@@ -451,7 +451,7 @@ class EthereumChain:
     async def _post_until(self, challenge: Challenge, posted_at: int, head: Block) -> Posted | None:
         """The post that was made at this time, if its event stands up to this block."""
         first = await self.first_block_at(posted_at, head)
-        wanted = Filter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
+        wanted = LogFilter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
         async for group in self._logs.groups(wanted, first, min(head.number, first + 50)):
             for entry in group.entries:
                 return await self._posted(challenge, entry, head)
@@ -474,10 +474,10 @@ class EthereumChain:
             is_final=head.number - number + 1 >= self.confirmations,
         )
 
-    async def winners_on_chain(self, address: Address, count: int) -> tuple[Winner, ...]:
+    async def winners_on_chain(self, address: Address, count: int) -> tuple[WinnerPrize, ...]:
         return await self.winners_at(address, count, await self.head())
 
-    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[Winner, ...]:
+    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[WinnerPrize, ...]:
         return await self.challenge(address).winners(block, count)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
@@ -491,7 +491,7 @@ class EthereumChain:
         if await self.reputation(registry).last_index(head, agent_id, client) == 0:
             return ()
         topic, who = ReputationRegistryContract.ABI.event("NewFeedback").topic, "0x" + client[2:].rjust(64, "0")
-        wanted = Filter((registry,), (topic, f"0x{agent_id:064x}", who))
+        wanted = LogFilter((registry,), (topic, f"0x{agent_id:064x}", who))
         found: list[GivenFeedback] = []
         first = await self.first_block_at(since, head)
         async for group in self._logs.groups(wanted, first, head.number):
@@ -504,7 +504,7 @@ class EthereumChain:
         Empty where the registry emits no events, or the nodes do not have them.
         """
         topics = tuple(event.topic for event in IdentityRegistryContract.OWNING_EVENTS)
-        wanted = Filter((registry,), (topics, None, "0x" + owner[2:].rjust(64, "0")))
+        wanted = LogFilter((registry,), (topics, None, "0x" + owner[2:].rjust(64, "0")))
         try:
             async for group in self._logs.groups(wanted, self._first_block, block.number, backwards=True):
                 ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from clara_eval.chain.signatures import address_of, signed_with
-from clara_eval.chain.transaction import SignedBytes, Unsigned, signing_payload
+from clara_eval.chain.transaction import SignedBytes, TransactionToSign, signing_payload
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.http_body import TooLong, read_at_most
@@ -39,7 +39,7 @@ class RemoteSigner:
     def __repr__(self) -> str:
         return f"RemoteSigner({self.what}, {self.address})"
 
-    async def sign(self, tx: Unsigned) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> SignedBytes:
         payload = signing_payload(tx)
         path = f"/api/v1/eth1/sign/{await self._key()}"
         text = (await self._ask("POST", path, {"data": "0x" + payload.hex()})).strip().strip('"')

@@ -39,7 +39,7 @@ PIECES_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RpcCall:
     method: str
     params: tuple[Any, ...] = ()
 
@@ -72,7 +72,7 @@ class Node:
     def __repr__(self) -> str:
         return f"Node({self.host})"
 
-    async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any]:
+    async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
         """Results and refusals, one per call; raises NodeDown."""
         results: list[Any] = []
         while len(results) < len(calls):
@@ -87,16 +87,16 @@ class Node:
                 results += answers
         return results
 
-    async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any]:
+    async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
         gate = asyncio.Semaphore(SINGLES_AT_ONCE)
 
-        async def one(call: Call) -> Any:
+        async def one(call: RpcCall) -> Any:
             async with gate:
                 return self._read(call, await self._post(session, _envelope(0, call)))
 
         return await gather_or_raise(one(call) for call in calls)
 
-    async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[Call]) -> list[Any] | None:
+    async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
         """None when the node does not take this batch."""
         try:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
@@ -107,7 +107,7 @@ class Node:
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
             answer = answer[0]
         if isinstance(answer, dict):
-            refusal = self._read(Call("batch"), answer)
+            refusal = self._read(RpcCall("batch"), answer)
             if isinstance(refusal, NodeRefusal) and refusal.meaning is Meaning.BUSY:
                 raise NodeDown(refusal.message)
             return None
@@ -118,7 +118,7 @@ class Node:
             raise NodeDown("its batch answer is incomplete")
         return [self._read(call, by_id[number]) for number, call in enumerate(calls)]
 
-    def _read(self, call: Call, answer: Any) -> Any:
+    def _read(self, call: RpcCall, answer: Any) -> Any:
         if not isinstance(answer, dict):
             raise NodeDown("its answer is not a JSON-RPC object")
         error = answer.get("error")
@@ -132,7 +132,7 @@ class Node:
             raise NodeDown(f"it answered {call.method} with null")
         return answer["result"]
 
-    def _refusal(self, call: Call, error: Any) -> NodeRefusal:
+    def _refusal(self, call: RpcCall, error: Any) -> NodeRefusal:
         fields = error if isinstance(error, dict) else {"message": str(error)}
         code = fields.get("code", 0)
         code = code if isinstance(code, int) else 0
@@ -199,7 +199,7 @@ def _refused_as_too_long(body: Any) -> Any:
     return {"jsonrpc": "2.0", "id": None, "error": error}
 
 
-def _envelope(number: int, call: Call) -> dict[str, Any]:
+def _envelope(number: int, call: RpcCall) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
 
 
@@ -246,21 +246,21 @@ class Rpc:
 
     async def ask(self, method: str, *params: Any) -> Any:
         """One result; a refusal is raised."""
-        result = (await self.ask_many([Call(method, params)]))[0]
+        result = (await self.ask_many([RpcCall(method, params)]))[0]
         if isinstance(result, NodeRefusal):
             raise result
         return result
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
         """One result, or None when no node has such a thing."""
-        result = (await self.ask_many([Call(method, params)]))[0]
+        result = (await self.ask_many([RpcCall(method, params)]))[0]
         if isinstance(result, NodeRefusal):
             if result.meaning is Meaning.MISSING:
                 return None
             raise result
         return result
 
-    async def ask_many(self, calls: Sequence[Call]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
         """Results and refusals in the order of the calls, in as few requests as the nodes allow."""
         size = max(1, self.nodes[self._first].batch_size)
         size = size if size > 1 else max(len(calls), 1)
@@ -273,7 +273,7 @@ class Rpc:
         pieces = await gather_or_raise(piece(start) for start in range(0, len(calls), size))
         return [result for part in pieces for result in part]
 
-    async def ask_one_node(self, calls: Sequence[Call]) -> list[Any]:
+    async def ask_one_node(self, calls: Sequence[RpcCall]) -> list[Any]:
         """Results and refusals that are all of one node: what it lacks, another answers together with the rest."""
         return await self._ask_until_answered(calls, is_whole=True)
 
@@ -283,7 +283,7 @@ class Rpc:
         async def one(node: Node) -> tuple[Node, Any] | None:
             try:
                 await self._check(node)
-                answer = (await node.exchange(self._open(), [Call(method, params)]))[0]
+                answer = (await node.exchange(self._open(), [RpcCall(method, params)]))[0]
             except NodeDown as down:
                 self._failed(node, str(down))
                 return None
@@ -294,7 +294,7 @@ class Rpc:
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)
 
-    async def _ask_until_answered(self, calls: Sequence[Call], *, is_whole: bool = False) -> list[Any]:
+    async def _ask_until_answered(self, calls: Sequence[RpcCall], *, is_whole: bool = False) -> list[Any]:
         results: list[Any] = [None] * len(calls)
         waiting = list(range(len(calls)))
         reasons: list[str] = []
@@ -328,7 +328,7 @@ class Rpc:
     async def _check(self, node: Node) -> None:
         if node.is_checked:
             return
-        answer = (await node.exchange(self._open(), [Call("eth_chainId")]))[0]
+        answer = (await node.exchange(self._open(), [RpcCall("eth_chainId")]))[0]
         if isinstance(answer, NodeRefusal):
             raise NodeDown(answer.message)
         found = quantity(answer)

@@ -57,7 +57,7 @@ class Intention(StrEnum):
     FINALIZE = "finalize"
 
 
-class Outcome(StrEnum):
+class SendOutcome(StrEnum):
     DRY_RUN = "dry_run"
     """No key: everything checked and rehearsed, nothing sent."""
     CONFIRMED = "confirmed"
@@ -90,7 +90,7 @@ class ContractCall:
 class Receipt:
     """How an intention ended."""
 
-    outcome: Outcome
+    outcome: SendOutcome
     intention: str
     calldata: str
     tx_hash: str | None = None
@@ -99,13 +99,15 @@ class Receipt:
     detail: str = ""
 
     @classmethod
-    def of(cls, call: ContractCall, outcome: Outcome, tx: Mined | Posted | None = None, *, detail: str = "") -> Receipt:
+    def of(
+        cls, call: ContractCall, outcome: SendOutcome, tx: Mined | Posted | None = None, *, detail: str = ""
+    ) -> Receipt:
         """How a call ended, and the transaction that ended it."""
         hash_, block = (tx.tx_hash, tx.block_number) if tx else (None, None)
         return cls(outcome, call.intention, "0x" + call.data.hex(), hash_, block, detail=detail)
 
 
-class Sent(StrEnum):
+class BroadcastResult(StrEnum):
     """What a node said to a broadcast."""
 
     ACCEPTED = "accepted"
@@ -126,7 +128,7 @@ class Mined:
     """Deep enough for this network."""
 
 
-class Account(Protocol):
+class SendingAccount(Protocol):
     """A wallet with its node, in honest steps."""
 
     @property
@@ -175,7 +177,7 @@ class Account(Protocol):
         """The same nonce and calldata for more money; None when the bounds forbid it."""
         ...
 
-    async def broadcast(self, tx: StoredTransaction) -> Sent:
+    async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
         """Safe to repeat."""
         ...
 
@@ -199,7 +201,7 @@ async def _sleep(seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SendTimeouts:
     """How long to wait for what."""
 
     poll_seconds: float = 2.0
@@ -222,9 +224,9 @@ IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
 class TransactionSender:
     """One account's transactions: recorded before they are sent, raised when stuck, confirmed."""
 
-    account: Account
+    account: SendingAccount
     log: TransactionLog
-    pace: Pace = field(default_factory=Pace)
+    pace: SendTimeouts = field(default_factory=SendTimeouts)
     is_dry: bool = False
     """Check and rehearse everything, sign nothing, although there may be a key."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
@@ -247,7 +249,7 @@ class TransactionSender:
 
     async def _rehearse_only(self, call: ContractCall) -> Receipt:
         await self.account.rehearse(call)
-        return Receipt.of(call, Outcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
+        return Receipt.of(call, SendOutcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
     def telling(self, notice: Notice) -> TransactionSender:
         """The same wallet; `notice` hears of gaps, too."""
@@ -397,18 +399,18 @@ class _Sending:
             return None
         if mined.has_succeeded:
             landed = next(read_signed(tx.raw).data for tx in attempts if tx.tx_hash == mined.tx_hash)
-            return replace(Receipt.of(self._call, Outcome.CONFIRMED, mined), calldata="0x" + landed.hex())
+            return replace(Receipt.of(self._call, SendOutcome.CONFIRMED, mined), calldata="0x" + landed.hex())
         # A revert is often the sign that somebody was first.
         done = await self._is_done(())
-        return Receipt.of(self._call, Outcome.REVERTED, mined) if done is None else self._hear(done)
+        return Receipt.of(self._call, SendOutcome.REVERTED, mined) if done is None else self._hear(done)
 
     def _hear(self, done: Receipt) -> Receipt | None:
         """What the contract says is done ends the walk, unless it is not deep enough yet."""
         self._latest_word = done
-        return None if done.outcome is Outcome.UNKNOWN else done
+        return None if done.outcome is SendOutcome.UNKNOWN else done
 
     async def _unknown(self) -> Receipt:
-        receipt = Receipt.of(self._call, Outcome.UNKNOWN, detail=self._told or "")
+        receipt = Receipt.of(self._call, SendOutcome.UNKNOWN, detail=self._told or "")
         if attempts := await self._attempts():
             return replace(receipt, tx_hash=attempts[-1].tx_hash)
         return self._latest_word or receipt
@@ -462,7 +464,7 @@ class _Sending:
     async def _send_on(self, newest: StoredTransaction, attempts: Sequence[StoredTransaction]) -> None:
         if not await self._clear_the_way(newest.nonce):
             return
-        if await self._forward(newest) is Sent.NONCE_USED:
+        if await self._forward(newest) is BroadcastResult.NONCE_USED:
             # By one of our attempts, which the next look will find and tell, or for good by a stranger.
             await self._bury_if_dead(newest.nonce, [*attempts, newest], may_be_reverted=False)
 
@@ -529,12 +531,12 @@ class _Sending:
         async with self._signing() as keep_lease:
             return await self._sender.record(tx, keep_lease)
 
-    async def _forward(self, tx: StoredTransaction) -> Sent:
+    async def _forward(self, tx: StoredTransaction) -> BroadcastResult:
         """Send; a stuck attempt, or one the node finds too cheap, is first replaced by a dearer one."""
         now = self._pace.now()
         is_stuck = now - self._since.setdefault(tx.tx_hash, now) >= self._pace.bump_after_seconds
-        sent = await self._account.broadcast(tx) if not is_stuck else Sent.FEE_TOO_LOW
-        if sent is not Sent.FEE_TOO_LOW:
+        sent = await self._account.broadcast(tx) if not is_stuck else BroadcastResult.FEE_TOO_LOW
+        if sent is not BroadcastResult.FEE_TOO_LOW:
             return sent
         self._since[tx.tx_hash] = now
         return await self._account.broadcast(await self._raised(tx))

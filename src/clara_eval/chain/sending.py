@@ -11,21 +11,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clara_eval.chain.contracts.refusals import Refusal, decode_refusal
+from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
 from clara_eval.chain.model import Block
 from clara_eval.chain.node import LOOK_AGAIN_SECONDS, EthereumChain, TransactionReceipt
 from clara_eval.chain.nonces import find_gap
-from clara_eval.chain.rpc import Call, NodeDown, NodeRefusal, quantity
+from clara_eval.chain.rpc import NodeDown, NodeRefusal, RpcCall, quantity
 from clara_eval.chain.rpc_errors import Meaning
 from clara_eval.chain.sender import (
+    BroadcastResult,
     ContractCall,
     Mined,
-    Sent,
     TransactionLog,
     TransactionSender,
 )
-from clara_eval.chain.transaction import StoredTransaction, Unsigned, read_signed
+from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.wallet import Wallet
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import (
@@ -40,12 +40,12 @@ GAS_MARGIN = 50_000
 """On top of a fifth more than the estimate: the state may change before the transaction is mined."""
 
 _SENT = {
-    Meaning.ALREADY_KNOWN: Sent.ACCEPTED,
-    Meaning.NONCE_TOO_LOW: Sent.NONCE_USED,
-    Meaning.NONCE_TOO_HIGH: Sent.NOT_TAKEN,
-    Meaning.POOL_FULL: Sent.NOT_TAKEN,
-    Meaning.REPLACEMENT_UNDERPRICED: Sent.UNDERPRICED,
-    Meaning.FEE_TOO_LOW: Sent.FEE_TOO_LOW,
+    Meaning.ALREADY_KNOWN: BroadcastResult.ACCEPTED,
+    Meaning.NONCE_TOO_LOW: BroadcastResult.NONCE_USED,
+    Meaning.NONCE_TOO_HIGH: BroadcastResult.NOT_TAKEN,
+    Meaning.POOL_FULL: BroadcastResult.NOT_TAKEN,
+    Meaning.REPLACEMENT_UNDERPRICED: BroadcastResult.UNDERPRICED,
+    Meaning.FEE_TOO_LOW: BroadcastResult.FEE_TOO_LOW,
 }
 POST_GAS = 600_000
 """Of a post with several winners, when posts are counted in advance."""
@@ -60,7 +60,7 @@ _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "Scores
 class ContractRefused(CannotPublish):
     """A contract would refuse the call; `refusal` is its custom error, None if it is not one that we know."""
 
-    def __init__(self, message: str, refusal: Refusal | None, *, remedy: str = "") -> None:
+    def __init__(self, message: str, refusal: ContractRefusal | None, *, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.refusal = refusal
 
@@ -141,7 +141,7 @@ class EthereumAccount:
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
     async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
-        asked = [Call("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
+        asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
         found = await self._chain.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
 
@@ -175,7 +175,7 @@ class EthereumAccount:
         if over is not None:
             before = Fees(over.max_fee_per_gas, over.max_priority_fee_per_gas)
             fees = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas) or fees
-        tx = Unsigned(
+        tx = TransactionToSign(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             to=call.to,
@@ -198,7 +198,7 @@ class EthereumAccount:
         dearer = replace(signed, value=0, max_fee_per_gas=fee, max_priority_fee_per_gas=tip)
         return await _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
 
-    async def broadcast(self, tx: StoredTransaction) -> Sent:
+    async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
         try:
             answer = await self._chain.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
@@ -208,11 +208,11 @@ class EthereumAccount:
             raise _in_our_terms(None, refusal) from None
         if str(answer).lower() != tx.tx_hash:
             raise Temporary(f"A node took {tx.tx_hash} but calls it {str(answer)[:66]}.")
-        return Sent.ACCEPTED
+        return BroadcastResult.ACCEPTED
 
     async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
         rpc = self._chain.rpc
-        answers = await rpc.ask_many([Call("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
+        answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
         for answer in answers:
             if isinstance(answer, NodeRefusal):
                 if answer.meaning is not Meaning.MISSING:
@@ -239,7 +239,7 @@ class EthereumAccount:
     async def _market(self) -> tuple[int, int]:
         """The base fee of the newest block and the tip the node suggests; nodes without a suggestion get the least."""
         block, tip = await self._chain.rpc.ask_many(
-            [Call("eth_getBlockByNumber", ("latest", False)), Call("eth_maxPriorityFeePerGas")]
+            [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
         )
         if isinstance(block, NodeRefusal):
             raise block
@@ -335,7 +335,13 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
 
 
 async def _signed(
-    wallet: Wallet, tx: Unsigned, recorded: Sequence[StoredTransaction], *, run: str, intention: str, attempt: int
+    wallet: Wallet,
+    tx: TransactionToSign,
+    recorded: Sequence[StoredTransaction],
+    *,
+    run: str,
+    intention: str,
+    attempt: int,
 ) -> StoredTransaction:
     signed = await wallet.sign(tx, recorded)
     return StoredTransaction(

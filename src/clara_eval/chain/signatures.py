@@ -7,7 +7,7 @@ expected address: nothing was sent, a person is told at once, and it goes on whe
 
 from __future__ import annotations
 
-from clara_eval.chain.transaction import SignedBytes, Unsigned, signed_bytes, signing_payload
+from clara_eval.chain.transaction import SignedBytes, TransactionToSign, signed_bytes, signing_payload
 from clara_eval.core.address import Address
 from clara_eval.core.eip191 import ORDER
 from clara_eval.core.errors import ConfigError
@@ -24,7 +24,7 @@ def address_of(public_key: str) -> Address | None:
     return Address("0x" + keccak_hex(raw)[-40:]) if len(raw) == 64 else None
 
 
-def signed_with(what: str, address: Address, tx: Unsigned, r: int, s: int) -> SignedBytes:
+def signed_with(what: str, address: Address, tx: TransactionToSign, r: int, s: int) -> SignedBytes:
     """The transaction with this signature, once it is known to be this address's over exactly this transaction."""
     low = min(s, ORDER - s)
     digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])

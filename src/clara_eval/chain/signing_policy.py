@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.contracts.abi import Function, Undecodable, abi
 from clara_eval.chain.contracts.versions import contract_version
-from clara_eval.chain.transaction import StoredTransaction, Unsigned, read_signed
+from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Stalled
 
@@ -29,7 +29,7 @@ MAX_WEI_PER_DAY = 5 * 10**17
 """Half an ETH of gas: hundreds of posts at Base's usual fees, and an end to any loop."""
 _DAY_SECONDS = 24 * 3600
 
-Check = Callable[[Unsigned], str | None]
+Check = Callable[[TransactionToSign], str | None]
 """Why this must not be signed, or None."""
 
 
@@ -61,7 +61,7 @@ class SigningPolicy:
     max_wei_per_day: int
     now: Callable[[], float]
 
-    def check(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> None:
+    def check(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> None:
         """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
         problem = next((found for check in self.checks if (found := check(tx))), None)
         if problem:
@@ -74,7 +74,7 @@ class SigningPolicy:
                 remedy="It goes on when a day has passed since the oldest of them.",
             )
 
-    def _day(self, tx: Unsigned, recorded: Sequence[StoredTransaction]) -> str | None:
+    def _day(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction]) -> str | None:
         """Of several attempts with one nonce only one is ever paid: the dearest counts."""
         since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
         for row in recorded:
@@ -132,7 +132,7 @@ def on_chain(chain_id: int) -> Check:
     return lambda tx: None if tx.chain_id == chain_id else f"it is for chain {tx.chain_id}, not {chain_id}"
 
 
-def no_ether(tx: Unsigned) -> str | None:
+def no_ether(tx: TransactionToSign) -> str | None:
     return f"it moves {tx.value} wei" if tx.value else None
 
 
@@ -149,7 +149,7 @@ def scoring_calls(contracts: str) -> Check:
     bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
     post = scoring_function("postScores", contracts).selector
 
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         if tx.data in bare or tx.data[:4] == post:
             return None
         return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
@@ -165,7 +165,7 @@ def feedback_or(registry: Address | None, otherwise: Check) -> Check:
     """At the registry of feedback nothing but giving some; everywhere else what `otherwise` allows."""
     give = abi("ReputationRegistry").function("giveFeedback").selector
 
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         if registry is None or tx.to != registry:
             return otherwise(tx)
         return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
@@ -174,7 +174,7 @@ def feedback_or(registry: Address | None, otherwise: Check) -> Check:
 
 
 def fee_at_most(cap: int) -> Check:
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         is_within = max(tx.max_fee_per_gas, tx.max_priority_fee_per_gas) <= cap
         return None if is_within else f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {cap}"
 
@@ -197,7 +197,7 @@ def agent_functions(contracts: str) -> Mapping[bytes, Function]:
 
 
 def only_calls(known: Mapping[bytes, Function]) -> Check:
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         if tx.data[:4] in known:
             return None
         return f"0x{tx.data[:4].hex()} is not a call that posting, submitting or claiming needs"
@@ -206,7 +206,7 @@ def only_calls(known: Mapping[bytes, Function]) -> Check:
 
 
 def only_factory_creates(factory: Address | None, known: Mapping[bytes, Function]) -> Check:
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         called = known.get(tx.data[:4])
         is_elsewhere = called is not None and called.name == "createChallenge" and tx.to != factory
         return f"{tx.to} is not the challenge factory" if is_elsewhere else None
@@ -217,7 +217,7 @@ def only_factory_creates(factory: Address | None, known: Mapping[bytes, Function
 def tokens_go_to(factory: Address | None, evaluator: Address | None, vouched: Vouched) -> Check:
     """An allowance only for the factory, a payment only to the evaluator, and neither above what was agreed to."""
 
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         called = _TOKEN_CALLS.get(tx.data[:4])
         if called is None:
             return None
@@ -238,7 +238,7 @@ def tokens_go_to(factory: Address | None, evaluator: Address | None, vouched: Vo
 def known_contract(vouched: Vouched) -> Check:
     """Submissions, claims and registrations only where the factory vouches for the contract."""
 
-    def check(tx: Unsigned) -> str | None:
+    def check(tx: TransactionToSign) -> str | None:
         is_token = tx.data[:4] in _TOKEN_CALLS
         return None if is_token or tx.to in vouched.targets else f"{tx.to} is not a contract of the challenge factory"
 

@@ -35,7 +35,7 @@ class StoredTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsigned:
+class TransactionToSign:
     """One transaction before its signature: all that the signer's policy has to judge."""
 
     chain_id: int
@@ -54,30 +54,30 @@ class SignedBytes:
     tx_hash: str
 
 
-def signing_payload(tx: Unsigned) -> bytes:
+def signing_payload(tx: TransactionToSign) -> bytes:
     """The bytes whose keccak256 is signed: EIP-1559, without an access list."""
     return bytes(b"\x02" + rlp.encode(_fields(tx)))
 
 
-def signed_bytes(tx: Unsigned, parity: int, r: int, s: int) -> SignedBytes:
+def signed_bytes(tx: TransactionToSign, parity: int, r: int, s: int) -> SignedBytes:
     """The transaction with its signature, and the hash that nodes know it by."""
     raw = bytes(b"\x02" + rlp.encode([*_fields(tx), parity, r, s]))
     return SignedBytes("0x" + raw.hex(), keccak_hex(raw))
 
 
-def _fields(tx: Unsigned) -> list[object]:
+def _fields(tx: TransactionToSign) -> list[object]:
     fees = (tx.max_priority_fee_per_gas, tx.max_fee_per_gas)
     return [tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, []]
 
 
 @lru_cache(maxsize=2048)
-def read_signed(raw: str) -> Unsigned:
+def read_signed(raw: str) -> TransactionToSign:
     """What a recorded transaction says, from its own bytes."""
     payload = bytes.fromhex(raw.removeprefix("0x"))
     if payload[:1] != b"\x02":
         raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")
     chain_id, nonce, tip, fee, gas, to, value, data = rlp.decode(payload[1:])[:8]
-    return Unsigned(
+    return TransactionToSign(
         chain_id=int.from_bytes(chain_id, "big"),
         nonce=int.from_bytes(nonce, "big"),
         to=Address("0x" + to.hex()),

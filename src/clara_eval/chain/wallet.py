@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from clara_eval.chain.kms_signer import KmsSigner
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.signing_policy import SigningPolicy
-from clara_eval.chain.transaction import SignedBytes, StoredTransaction, Unsigned
+from clara_eval.chain.transaction import SignedBytes, StoredTransaction, TransactionToSign
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
@@ -39,7 +39,7 @@ class Signer(Protocol):
         """Where the key is, in words; never the key."""
         ...
 
-    async def sign(self, tx: Unsigned) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> SignedBytes:
         """The signed bytes; their hash is the one the node will know them by."""
         ...
 
@@ -64,7 +64,7 @@ class LocalKey:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A key is never written anywhere.")
 
-    async def sign(self, tx: Unsigned) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> SignedBytes:
         from eth_utils.address import to_checksum_address
 
         signed = self._account.sign_transaction(
@@ -103,7 +103,7 @@ class Wallet:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A wallet is never written anywhere.")
 
-    async def sign(self, tx: Unsigned, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
         """Sign what the policy allows after what is `recorded`; the hash is the one the node will know it by."""
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)

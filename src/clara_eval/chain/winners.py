@@ -20,7 +20,7 @@ MIN_SUBMISSIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Winner:
+class WinnerPrize:
     account: Address
     agent_id: int = field(metadata=DECIMAL)
     score: int
@@ -29,7 +29,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class Winners:
-    entries: tuple[Winner, ...]
+    entries: tuple[WinnerPrize, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def choose_winners(challenge: Challenge, placed: Sequence[Placed]) -> Winners:
     amounts = prizes(challenge.prize_pool, challenge.payout_bps)
     return Winners(
         tuple(
-            Winner(place.account, agents[place.account], place.score, amount)
+            WinnerPrize(place.account, agents[place.account], place.score, amount)
             for place, amount in zip(best, amounts, strict=True)
         )
     )

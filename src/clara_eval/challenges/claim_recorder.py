@@ -1,10 +1,4 @@
-"""Reads from the chain who took which prize, for the timeline of a challenge.
-
-Comes in: challenges that are final, whose prizes may be taken at any time from then on. Goes out: their `Claims` in the
-store. Must hold: all challenges with prizes left are asked about together, from where the last look ended, so a look
-costs what is going on and not what there is; one whose prizes are all taken is never asked about again; only blocks
-that no reorg takes back are read.
-"""
+"""Reads from the chain who took which prize, for the timeline of a challenge."""
 
 from __future__ import annotations
 
@@ -15,7 +9,7 @@ from typing import Protocol
 from clara_eval.chain.discovery import NewClaim
 from clara_eval.chain.model import Block
 from clara_eval.challenges.agents import RoundResult, result_key
-from clara_eval.challenges.history import Claim, Claims, claims_key
+from clara_eval.challenges.history import Claim, PrizeClaims, claims_key
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Summary, read
@@ -49,7 +43,7 @@ async def watch_claims(store: PublicKeys, chain: ClaimEvents, address: Address, 
         return
     unclaimed = await _unclaimed(store, chain.chain_id)
     if address not in unclaimed:
-        claims = Claims(winners=len(result.winners))
+        claims = PrizeClaims(winners=len(result.winners))
         unclaimed[address] = await chain.first_block_at(posted_at, safe) - 1
         pairs = [(claims_key(address), plain_json(claims.model_dump())), (UNCLAIMED, json.dumps(unclaimed))]
         await store.put_many(chain.chain_id, pairs)
@@ -78,7 +72,7 @@ async def _note(
     known = before | {address: upto for address in asked if address in before}
     pairs: list[tuple[str, str]] = []
     for address in dict.fromkeys(claim.challenge for claim in found):
-        claims = await read(store, chain_id, Claims, claims_key(address))
+        claims = await read(store, chain_id, PrizeClaims, claims_key(address))
         if claims is not None:
             claims.claims += [_claim(one) for one in found if one.challenge == address]
             pairs.append((claims_key(address), plain_json(claims.model_dump())))

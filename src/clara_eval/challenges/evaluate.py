@@ -19,7 +19,7 @@ from clara_eval.chain.calldata import post_scores_calldata
 from clara_eval.chain.dollars import worth_micro_usd
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus
 from clara_eval.chain.posted import Results
-from clara_eval.chain.sender import Intention, Outcome, Receipt, TransactionSender
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.winners import check_scorable
 from clara_eval.challenges.challenge_index import read_document
@@ -47,8 +47,8 @@ from clara_eval.evaluation.objections import (
     DISPUTED,
     DISPUTED_FORM,
     DRAFT_FORM,
+    AnnouncedDraft,
     Disputed,
-    Draft,
     DraftPlace,
     must_post,
     raised,
@@ -68,11 +68,11 @@ from clara_eval.evaluation.review_defaults import (
 )
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import is_by_default, read_rulings, rule_by_clock, ruled_plan
-from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.run import EvaluationResult, walk
 from clara_eval.evaluation.scoring_window import Window
 from clara_eval.evaluation.sources import (
-    Askers,
     LiveSources,
+    ModelSource,
     any_missed,
     close_unanswered,
     journal_metadata,
@@ -90,7 +90,7 @@ from clara_eval.judge.calibration.gate import (
 from clara_eval.judge.calibration.labels import work_hash
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import drafted, keep_result, save_trace
-from clara_eval.submissions import Fetch, Limits
+from clara_eval.submissions import Fetch, SubmissionLimits
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."
 AT_ONCE = 2000
@@ -119,7 +119,7 @@ class Models(Protocol):
     ) -> AbstractAsyncContextManager[MeteredModels]: ...
 
 
-class MeteredModels(Askers, Protocol):
+class MeteredModels(ModelSource, Protocol):
     def meter(self) -> tuple[int, float]:
         """Calls made and dollars spent so far."""
         ...
@@ -156,7 +156,7 @@ class Options:
     gives_up: bool = False
     """The scoring window is nearly over: what cannot be read now gets its verdict, and a person looks at it."""
     dry_run: bool = False
-    retry_after_seconds: tuple[float, ...] = Limits().retry_after_seconds
+    retry_after_seconds: tuple[float, ...] = SubmissionLimits().retry_after_seconds
     """Waits between attempts to fetch a submission; what is accepted never depends on them."""
     sent: Callable[[Receipt], None] = lambda _receipt: None
     """Told of every transaction."""
@@ -168,18 +168,18 @@ class Evaluation:
     """How it ended. `receipt` is None only while a review or the window for objections is waited for."""
 
     challenge: Challenge
-    walked: Walk | None
+    walked: EvaluationResult | None
     """None where the result was found on the chain and nothing was walked here."""
     digest: str | None
     receipt: Receipt | None
     review: Review | None
-    draft: Draft | None = None
+    draft: AnnouncedDraft | None = None
     """Announced and open for objections; then `receipt` is None, too."""
     retry_seconds: float | None = None
     """When to look again, where time alone changes something."""
 
     @property
-    def walk(self) -> Walk:
+    def walk(self) -> EvaluationResult:
         if self.walked is None:
             raise NotFound(
                 f"The result of {self.challenge.address} was found on the chain; nothing was walked here.",
@@ -296,7 +296,9 @@ def _sender(ports: Ports, options: Options) -> TransactionSender:
     return replace(ports.sender, is_dry=options.dry_run)
 
 
-async def _file(challenge: Challenge, plan: EvaluationPlan, walked: Walk, ports: Ports, journal: Journal) -> str:
+async def _file(
+    challenge: Challenge, plan: EvaluationPlan, walked: EvaluationResult, ports: Ports, journal: Journal
+) -> str:
     """Write the trace and the public keys; the digest must come out the same on every walk."""
     with drafted(entries(challenge, plan, walked)) as draft:
         await _check_posted(challenge, draft.digest, ports)
@@ -342,7 +344,9 @@ async def _post_default(review: Review, chain_id: int, journal: Journal, ports: 
     await lapse(ports.store, chain_id, review)
 
 
-async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Review | None:
+async def _review(
+    challenge: Challenge, walked: EvaluationResult, digest: str, ports: Ports, options: Options
+) -> Review | None:
     """Whether a person must look, and what they said about exactly this result."""
     now = (await ports.chain.head()).timestamp
     disputed = walked.disputed
@@ -372,7 +376,9 @@ async def _review(challenge: Challenge, walked: Walk, digest: str, ports: Ports,
     )
 
 
-async def _reasons(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> list[tuple[str, str]]:
+async def _reasons(
+    challenge: Challenge, walked: EvaluationResult, ports: Ports, options: Options
+) -> list[tuple[str, str]]:
     """Why a person looks, each with its code in `review_defaults`; what the clock ruled about is no reason any more."""
     reasons = [(flag.code, flag.sentence) for flag in walked.flags if flag.severity == "review"]
     if is_by_default(walked.rulings):
@@ -387,7 +393,7 @@ async def _reasons(challenge: Challenge, walked: Walk, ports: Ports, options: Op
     return reasons
 
 
-def _default_words(challenge: Challenge, walked: Walk) -> str:
+def _default_words(challenge: Challenge, walked: EvaluationResult) -> str:
     """What is posted if nobody decides, in words."""
     behind = walked.behind_by_default
     if not behind:
@@ -398,20 +404,20 @@ def _default_words(challenge: Challenge, walked: Walk) -> str:
 
 
 async def _announced(
-    challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options
-) -> tuple[Draft, int]:
+    challenge: Challenge, walked: EvaluationResult, digest: str, ports: Ports, options: Options
+) -> tuple[AnnouncedDraft, int]:
     """The draft of this very result, announced now where it is new; and the chain's clock."""
     now, key = (await ports.chain.head()).timestamp, draft_key(challenge.address)
     text = await ports.store.get(challenge.chain_id, key)
     if text is not None and (known_draft := DRAFT_FORM.read_text(text)).digest == digest:
         return known_draft, now
     margin = walked.ranking.margin.sentence if walked.ranking else ""
-    draft = Draft(digest, now, window_end(challenge, now, options.objection_window), _places(walked), margin)
+    draft = AnnouncedDraft(digest, now, window_end(challenge, now, options.objection_window), _places(walked), margin)
     await ports.store.put(challenge.chain_id, key, DRAFT_FORM.text(draft))
     return draft, now
 
 
-def _places(walked: Walk) -> tuple[DraftPlace, ...]:
+def _places(walked: EvaluationResult) -> tuple[DraftPlace, ...]:
     ranked = {row.item for row in walked.ranking.standings} if walked.ranking else set()
     return tuple(
         DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
@@ -419,7 +425,7 @@ def _places(walked: Walk) -> tuple[DraftPlace, ...]:
     )
 
 
-async def _dispute(draft: Draft, journal: Journal, ports: Ports, options: Options) -> bool:
+async def _dispute(draft: AnnouncedDraft, journal: Journal, ports: Ports, options: Options) -> bool:
     """Write down, in one step, what was objected to; whether anything was."""
     found = await raised(ports.store, journal.run, draft.digest)
     if not found:
@@ -452,7 +458,7 @@ async def _disputed(challenge: Challenge, journal: Journal, ports: Ports) -> Dis
     return stands
 
 
-async def _uncalibrated(challenge: Challenge, walked: Walk, ports: Ports, options: Options) -> str | None:
+async def _uncalibrated(challenge: Challenge, walked: EvaluationResult, ports: Ports, options: Options) -> str | None:
     """Why the judges that voted may not post without a person; rules need no calibration."""
     if isinstance(walked.comparisons, RuledComparisons):
         return None
@@ -464,7 +470,9 @@ async def _uncalibrated(challenge: Challenge, walked: Walk, ports: Ports, option
     return why_not_alone(voters, found, options.calibration, options.calibration_floor)
 
 
-async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports, options: Options) -> Receipt:
+async def _publish(
+    challenge: Challenge, walked: EvaluationResult, digest: str, ports: Ports, options: Options
+) -> Receipt:
     sender = _sender(ports, options)
     if not sender.can_sign and (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.OPEN:
         return _unrehearsed(challenge, walked, digest)
@@ -472,19 +480,21 @@ async def _publish(challenge: Challenge, walked: Walk, digest: str, ports: Ports
     return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain, superseded=superseded)
 
 
-def _unrehearsed(challenge: Challenge, walked: Walk, digest: str) -> Receipt:
+def _unrehearsed(challenge: Challenge, walked: EvaluationResult, digest: str) -> Receipt:
     """A dry run of a challenge that is still Open: the call is checked, but the contract could not take it yet."""
     data = post_scores_calldata(walked.winners, digest, challenge.contract_version)
     check_call(challenge, walked.winners, digest, data)
     return Receipt(
-        Outcome.DRY_RUN,
+        SendOutcome.DRY_RUN,
         Intention.POST_SCORES,
         "0x" + data.hex(),
         detail="Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent.",
     )
 
 
-async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt: Receipt | None, ports: Ports) -> None:
+async def _save_scores(
+    challenge: Challenge, walked: EvaluationResult, digest: str, receipt: Receipt | None, ports: Ports
+) -> None:
     """Before the post only where no earlier walk wrote down who posted."""
     earlier = await read_scores(ports.store, challenge.chain_id, challenge.address) or {}
     if receipt is None and earlier.get("postedBy"):
@@ -498,16 +508,16 @@ async def _save_scores(challenge: Challenge, walked: Walk, digest: str, receipt:
 async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
     posted_by = str(receipt.posted_by) if receipt.posted_by else None
     match receipt.outcome:
-        case Outcome.CONFIRMED | Outcome.ALREADY_DONE:
+        case SendOutcome.CONFIRMED | SendOutcome.ALREADY_DONE:
             await status.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
-        case Outcome.DRY_RUN:
+        case SendOutcome.DRY_RUN:
             await status.say(
                 "complete", 100, reason=receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
             )
-        case Outcome.UNKNOWN:
+        case SendOutcome.UNKNOWN:
             waits = "Sent, not seen mined yet: the chain is asked again."
             await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
-        case Outcome.REVERTED:
+        case SendOutcome.REVERTED:
             await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.sender import ContractCall, Outcome, Receipt, TransactionSender
+from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.address import Address
 
@@ -21,7 +21,7 @@ DECIMALS = 2
 _GIVE = abi("ReputationRegistry").function("giveFeedback")
 
 
-class Given(Protocol):
+class GivenFeedback(Protocol):
     """One feedback that stands on chain."""
 
     @property
@@ -39,7 +39,7 @@ class Reputation(Protocol):
 
     async def feedback_since(
         self, registry: Address, agent_id: int, client: Address, since: int
-    ) -> Sequence[Given]: ...
+    ) -> Sequence[GivenFeedback]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, ch
         if found is None or found.tx_hash in {attempt.tx_hash for attempt in attempts}:
             return None
         return Receipt(
-            Outcome.ALREADY_DONE,
+            SendOutcome.ALREADY_DONE,
             call.intention,
             "0x" + call.data.hex(),
             found.tx_hash,

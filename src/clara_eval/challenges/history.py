@@ -34,7 +34,7 @@ class Claim(Document):
     txHash: str
 
 
-class Claims(Document):
+class PrizeClaims(Document):
     """Prizes taken so far, in their order, of so many."""
 
     claims: list[Claim] = Field(default_factory=list)

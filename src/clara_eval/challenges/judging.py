@@ -1,8 +1,4 @@
-"""By what a round was judged: the poster's criteria, the features with their weights, who judged.
-
-Comes in: the archived trace of a round. Goes out: a `Judging`, or None where no trace is kept. Only the beginning of
-the trace is read, whatever its length: the plan, the config and the schema stand there before any submission.
-"""
+"""By what a round was judged: the poster's criteria, the features with their weights, who judged."""
 
 from __future__ import annotations
 
@@ -20,14 +16,14 @@ _MOST_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class JudgingBasis:
     criteria: str
     judges: tuple[str, ...]
     schema: FeatureSchema
     config: dict[str, object]
 
 
-async def read_judging(keys: KeyedDocuments, chain_id: int, address: str) -> Judging | None:
+async def read_judging(keys: KeyedDocuments, chain_id: int, address: str) -> JudgingBasis | None:
     """What the trace says before its first submission."""
     archived = await archived_trace(keys, chain_id, address)
     found: dict[str, object] = {}
@@ -49,9 +45,9 @@ def _entries(text: str) -> dict[str, object]:
     return found
 
 
-def _judging(found: dict[str, Any]) -> Judging:
+def _judging(found: dict[str, Any]) -> JudgingBasis:
     config = json.loads(found["metadata"]["evalConfig"])
-    return Judging(
+    return JudgingBasis(
         criteria=str(config.get("criteria", "")) if isinstance(config, dict) else "",
         judges=tuple(found["plan"]["judges"]),
         schema=FeatureSchema.from_json(found["schema"]),

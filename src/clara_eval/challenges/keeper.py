@@ -14,8 +14,8 @@ from clara_eval.chain.posted import Results
 from clara_eval.chain.sender import (
     ContractCall,
     Intention,
-    Outcome,
     Receipt,
+    SendOutcome,
     TransactionSender,
 )
 from clara_eval.chain.transaction import StoredTransaction
@@ -53,4 +53,4 @@ async def finalize(challenge: Challenge, *, sender: TransactionSender, results: 
 
 
 def _by_others(call: ContractCall, status: ChallengeStatus) -> Receipt:
-    return Receipt.of(call, Outcome.ALREADY_DONE, detail=f"The challenge is already {status.name.capitalize()}.")
+    return Receipt.of(call, SendOutcome.ALREADY_DONE, detail=f"The challenge is already {status.name.capitalize()}.")

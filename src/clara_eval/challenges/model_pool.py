@@ -22,11 +22,11 @@ from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.calls import (
+    CachedLlm,
     CallListener,
-    JudgeLine,
+    FallbackLlm,
     LookAhead,
-    Patience,
-    Succession,
+    RetryPolicy,
 )
 from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
@@ -80,7 +80,7 @@ Spread = Callable[[Ahead], Awaitable[None]]
 class RunModels:
     """Fulfils `pipeline.evaluate.MeteredModels`."""
 
-    lines: dict[str, JudgeLine]
+    lines: dict[str, CachedLlm]
     budget: RunBudget
     run: str
     find_report: Callable[[str, str, str], Awaitable[KeyReport]]
@@ -91,7 +91,7 @@ class RunModels:
 
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
-        return lines[0] if len(lines) == 1 else Succession(lines)
+        return lines[0] if len(lines) == 1 else FallbackLlm(lines)
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
         return await self.find_report(judge, key, self.run)
@@ -118,7 +118,7 @@ class ModelPool:
     """Set by a service that counts calls."""
     poll_seconds: float = 20.0
     """Between two looks at a batch."""
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     """How long an outage is waited for within one attempt."""
     quote_root: bytes | None = None
     """Another root of enclaves' certificates than Intel's, in DER."""
@@ -180,7 +180,7 @@ class ModelPool:
         unsure = unsure_before + budget.unsure_elsewhere + budget.unsure_micro_usd
         await self.store.settle_spend(ledger, budget.spent - unsure)
 
-    def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> JudgeLine:
+    def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> CachedLlm:
         """One model on its line for a run, for so many seconds."""
         at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
@@ -188,7 +188,7 @@ class ModelPool:
         if name not in self._gates:
             self._gates[name] = Gate(at_once, clock=clock)
         llm, card = self._judge(name, run), self._card(name)
-        return JudgeLine(
+        return CachedLlm(
             llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead,
             gate=self._gates[name], thinks_beyond=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
         )  # fmt: skip

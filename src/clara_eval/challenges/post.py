@@ -17,8 +17,8 @@ from clara_eval.chain.posted import Posted, PostedBy, Results
 from clara_eval.chain.sender import (
     ContractCall,
     Intention,
-    Outcome,
     Receipt,
+    SendOutcome,
     TransactionSender,
 )
 from clara_eval.chain.transaction import StoredTransaction
@@ -57,11 +57,11 @@ async def publish(
         return None
 
     receipt = await sender.send(call, is_done)
-    if receipt.outcome is not Outcome.CONFIRMED or receipt.posted_by is not None:
+    if receipt.outcome is not SendOutcome.CONFIRMED or receipt.posted_by is not None:
         return receipt
     if receipt.calldata != "0x" + data.hex():
         said = "The post of an earlier reading, whose block was replaced, was mined before it could be superseded."
-        return replace(receipt, outcome=Outcome.ALREADY_DONE, posted_by=PostedBy.EVALUATOR, detail=said)
+        return replace(receipt, outcome=SendOutcome.ALREADY_DONE, posted_by=PostedBy.EVALUATOR, detail=said)
     by = PostedBy.of(sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
     return replace(receipt, posted_by=by)
 
@@ -74,13 +74,13 @@ async def _posted(
     is_mine = posted is not None and posted.tx_hash in {attempt.tx_hash for attempt in attempts}
     if posted is None or is_mine or not posted.is_final:
         # The nodes have not settled: ours is mined but not every node shows it, or the post is not deep enough.
-        return _receipt(call, Outcome.UNKNOWN, posted, "Scores are posted, but not yet final.")
+        return _receipt(call, SendOutcome.UNKNOWN, posted, "Scores are posted, but not yet final.")
     # Another process with our key, or we ourselves before the store was lost: the same bytes are the same post.
     if posted.calldata == call.data and posted.by is PostedBy.EVALUATOR:
-        return _receipt(call, Outcome.CONFIRMED, posted, "")
+        return _receipt(call, SendOutcome.CONFIRMED, posted, "")
     detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
-    return _receipt(call, Outcome.ALREADY_DONE, posted, detail)
+    return _receipt(call, SendOutcome.ALREADY_DONE, posted, detail)
 
 
-def _receipt(call: ContractCall, outcome: Outcome, posted: Posted | None, detail: str) -> Receipt:
+def _receipt(call: ContractCall, outcome: SendOutcome, posted: Posted | None, detail: str) -> Receipt:
     return replace(Receipt.of(call, outcome, posted, detail=detail), posted_by=posted.by if posted else None)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import PostedBy
-from clara_eval.chain.sender import Outcome, Receipt
+from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.core.address import Address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.hashing import plain_json
@@ -21,7 +21,7 @@ from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.record import ruled_verdicts
 from clara_eval.evaluation.ruled import RuledComparisons
-from clara_eval.evaluation.run import Walk, judges_of, tally_of
+from clara_eval.evaluation.run import EvaluationResult, judges_of, tally_of
 from clara_eval.evaluation.votes import votes_document
 from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 
@@ -29,7 +29,7 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+def public_keys(challenge: Challenge, walked: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
     """Features and pairwise results, ready to be put; there may be a hundred thousand."""
     for account, facts in sorted(walked.features.items()):
         yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
@@ -44,7 +44,7 @@ def public_keys(challenge: Challenge, walked: Walk, *, extracted_at: int) -> Ite
         yield pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))
 
 
-def plots_document(walked: Walk, digest: str) -> dict[str, str]:
+def plots_document(walked: EvaluationResult, digest: str) -> dict[str, str]:
     """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
     if walked.ranking is None:
         return {"traceDigest": digest}
@@ -55,12 +55,12 @@ def plots_document(walked: Walk, digest: str) -> dict[str, str]:
 
 def is_posted(receipt: Receipt | None) -> bool:
     """Whether scores stand on the chain now, whoever posted them."""
-    return receipt is not None and receipt.outcome in (Outcome.CONFIRMED, Outcome.ALREADY_DONE)
+    return receipt is not None and receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE)
 
 
 def scores_document(
     challenge: Challenge,
-    walked: Walk,
+    walked: EvaluationResult,
     digest: str,
     receipt: Receipt | None,
     published_at: int | None = None,
@@ -94,7 +94,7 @@ def scores_document(
     }
 
 
-def _rankings(challenge: Challenge, walked: Walk, prizes: dict[Address, str]) -> list[dict[str, object]]:
+def _rankings(challenge: Challenge, walked: EvaluationResult, prizes: dict[Address, str]) -> list[dict[str, object]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     runs = walked.execution.summaries if walked.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus
-from clara_eval.chain.winners import Winner
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.challenges.agents import (
     Entrant,
     PaidWinner,
@@ -27,11 +27,11 @@ from clara_eval.store.ports import PublicKeys
 _ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED))
 
 
-class Rounds(Protocol):
+class RoundReader(Protocol):
     """What the chain tells about a round."""
 
     async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
-    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[Winner, ...]: ...
+    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[WinnerPrize, ...]: ...
 
 
 async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
@@ -46,7 +46,7 @@ def has_news(result: RoundResult | None, summary: Summary) -> bool:
     return result.chainStatus != summary.chainStatus or bool(result.winners) != bool(summary.scorePostedAt)
 
 
-async def record_result(store: PublicKeys, chain: Rounds, address: Address, block: Block) -> RoundResult | None:
+async def record_result(store: PublicKeys, chain: RoundReader, address: Address, block: Block) -> RoundResult | None:
     """Write the result down as it is at `block`; None while submissions are open there."""
     challenge = await chain.challenge_at(address, block)
     if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:

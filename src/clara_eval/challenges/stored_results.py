@@ -18,7 +18,7 @@ import aiohttp
 from clara_eval.challenges.agents import AgentRecord, agent_record
 from clara_eval.challenges.comparisons import Verdicts, read_comparison
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
@@ -38,7 +38,7 @@ from clara_eval.store.trace_archive import stream_trace
 
 MAX_TRACE_BYTES = 200_000_000
 MAX_RECORD_BYTES = 4_000_000
-_COMPARISON = Form(Comparison)
+_COMPARISON = JsonCodec(Comparison)
 _WHOLE = ("schema", "schedule", "verdicts")
 _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
 

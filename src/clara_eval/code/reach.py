@@ -53,14 +53,14 @@ _HALF = 2
 
 
 @dataclass(eq=False, slots=True)
-class Unit:
+class ReachUnit:
     """A definition, an import or a statement outside functions: what is kept or dropped as one."""
 
     item: Item
     kind: str
     """`function`, `class`, `value`, `import`, `statement`."""
     names: frozenset[str]
-    parent: Unit | None
+    parent: ReachUnit | None
     is_exported: bool = False
     is_test: bool = False
     is_public: bool = True
@@ -69,7 +69,7 @@ class Unit:
     uses: set[str] = field(default_factory=set)
     """Names that its own text refers to, without what is defined inside it."""
     bases: frozenset[str] = frozenset()
-    parts: list[Unit] = field(default_factory=list)
+    parts: list[ReachUnit] = field(default_factory=list)
     has_wanted_part: bool | None = None
 
     @property
@@ -94,13 +94,13 @@ class _Program:
         self._library = LIBRARY[language]
         self.units = list(_Reader(root, code, language).units())
         self._top = [unit for unit in self.units if unit.parent is None]
-        self._by_name: dict[str, list[Unit]] = {}
+        self._by_name: dict[str, list[ReachUnit]] = {}
         for unit in self.units:
             for name in unit.names:
                 self._by_name.setdefault(name, []).append(unit)
         self._used: set[str] = set()
         """Names that reached code refers to, and names of what is reached."""
-        self._waiting: list[Unit] = []
+        self._waiting: list[ReachUnit] = []
 
     def reach(self) -> None:
         """Mark everything that the interface comes to: each unit is looked at once for each of its names."""
@@ -125,7 +125,7 @@ class _Program:
         reached = {name for unit in self.units if unit.is_reached and unit.kind != "import" for name in unit.names}
         for unit in self.units:
             if unit.is_test and self._asserts(unit, reached | self._wanted):
-                around: Unit | None = unit
+                around: ReachUnit | None = unit
                 while around is not None:
                     around.is_reached = True
                     around = around.parent
@@ -134,7 +134,7 @@ class _Program:
             if unit.kind == "import" and unit.names & used:
                 unit.is_reached = True
 
-    def _roots(self) -> list[Unit]:
+    def _roots(self) -> list[ReachUnit]:
         defined = [u for u in self._top if u.kind in ("function", "class", "value") and not u.is_test]
         named = [u for u in defined if u.names & self._wanted and (u.kind != "value" or _is_code(u, _FUNCTION_VALUES))]
         if not named:
@@ -150,7 +150,7 @@ class _Program:
         """What code outside functions refers to."""
         return {name for unit in self._top if unit.kind == "statement" for name in _all_uses(unit)}
 
-    def _largest(self, defined: list[Unit]) -> Iterator[Unit]:
+    def _largest(self, defined: list[ReachUnit]) -> Iterator[ReachUnit]:
         groups = _groups(defined)
         sizes = [sum(unit.size for unit in group) for group in groups]
         exported, run = any(unit.is_exported for unit in defined), self._run_at_top()
@@ -161,23 +161,23 @@ class _Program:
             chosen = [unit for unit in group if (unit.is_exported if exported else unit.is_public)]
             yield from (unit for unit in chosen or group if unit.kind != "value" or unit.is_exported or _is_code(unit))
 
-    def _mark(self, unit: Unit) -> None:
+    def _mark(self, unit: ReachUnit) -> None:
         if not unit.is_reached:
             unit.is_reached = True
             self._waiting.append(unit)
 
-    def _mark_bases(self, unit: Unit) -> None:
+    def _mark_bases(self, unit: ReachUnit) -> None:
         for name in unit.bases:
             for base in self._by_name.get(name, ()):
                 if base.kind == "class" and base.parent is None and not base.is_root:
                     base.is_root, base.is_reached = True, True
                     self._waiting.append(base)
 
-    def _try(self, unit: Unit) -> None:
+    def _try(self, unit: ReachUnit) -> None:
         if not unit.is_reached and self._is_called(unit):
             self._mark(unit)
 
-    def _is_called(self, unit: Unit) -> bool:
+    def _is_called(self, unit: ReachUnit) -> bool:
         around = unit.parent
         if unit.is_test or (around is not None and not around.is_reached):
             return False
@@ -194,7 +194,7 @@ class _Program:
             around.kind == "class" and self._is_interface(unit, around)
         )
 
-    def _is_interface(self, unit: Unit, around: Unit) -> bool:
+    def _is_interface(self, unit: ReachUnit, around: ReachUnit) -> bool:
         if any(name in self._library and (name.startswith("__") or around.bases) for name in unit.names):
             return True  # the language calls it, or the class from outside that it extends
         if not around.is_root or not unit.is_public or unit.kind != "function":
@@ -202,12 +202,12 @@ class _Program:
         # Anybody can call a public function of a contract; of a class only what was asked for counts.
         return self._language == "solidity" or not self._has_wanted_part(around)
 
-    def _has_wanted_part(self, unit: Unit) -> bool:
+    def _has_wanted_part(self, unit: ReachUnit) -> bool:
         if unit.has_wanted_part is None:
             unit.has_wanted_part = any(part.names & self._wanted and not part.is_test for part in unit.parts)
         return unit.has_wanted_part
 
-    def _asserts(self, test: Unit, reached: set[str]) -> bool:
+    def _asserts(self, test: ReachUnit, reached: set[str]) -> bool:
         """Whether a test can fail because of what code that is reached does; a very long one is not looked at."""
         if test.size > _LONGEST_TEST:
             return False
@@ -240,11 +240,11 @@ _FUNCTION_VALUES = words("arrow_function function_expression generator_function 
 _WORKING_VALUES = _FUNCTION_VALUES | words("call call_expression new_expression")
 
 
-def _is_code(unit: Unit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
+def _is_code(unit: ReachUnit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
     return any(one.kind in kinds for one in inside(unit.item))
 
 
-def _groups(units: Iterable[Unit]) -> list[list[Unit]]:
+def _groups(units: Iterable[ReachUnit]) -> list[list[ReachUnit]]:
     """Definitions that refer to each other, directly or through others."""
     held = list(units)
     by_name = {name: n for n, unit in enumerate(held) for name in unit.names}
@@ -259,13 +259,13 @@ def _groups(units: Iterable[Unit]) -> list[list[Unit]]:
         for name in _all_uses(unit) | unit.names:
             if name in by_name:
                 leader[top(n)] = top(by_name[name])
-    found: dict[int, list[Unit]] = {}
+    found: dict[int, list[ReachUnit]] = {}
     for n, unit in enumerate(held):
         found.setdefault(top(n), []).append(unit)
     return list(found.values())
 
 
-def _all_uses(unit: Unit) -> set[str]:
+def _all_uses(unit: ReachUnit) -> set[str]:
     found, waiting = set[str](), [unit]
     while waiting:
         one = waiting.pop()
@@ -293,8 +293,8 @@ class _Reader:
                         yield child
                     marked = False
 
-    def units(self) -> Iterator[Unit]:
-        waiting: list[tuple[Item, Unit | None]] = [(child, None) for child in reversed(self._root.children)]
+    def units(self) -> Iterator[ReachUnit]:
+        waiting: list[tuple[Item, ReachUnit | None]] = [(child, None) for child in reversed(self._root.children)]
         while waiting:
             item, around = waiting.pop()
             if item.is_dropped:
@@ -316,33 +316,33 @@ class _Reader:
                 around.uses.add(self._code.text(item).lstrip("#"))
             waiting += [(child, around) for child in item.children]
 
-    def _unit(self, item: Item, around: Unit | None) -> Unit | None:
+    def _unit(self, item: Item, around: ReachUnit | None) -> ReachUnit | None:
         inner, at_top = _definition(item), item.parent is not None and item.parent.kind in _TOP
         if item.kind in _IMPORTS and at_top:
-            return Unit(item, "import", self._names_in(item), around)
+            return ReachUnit(item, "import", self._names_in(item), around)
         if inner.kind in _FUNCTIONS or inner.kind in _CLASSES:
             return self._defined(item, inner, around)
         if test := self._test_call(item):
-            return Unit(item, test, frozenset(), around, is_test=test == "function")
+            return ReachUnit(item, test, frozenset(), around, is_test=test == "function")
         if inner.kind in _VALUES and (at_top or (around is not None and around.kind == "class")):
             if around is not None and around.kind == "class" and inner.kind not in _VALUES - {"lexical_declaration"}:
                 return None
             names = self._bound(inner)
-            return Unit(item, "value", names, around, is_exported=self._is_exported(item, names))
+            return ReachUnit(item, "value", names, around, is_exported=self._is_exported(item, names))
         if at_top and item.is_named:
             if self._language == "python" and (names := self._assigned(item)):
-                return Unit(item, "value", names, around)
+                return ReachUnit(item, "value", names, around)
             is_export = item.kind == "export_statement" or "exports" in self._code.head(item, 40)
             names = self._written(item)
-            return Unit(item, "statement", names | (self._exports if is_export else frozenset()), around)
+            return ReachUnit(item, "statement", names | (self._exports if is_export else frozenset()), around)
         return None
 
-    def _defined(self, item: Item, inner: Item, around: Unit | None) -> Unit:
+    def _defined(self, item: Item, inner: Item, around: ReachUnit | None) -> ReachUnit:
         named = inner.at("name") or (inner.at("type") if inner.kind == "impl_item" else None)
         names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
         kind = "function" if inner.kind in _FUNCTIONS else "class"
         bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
-        return Unit(
+        return ReachUnit(
             item,
             kind,
             names,

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _CAMEL = ConfigDict(alias_generator=camel, extra="forbid")
 
 
-class Form(Generic[T]):
+class JsonCodec(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         # A dataclass alone would keep its own names: only around it does pydantic apply the casing, all the way down.
         self._boxed: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=_CAMEL)  # type: ignore[valid-type, arg-type]

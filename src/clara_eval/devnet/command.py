@@ -135,12 +135,12 @@ async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
         raise Temporary(f"The local node ended by itself (exit code {died.result()}).", remedy="Start it again.")
 
 
-class Account(TypedDict):
+class FundedAccount(TypedDict):
     address: str
     key: str
 
 
-class Agent(Account):
+class Agent(FundedAccount):
     agentId: int
 
 
@@ -154,9 +154,9 @@ class Devnet(TypedDict):
     fromBlock: int
     identityRegistry: str
     token: str
-    owner: Account
-    poster: Account
-    evaluator: Account
+    owner: FundedAccount
+    poster: FundedAccount
+    evaluator: FundedAccount
     agents: list[Agent]
 
 
@@ -178,7 +178,7 @@ async def _describe(chain: LocalChain) -> Devnet:
     }
 
 
-def _account(account: DevAccount) -> Account:
+def _account(account: DevAccount) -> FundedAccount:
     return {"address": to_checksum_address(account.address), "key": account.key}
 
 

@@ -1,7 +1,7 @@
 """What a person can do to a running anvil node: send transactions as its accounts, move its time, undo its blocks.
 
 Comes in: the address of a node. Goes out: `DevNode`. Transactions are signed by the node with its public development
-keys; a contract's refusal is raised as `Refused`, in words. It refuses a chain that is not anvil: nothing here may
+keys; a contract's refusal is raised as `NodeRefused`, in words. It refuses a chain that is not anvil: nothing here may
 ever touch real money.
 """
 
@@ -22,16 +22,16 @@ from web3.exceptions import Web3Exception
 from web3.types import RPCEndpoint, TxReceipt
 
 from clara_eval.chain.accounts import key_from_seed, seed_from_mnemonic
-from clara_eval.chain.contracts.refusals import Refusal, decode_refusal
+from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
 from clara_eval.devnet.anvil import MNEMONIC
 
 
-class Refused(ClaraError):
+class NodeRefused(ClaraError):
     """A contract or the node refused; `refusal` is the decoded custom error, None if there is none that we know."""
 
-    def __init__(self, message: str, refusal: Refusal | None) -> None:
+    def __init__(self, message: str, refusal: ContractRefusal | None) -> None:
         super().__init__(message)
         self.refusal = refusal
 
@@ -78,7 +78,7 @@ class DevNode:
         return str(await self.rpc("eth_sendTransaction", transaction))
 
     async def receipts(self, hashes: Sequence[str]) -> list[TxReceipt]:
-        """Wait until all are mined; raises `Refused` if one was reverted."""
+        """Wait until all are mined; raises `NodeRefused` if one was reverted."""
         receipts: list[TxReceipt] = await asyncio.gather(
             *(self.web3.eth.wait_for_transaction_receipt(HexStr(item), poll_latency=0.01) for item in hashes)
         )
@@ -105,20 +105,22 @@ class DevNode:
         return await self.now()
 
     async def rpc(self, method: str, *params: object) -> Any:
-        """One call to the node, its error raised as `Refused`."""
+        """One call to the node, its error raised as `NodeRefused`."""
         response = await self.web3.provider.make_request(RPCEndpoint(method), list(params))
         if "error" not in response:
             return response.get("result")
         error: object = response["error"]
         message, data = (error.get("message"), error.get("data")) if isinstance(error, dict) else (error, None)
         refusal = decode_refusal(data) if isinstance(data, str) else None
-        raise Refused(str(refusal or f"The node refused {method}: {message}."), refusal)
+        raise NodeRefused(str(refusal or f"The node refused {method}: {message}."), refusal)
 
-    async def _refused(self, transaction_hash: str) -> Refused:
+    async def _refused(self, transaction_hash: str) -> NodeRefused:
         """Why a mined transaction was reverted: the receipt does not say it, the trace of its calls does."""
         trace = await self.rpc("debug_traceTransaction", transaction_hash, {"tracer": "callTracer"})
         refusal = decode_refusal(trace.get("output"))
-        return Refused(str(refusal or f"Transaction {transaction_hash} was reverted: {trace.get('error')}."), refusal)
+        return NodeRefused(
+            str(refusal or f"Transaction {transaction_hash} was reverted: {trace.get('error')}."), refusal
+        )
 
 
 async def _require_anvil(web3: AsyncWeb3[Any], rpc_url: str) -> None:

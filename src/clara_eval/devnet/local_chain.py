@@ -2,7 +2,7 @@
 
 Comes in: the address of an anvil node. Goes out: `LocalChain`, on which a poster posts, agents register and submit,
 and anybody moves time, mines, takes snapshots and forces reorgs. Everything is a real transaction on a real node;
-a contract's refusal is raised as `Refused`, in words. For demos, tests and devnets: it refuses any other chain.
+a contract's refusal is raised as `NodeRefused`, in words. For demos, tests and devnets: it refuses any other chain.
 """
 
 from __future__ import annotations
@@ -25,9 +25,20 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode, Refused
+from clara_eval.devnet.dev_node import DevAccount, DevNode, NodeRefused
 
-__all__ = ["DAY", "HOUR", "USDC", "Deployment", "DevAccount", "Handed", "LocalChain", "Refused", "Terms", "local_chain"]
+__all__ = [
+    "DAY",
+    "HOUR",
+    "USDC",
+    "Deployment",
+    "DevAccount",
+    "Handed",
+    "LocalChain",
+    "NodeRefused",
+    "PostedTerms",
+    "local_chain",
+]
 
 USDC = 1_000_000
 """Base units of one test dollar."""
@@ -54,7 +65,7 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class PostedTerms:
     """What a poster asks for. Times are seconds: until the deadline, and from there until the scoring deadline."""
 
     challenge_uri: str = "data:application/json,{}"
@@ -165,9 +176,9 @@ class LocalChain:
         await self.send(account, self.token, "mint", to_checksum_address(account.address), amount)
         await self.send(account, self.token, "approve", to_checksum_address(self.deployment.factory), _UNLIMITED)
 
-    async def post_challenge(self, terms: Terms | None = None, poster: DevAccount | None = None) -> Address:
+    async def post_challenge(self, terms: PostedTerms | None = None, poster: DevAccount | None = None) -> Address:
         """Post a challenge and return its address. A poster other than the chain's own needs `fund` first."""
-        params = self._create_params(terms or Terms(), await self.now())
+        params = self._create_params(terms or PostedTerms(), await self.now())
         receipt = await self.send(poster or self.poster, self.factory, "createChallenge", params)
         created = self.factory.events.ChallengeCreated().process_receipt(receipt, errors=DISCARD)
         return to_address(created[0]["args"]["challengeAddress"])
@@ -200,7 +211,7 @@ class LocalChain:
         calls = [(item.agent, target.encode_abi("submit", args=self._submission(item))) for item in handed]
         return await self._send_together(challenge, calls)
 
-    async def post_many(self, terms: Terms, count: int) -> None:
+    async def post_many(self, terms: PostedTerms, count: int) -> None:
         """So many challenges with the same terms, in as few blocks as hold them."""
         call = self.factory.encode_abi("createChallenge", args=[self._create_params(terms, await self.now())])
         for first in range(0, count, _POOL):
@@ -219,7 +230,7 @@ class LocalChain:
             await self.node.rpc("evm_setAutomine", True)
 
     async def send(self, sender: DevAccount, contract: AsyncContract, name: str, *args: object) -> TxReceipt:
-        """Call a contract's function in a transaction and wait for it; raises `Refused`."""
+        """Call a contract's function in a transaction and wait for it; raises `NodeRefused`."""
         data = contract.encode_abi(name, args=list(args))
         return await self.send_data(sender, to_address(str(contract.address)), data)
 
@@ -278,7 +289,7 @@ class LocalChain:
         solution_hash = item.solution_hash or keccak_hex(item.solution_uri.encode())
         return [self._agent_ids[item.agent.address], item.solution_uri, HexBytes(solution_hash)]
 
-    def _create_params(self, terms: Terms, now: int) -> tuple[object, ...]:
+    def _create_params(self, terms: PostedTerms, now: int) -> tuple[object, ...]:
         evaluator = self.evaluator.address if terms.evaluator is None else terms.evaluator
         deadline = now + terms.open_seconds
         return (
@@ -309,7 +320,7 @@ async def local_chain(options: AnvilOptions | None = None) -> AsyncIterator[Loca
 
 
 async def create(node: DevNode, name: ContractName, *args: object) -> Address:
-    """Deploy one shipped contract as the node's first account; raises `Refused` if its constructor does."""
+    """Deploy one shipped contract as the node's first account; raises `NodeRefused` if its constructor does."""
     shipped = artifact(name)
     factory = node.web3.eth.contract(abi=shipped.abi, bytecode=HexStr(shipped.bytecode))
     data = factory.constructor(*args).data_in_transaction

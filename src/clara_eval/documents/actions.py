@@ -113,7 +113,7 @@ class ClaimResult(Written):
     details: ClaimDetails
 
 
-class ChallengeSummary(TypedDict):
+class ChallengeListing(TypedDict):
     address: str
     title: Untrusted
     skills: list[Untrusted]
@@ -136,7 +136,7 @@ class BrowseResult(TypedDict):
     blockNumber: int
     total: int
     """Challenges of this factory, before filters."""
-    challenges: list[ChallengeSummary]
+    challenges: list[ChallengeListing]
     nextOffset: int | None
 
 
@@ -172,7 +172,7 @@ class DetailResult(TypedDict):
     network: str
     blockNumber: int
     now: int
-    challenge: ChallengeSummary
+    challenge: ChallengeListing
     poster: str
     evaluatorAddress: str
     problemStatement: Untrusted

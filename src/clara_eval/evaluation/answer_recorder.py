@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.outages import GoneWithout
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
 
-_PAID = Form(PaidAnswer)
+_PAID = JsonCodec(PaidAnswer)
 
 
 class KeptAnswers(Mapping[str, PaidAnswer]):

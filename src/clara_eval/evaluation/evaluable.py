@@ -13,11 +13,11 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
-from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.submissions import Rejected, Solution
 
 
-def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, Features]) -> tuple[Rejected, ...]:
+def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
     """Those about whom nothing is known."""
     found = [(solution, features[solution.submission.submitter]) for solution in solutions]
     if found and all(_is_empty(facts) or _failure(facts) for _, facts in found):
@@ -25,16 +25,16 @@ def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, Featur
     return tuple(_rejection(solution, facts) for solution, facts in found if _is_empty(facts))
 
 
-def _is_empty(facts: Features) -> bool:
+def _is_empty(facts: SubmissionFacts) -> bool:
     return all(value is None for _, value in facts.vector.values)
 
 
-def _failure(facts: Features) -> Flag | None:
+def _failure(facts: SubmissionFacts) -> Flag | None:
     """Why its claims are unknown, where the reading failed."""
     return next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
 
 
-def _nothing(all_facts: Sequence[Features]) -> Temporary | CannotPublish:
+def _nothing(all_facts: Sequence[SubmissionFacts]) -> Temporary | CannotPublish:
     failures = [flag for facts in all_facts if (flag := _failure(facts)) is not None]
     unread = next((flag for flag in failures if flag.code == UNREAD), None)
     if unread is not None:
@@ -46,7 +46,7 @@ def _nothing(all_facts: Sequence[Features]) -> Temporary | CannotPublish:
     )
 
 
-def _rejection(solution: Solution, facts: Features) -> Rejected:
+def _rejection(solution: Solution, facts: SubmissionFacts) -> Rejected:
     failure = _failure(facts)
     reason = failure.sentence if failure else "Every judged feature is unknown."
     return Rejected(solution.submission, UNEVALUABLE, reason, failure is not None and failure.code == UNREAD)

@@ -17,7 +17,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.evaluation.harness import ChosenHarness
 from clara_eval.harness import Executed, Harness, Language, Machine
-from clara_eval.harness import Submission as Program
+from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import language_of
 from clara_eval.submissions import Solution
 

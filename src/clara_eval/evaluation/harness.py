@@ -13,7 +13,7 @@ from typing import Literal
 
 from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import EvalConfig, HarnessSpec
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, CannotPublish, NotYet
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.documents.store_keys import harness_key
@@ -47,7 +47,7 @@ class ChosenHarness:
     reveal: Reveal | None = None
 
 
-REVEAL = Form(Reveal)
+REVEAL = JsonCodec(Reveal)
 
 
 def reveal_until(challenge: Challenge) -> int:

@@ -1,12 +1,4 @@
-"""Objections before the irreversible post: the announced draft, who disputes what in it, and what follows.
-
-In: a result that is ready to be posted. Out: nothing where it may be posted, or a `Draft` that is open for objections
-until a moment of the chain's clock. Must hold: one window for a round, which ends while a quarter of the scoring window
-is left; one objection of each submitter, the first; all of them, with the draft that they are about, are written down
-in one step and are part of the trace; what is disputed is done again by another judge, else a person looks; and no
-objection keeps a result from being posted in time, because whoever loses would gain by that: when nobody has looked and
-the other judge has not answered until a tenth of the scoring window is left, the draft stands.
-"""
+"""Objections before the irreversible post: the announced draft, who disputes what in it, and what follows."""
 
 from __future__ import annotations
 
@@ -17,7 +9,7 @@ from itertools import pairwise
 
 from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadTrace
 from clara_eval.evaluation.rulings import RuledStage, Ruling
@@ -53,7 +45,7 @@ class DraftPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class AnnouncedDraft:
     """A result that is announced, and until when it may be objected to, by the chain's clock."""
 
     digest: str
@@ -80,9 +72,9 @@ class Disputed:
         return self.judge is None or any(one.stage is None for one in self.raised)
 
 
-DRAFT_FORM = Form(Draft)
-OBJECTION_FORM = Form(Objection)
-DISPUTED_FORM = Form(Disputed)
+DRAFT_FORM = JsonCodec(AnnouncedDraft)
+OBJECTION_FORM = JsonCodec(Objection)
+DISPUTED_FORM = JsonCodec(Disputed)
 
 
 def objection_message(chain_id: int, address: str, digest: str, about: str, reason: str) -> str:

@@ -11,25 +11,25 @@ from collections.abc import Iterator
 
 from clara_eval.chain.model import Challenge
 from clara_eval.core.camel_json import to_camel_json
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.version import __version__
 from clara_eval.evaluation.objections import DISPUTED_FORM
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import RULINGS
-from clara_eval.evaluation.run import Piece, Walk
+from clara_eval.evaluation.run import EvaluationResult, SubmissionResult
 from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.submissions import Rejected, Solution
 
 Entry = tuple[str, object]
-CHALLENGE = Form(Challenge)
-PLAN = Form(EvaluationPlan)
+CHALLENGE = JsonCodec(Challenge)
+PLAN = JsonCodec(EvaluationPlan)
 RULES = 7
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
-def entries(challenge: Challenge, plan: EvaluationPlan, walk: Walk) -> Iterator[Entry]:
+def entries(challenge: Challenge, plan: EvaluationPlan, walk: EvaluationResult) -> Iterator[Entry]:
     """Every entry of the trace, from the pinned block to the calldata."""
     yield (
         "header",
@@ -92,7 +92,7 @@ def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
     }
 
 
-def _execution(walk: Walk) -> Iterator[Entry]:
+def _execution(walk: EvaluationResult) -> Iterator[Entry]:
     """Only where something was run: which harness, on which machine, and what each run came to."""
     execution = walk.execution
     if execution is None:
@@ -113,7 +113,7 @@ def _execution(walk: Walk) -> Iterator[Entry]:
         yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
 
 
-def _metadata(challenge: Challenge, walk: Walk) -> dict[str, object]:
+def _metadata(challenge: Challenge, walk: EvaluationResult) -> dict[str, object]:
     return {
         "content": base64.b64encode(walk.metadata_bytes).decode(),
         "evalConfig": walk.metadata.config_bytes.decode(),
@@ -124,7 +124,7 @@ def _metadata(challenge: Challenge, walk: Walk) -> dict[str, object]:
     }
 
 
-def _solution(piece: Piece) -> dict[str, object]:
+def _solution(piece: SubmissionResult) -> dict[str, object]:
     """One submission: what came, what its hashes are, and whether it is judged."""
     body: dict[str, object] = {
         "received": RECEIVED.body(piece.received),

@@ -23,7 +23,7 @@ from clara_eval.core.errors import BadInput, BadTrace, ClaraError
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
 from clara_eval.evaluation.record import CHALLENGE, PLAN, RULES, entries
 from clara_eval.evaluation.rulings import is_by_default
-from clara_eval.evaluation.run import Walk, walk
+from clara_eval.evaluation.run import EvaluationResult, walk
 from clara_eval.evaluation.sources import TraceSources
 from clara_eval.evaluation.trace.document import Approval
 from clara_eval.evaluation.trace.evidence import Evidence
@@ -74,7 +74,7 @@ _ESTIMATES = frozenset(
 class Checked:
     challenge: Challenge
     plan: EvaluationPlan
-    walk: Walk
+    walk: EvaluationResult
     digest: str
     entries: int
     posted: Posted | None
@@ -239,7 +239,7 @@ def _parsed(bodies: Mapping[str, object]) -> tuple[Challenge, EvaluationPlan]:
         raise BadTrace(f"The challenge or the plan cannot be read: {bad}", entry="challenge") from bad
 
 
-def _check_forms(challenge: Challenge, walked: Walk) -> None:
+def _check_forms(challenge: Challenge, walked: EvaluationResult) -> None:
     """Addresses, hashes and numbers that nothing is computed from have their form, too."""
     disputed, replaced, submissions = walked.disputed, challenge.replaced, challenge.submissions
     addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]
@@ -256,7 +256,7 @@ def _check_forms(challenge: Challenge, walked: Walk) -> None:
             raise BadTrace(f"{text[:80]!r} is not {_FORM_WORDS[form]}.", entry="evidence")
 
 
-def _compare(recorded: Evidence, challenge: Challenge, plan: EvaluationPlan, walked: Walk) -> None:
+def _compare(recorded: Evidence, challenge: Challenge, plan: EvaluationPlan, walked: EvaluationResult) -> None:
     """Entry by entry, what was recorded against what comes out now; one of each is in memory."""
     count = 0
     for seq, (key, body) in enumerate(entries(challenge, plan, walked)):
@@ -328,7 +328,7 @@ async def _check_facts(challenge: Challenge, posted: Posted | None, chain: Chain
         raise BadTrace(f"The chain tells other facts about the challenge at block {block.number}.", entry="challenge")
 
 
-async def _check_chain(challenge: Challenge, walked: Walk, digest: str, chain: ChainOfRecord) -> Posted:
+async def _check_chain(challenge: Challenge, walked: EvaluationResult, digest: str, chain: ChainOfRecord) -> Posted:
     """The chain's own facts against the trace, and the digest in the transaction that posted."""
     if chain.chain_id != challenge.chain_id:
         raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")

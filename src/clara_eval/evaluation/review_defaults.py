@@ -18,9 +18,9 @@ from clara_eval.chain.winners import Placed
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
-from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.objections import last_for
-from clara_eval.evaluation.review_rules import Round, round_flags
+from clara_eval.evaluation.review_rules import JudgedRound, round_flags
 from clara_eval.evaluation.scoring_window import (
     DECIDE_SHARE,
     LAST_SHARE,
@@ -215,7 +215,7 @@ def place(
     return (*ranked, *(Placed(r.submission.submitter, 0) for r in last))
 
 
-def giving_way(found: Round) -> dict[Address, str]:
+def giving_way(found: JudgedRound) -> dict[Address, str]:
     """Who gives way by default, each with the code of the flag, until no paid place can be taken by somebody clean."""
     behind: dict[Address, str] = {}
     while True:
@@ -232,7 +232,7 @@ def giving_way(found: Round) -> dict[Address, str]:
         behind |= moved
 
 
-def _yielding(flag: Flag, found: Round) -> list[Address]:
+def _yielding(flag: Flag, found: JudgedRound) -> list[Address]:
     """Whom a flag moves behind the others."""
     account = Address(flag.account) if flag.account else None
     if account is None:
@@ -248,11 +248,11 @@ def _yielding(flag: Flag, found: Round) -> list[Address]:
             return []
 
 
-def _has_sign(facts: Features) -> bool:
+def _has_sign(facts: SubmissionFacts) -> bool:
     return facts.second_view == "missing" or any(flag.code in SIGNS for flag in facts.flags)
 
 
-def _later_members(account: Address, found: Round) -> list[Address]:
+def _later_members(account: Address, found: JudgedRound) -> list[Address]:
     """The paid members of a family but the earliest."""
     families, times = found.likeness.families, {s.submitter: s.submitted_at for s in found.challenge.submissions}
     head = families.get(account)

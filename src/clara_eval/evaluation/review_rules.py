@@ -16,7 +16,7 @@ from clara_eval.chain.winners import Placed
 from clara_eval.core.address import Address
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag, Severity
 from clara_eval.evaluation.features.extract import UNREAD
-from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
 from clara_eval.evaluation.play import Comparison
@@ -28,7 +28,7 @@ UNDECIDED_REVIEW = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class JudgedRound:
     """Everything that is known when the winners are."""
 
     challenge: Challenge
@@ -37,7 +37,7 @@ class Round:
     rejected: Sequence[Rejected]
     solutions: Sequence[Solution]
     likeness: Likeness
-    features: Mapping[Address, Features]
+    features: Mapping[Address, SubmissionFacts]
     comparisons: Sequence[Comparison]
     harness: ChosenHarness | None = None
     """The one that was run; None where the config has none."""
@@ -52,12 +52,12 @@ class Round:
         return {place.account for place in self.placed[: self.challenge.winner_count + 1]}
 
 
-def round_flags(found: Round) -> tuple[Flag, ...]:
+def round_flags(found: JudgedRound) -> tuple[Flag, ...]:
     """All flags of one round, in a fixed order."""
     return tuple(flag for rule in RULES for flag in rule(found))
 
 
-def _withheld_harness(found: Round) -> Iterator[Flag]:
+def _withheld_harness(found: JudgedRound) -> Iterator[Flag]:
     """Told first, to everybody: only the poster chose between two results, and may have known both."""
     chosen = found.harness
     if chosen is None or chosen.reveal is None or not chosen.reveal.is_withheld:
@@ -71,7 +71,7 @@ def _withheld_harness(found: Round) -> Iterator[Flag]:
     )
 
 
-def _paid_rejections(found: Round) -> Iterator[Flag]:
+def _paid_rejections(found: JudgedRound) -> Iterator[Flag]:
     for refused in found.rejected:
         account = refused.submission.submitter
         if account in found.paid:
@@ -85,7 +85,7 @@ def _paid_rejections(found: Round) -> Iterator[Flag]:
             )
 
 
-def _outages(found: Round) -> Iterator[Flag]:
+def _outages(found: JudgedRound) -> Iterator[Flag]:
     """What could not be read might have won: an outage that may be ours costs nobody a place unseen."""
     for refused in found.rejected:
         if refused.is_outage:
@@ -99,7 +99,7 @@ def _outages(found: Round) -> Iterator[Flag]:
             )
 
 
-def _contested_copies(found: Round) -> Iterator[Flag]:
+def _contested_copies(found: JudgedRound) -> Iterator[Flag]:
     """Works of which the chain does not say who wrote them: the earlier one counts, and may be the thief's."""
     clusters = [one.original.submission.submitter for one in found.likeness.clusters if one.contested]
     pairs = [pair.earlier for pair in found.likeness.similar if pair.contested]
@@ -115,7 +115,7 @@ def _contested_copies(found: Round) -> Iterator[Flag]:
             )
 
 
-def _similar_work(found: Round) -> Iterator[Flag]:
+def _similar_work(found: JudgedRound) -> Iterator[Flag]:
     """Ranked entries that resemble an earlier one, told beside both; the later one on a paid place waits."""
     for pair in found.likeness.similar:
         evidence = {"share": pair.share, "kind": pair.kind, "contested": pair.contested}
@@ -124,7 +124,7 @@ def _similar_work(found: Round) -> Iterator[Flag]:
         yield Flag("similar_work", "info", pair.sentence, pair.earlier, {"other": pair.later, **evidence})
 
 
-def _earlier_authors(found: Round) -> Iterator[Flag]:
+def _earlier_authors(found: JudgedRound) -> Iterator[Flag]:
     """Ranked entries whose very bytes somebody else handed in before."""
     for one in found.likeness.taken:
         yield Flag(
@@ -136,7 +136,7 @@ def _earlier_authors(found: Round) -> Iterator[Flag]:
         )
 
 
-def _paid_families(found: Round) -> Iterator[Flag]:
+def _paid_families(found: JudgedRound) -> Iterator[Flag]:
     """One work, one place: two paid members of a family may be one hand."""
     paid: dict[Address, list[Address]] = {}
     for place in found.placed[: found.challenge.winner_count]:
@@ -154,7 +154,7 @@ def _paid_families(found: Round) -> Iterator[Flag]:
             )
 
 
-def _unpinned(found: Round) -> Iterator[Flag]:
+def _unpinned(found: JudgedRound) -> Iterator[Flag]:
     """Nobody can say whether what stands at a mutable address stood there at the deadline."""
     for solution in found.solutions:
         account = solution.submission.submitter
@@ -168,7 +168,7 @@ def _unpinned(found: Round) -> Iterator[Flag]:
             )
 
 
-def _submissions(found: Round) -> Iterator[Flag]:
+def _submissions(found: JudgedRound) -> Iterator[Flag]:
     """What was noticed while reading each submission; far from the money it waits for nobody."""
     for account, facts in sorted(found.features.items()):
         for flag in facts.flags:
@@ -178,7 +178,7 @@ def _submissions(found: Round) -> Iterator[Flag]:
             yield replace(named, severity="warn") if far else named
 
 
-def _paid_for_claims(found: Round) -> Iterator[Flag]:
+def _paid_for_claims(found: JudgedRound) -> Iterator[Flag]:
     """Paid for what only a model says, where others claim as much: nobody is accused, and everybody is told.
 
     It holds nothing back: a person could not tell them apart either, and honest winners are often at the top.
@@ -197,7 +197,7 @@ def _paid_for_claims(found: Round) -> Iterator[Flag]:
         )
 
 
-def _undecided(found: Round) -> Iterator[Flag]:
+def _undecided(found: JudgedRound) -> Iterator[Flag]:
     asked = len(found.comparisons)
     missing = asked - (found.ranking.results if found.ranking else 0)
     if missing:
@@ -210,7 +210,7 @@ def _undecided(found: Round) -> Iterator[Flag]:
         )
 
 
-def _ranking(found: Round) -> Iterator[Flag]:
+def _ranking(found: JudgedRound) -> Iterator[Flag]:
     if found.ranking is not None:
         yield from found.ranking.flags
 

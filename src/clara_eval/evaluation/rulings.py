@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.core.address import Address
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.trace.journal import Entries
@@ -46,7 +46,7 @@ class Ruling:
     """Who ruled, as they called themselves."""
 
 
-RULINGS = Form(tuple[Ruling, ...])
+RULINGS = JsonCodec(tuple[Ruling, ...])
 _KEY, _DEFAULT_KEY = "rulings", "default"
 CLOCK = "the clock"
 """Who ruled, when the time for a decision was over."""

@@ -1,10 +1,4 @@
-"""The walk: from a pinned challenge to winners and calldata, through every room, with no logic of its own.
-
-In: a challenge, a plan, and sources that answer what cannot be computed. Out: a `Walk` that holds everything anybody
-needs to check it. Must hold: the same sources give the same walk, whatever the order in which answers arrive. No
-submission can stop it, and one that cannot be read stops it only while no other can be judged; an outage (`Temporary`)
-stops it without a verdict about anybody, and it can be walked again.
-"""
+"""The walk: from a pinned challenge to winners and calldata, through every room, with no logic of its own."""
 
 from __future__ import annotations
 
@@ -32,15 +26,15 @@ from clara_eval.evaluation.answer_recorder import AnswerRecorder
 from clara_eval.evaluation.covariates import covariates
 from clara_eval.evaluation.evaluable import unevaluable
 from clara_eval.evaluation.execution import Execution, run_all
-from clara_eval.evaluation.features import Features, extract_features
-from clara_eval.evaluation.features.extract import Reading, prompts_for
+from clara_eval.evaluation.features import SubmissionFacts, extract_features
+from clara_eval.evaluation.features.extract import ReadingContext, prompts_for
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.harness import choose_harness
 from clara_eval.evaluation.objections import Disputed
 from clara_eval.evaluation.plan import EvaluationPlan, ProgressListener
 from clara_eval.evaluation.play import Comparison, play_tournament
 from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, place
-from clara_eval.evaluation.review_rules import Round, round_flags
+from clara_eval.evaluation.review_rules import JudgedRound, round_flags
 from clara_eval.evaluation.ruled import RuledComparisons, judge_by_rules
 from clara_eval.evaluation.rulings import (
     Ruling,
@@ -80,7 +74,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SubmissionResult:
     """One submission with what came for it and what became of it."""
 
     submission: Submission
@@ -89,7 +83,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class EvaluationResult:
     metadata_bytes: bytes
     metadata: Metadata
     schema: FeatureSchema
@@ -98,12 +92,12 @@ class Walk:
     rulings: tuple[Ruling, ...]
     disputed: Disputed | None
     """What submitters objected to before this result."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SubmissionResult, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
     execution: Execution | None
     """None where nothing was to be run."""
-    features: dict[Address, Features]
+    features: dict[Address, SubmissionFacts]
     answers: Mapping[str, PaidAnswer]
     """Read one at a time: what models said lies in a file."""
     unanswered: dict[str, str]
@@ -123,7 +117,9 @@ class Walk:
     """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
 
 
-async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, listener: ProgressListener) -> Walk:
+async def walk(
+    challenge: Challenge, plan: EvaluationPlan, sources: Sources, listener: ProgressListener
+) -> EvaluationResult:
     """Walk every room once; what a person ruled about the judges is applied to the plan here."""
     check_scorable(challenge)
     metadata_bytes = await sources.metadata(challenge)
@@ -138,7 +134,7 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     execution = await run_all(
         sources, chosen, metadata.config, schema, ranked, lambda done, total: listener("executing", done, total)
     )
-    context = Reading(
+    context = ReadingContext(
         challenge.address,
         challenge.block.hash,
         metadata.config.language,
@@ -152,11 +148,11 @@ async def walk(challenge: Challenge, plan: EvaluationPlan, sources: Sources, lis
     jury = _Jury(plan, metadata, schema, sources, keeping)
     choice, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
     by_default = is_by_default(rulings)
-    found = Round(challenge, ranking, (), rejected, ranked, likeness, features, comparisons, chosen)
+    found = JudgedRound(challenge, ranking, (), rejected, ranked, likeness, features, comparisons, chosen)
     behind = giving_way(found)
     placed = place(ranking, rejected, behind, by_default=True) if by_default else place(ranking, rejected)
     winners = choose_winners(challenge, placed)
-    return Walk(
+    return EvaluationResult(
         metadata_bytes=metadata_bytes,
         metadata=metadata,
         schema=schema,
@@ -188,7 +184,7 @@ class _Entries(NamedTuple):
     """What was handed in, and what became of it before anything is read."""
 
     rulings: tuple[Ruling, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SubmissionResult, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
     ranked: list[Solution]
@@ -219,7 +215,7 @@ async def _tournament(
     jury: _Jury,
     ranked: Sequence[Solution],
     rejected: Sequence[Rejected],
-    features: Mapping[Address, Features],
+    features: Mapping[Address, SubmissionFacts],
     likeness: Likeness,
     listener: ProgressListener,
 ) -> tuple[Choice, Sequence[Comparison], Ranking | None]:
@@ -268,19 +264,19 @@ async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSche
 
 async def _collect(
     challenge: Challenge, metadata: Metadata, sources: Sources, listener: ProgressListener
-) -> tuple[Piece, ...]:
+) -> tuple[SubmissionResult, ...]:
     total = len(challenge.submissions)
     language = metadata.config.language
     gate = asyncio.Semaphore(READ_AT_ONCE)
     done = 0
 
-    async def one(submission: Submission) -> Piece:
+    async def one(submission: Submission) -> SubmissionResult:
         nonlocal done
         async with gate:
             received = await sources.received(submission, language)
         done += 1
         listener("collecting", done, total)
-        return Piece(submission, received, await judge_received(received, submission, language))
+        return SubmissionResult(submission, received, await judge_received(received, submission, language))
 
     pieces = tuple(await gather_or_raise(one(submission) for submission in challenge.submissions))
     missing = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected) and piece.verdict.is_outage]
@@ -309,14 +305,14 @@ class _Reader:
 
 async def _read(
     reader: _Reader,
-    context: Reading,
+    context: ReadingContext,
     schema: FeatureSchema,
     solutions: Sequence[Solution],
     listener: ProgressListener,
     execution: Execution | None,
-) -> dict[Address, Features]:
+) -> dict[Address, SubmissionFacts]:
     """Typed facts per submission, each read alone: those first that an equal share of the money suffices for."""
-    found: dict[str, Features] = {}
+    found: dict[str, SubmissionFacts] = {}
 
     async def one(solution: Solution, most: int, needs: int) -> int:
         account = solution.submission.submitter
@@ -374,7 +370,9 @@ class _Jury:
         return asker, self.metadata.config.criteria, self.schema
 
 
-def _rejected(pieces: Sequence[Piece], clusters: Sequence[Cluster], barred: set[Address]) -> tuple[Rejected, ...]:
+def _rejected(
+    pieces: Sequence[SubmissionResult], clusters: Sequence[Cluster], barred: set[Address]
+) -> tuple[Rejected, ...]:
     found = [piece.verdict for piece in pieces if piece.submission.submitter not in barred]
     refused = [verdict for verdict in found if isinstance(verdict, Rejected)]
     copies = [copy for cluster in clusters for copy in cluster.rejected()]

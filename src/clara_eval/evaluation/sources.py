@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import (
     BadSubmission,
     BadTrace,
@@ -28,7 +28,7 @@ from clara_eval.evaluation.objections import Disputed, checked
 from clara_eval.evaluation.rulings import RULINGS, Ruling
 from clara_eval.evaluation.trace.journal import Entries, Journal
 from clara_eval.harness import Executed, Harness, Machine, MissingEngine
-from clara_eval.harness import Submission as Program
+from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import (
     KeyReport,
@@ -50,9 +50,9 @@ from clara_eval.store.ports import RunEntries
 from clara_eval.submissions import (
     Fetch,
     Fetched,
-    Limits,
     Rejected,
     Solution,
+    SubmissionLimits,
     collect_solution,
 )
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
@@ -83,7 +83,7 @@ class Received:
         return Fetched(base64.b64decode(self.content), self.media_type, self.immutable, self.note)
 
 
-class Askers(Protocol):
+class ModelSource(Protocol):
     """The models of one run, each behind the answer book."""
 
     def asker(self, name: str) -> Asker: ...
@@ -160,14 +160,14 @@ class _Remembering:
         return self.last
 
 
-RECEIVED = Form(Received)
-ANSWER = Form(Answer)
-SIGNED = Form(Signed)
-KEY_REPORT = Form(KeyReport)
-_TEXT = Form(str)
-_UNANSWERED = Form(dict[str, str])
-_EXECUTED = Form(ExecutedDocument)
-_MACHINE = Form(dict[str, str | int | float | bool])
+RECEIVED = JsonCodec(Received)
+ANSWER = JsonCodec(Answer)
+SIGNED = JsonCodec(Signed)
+KEY_REPORT = JsonCodec(KeyReport)
+_TEXT = JsonCodec(str)
+_UNANSWERED = JsonCodec(dict[str, str])
+_EXECUTED = JsonCodec(ExecutedDocument)
+_MACHINE = JsonCodec(dict[str, str | int | float | bool])
 
 
 async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
@@ -191,7 +191,7 @@ async def journal_metadata(journal: Journal, fetch: Fetch, challenge: Challenge)
 class LiveSources:
     journal: Journal
     fetch: Fetch
-    models: Askers
+    models: ModelSource
     retry_after_seconds: tuple[float, ...]
     unanswered: Mapping[str, str]
     gives_up: bool
@@ -231,7 +231,7 @@ class LiveSources:
     async def _receive(self, submission: Submission, language: str | None, *, again: bool) -> tuple[Received, bool]:
         """Fetch one submission, with pauses the first time only; whether what kept it away may pass."""
         remembering = _Remembering(self.fetch)
-        limits = Limits(retry_after_seconds=() if again else self.retry_after_seconds)
+        limits = SubmissionLimits(retry_after_seconds=() if again else self.retry_after_seconds)
         verdict = await collect_solution(remembering, submission, limits, language=language)
         is_outage = isinstance(verdict, Rejected) and verdict.is_outage
         if remembering.last is not None:
@@ -429,7 +429,7 @@ def _can_have_come(received: Received, held: Fetched | None) -> bool:
         return received.fetched() == held
     if held is None:
         return received.code in {"bad_data_uri", "too_large"}
-    return received.code == "too_large" and len(held.content) > Limits().max_bytes
+    return received.code == "too_large" and len(held.content) > SubmissionLimits().max_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,4 @@
-"""Executed facts: run a submission in a closed machine, under the poster's harness, and report what was measured.
-
-In come a `Harness` (or none: then only whether the submission compiles or loads), a `Submission` and `Limits`; out
-goes `Executed`. Must hold: the same bytes give the same numbers on every machine; a limit is gas or fuel, never time;
-nothing outside the machine is read, written or reached; what one submission does changes nothing for another.
-"""
+"""Executed facts: run a submission in a closed machine, under the poster's harness, and report what was measured."""
 
 from __future__ import annotations
 
@@ -13,10 +8,10 @@ from clara_eval.harness.model import (
     Call,
     Executed,
     Harness,
+    HarnessSubmission,
     Language,
-    Limits,
-    Outcome,
-    Submission,
+    RunLimits,
+    RunOutcome,
 )
 
 __all__ = [
@@ -24,12 +19,12 @@ __all__ = [
     "Executed",
     "Harness",
     "HarnessDocument",
+    "HarnessSubmission",
     "Language",
-    "Limits",
     "Machine",
     "MissingEngine",
-    "Outcome",
-    "Submission",
+    "RunLimits",
+    "RunOutcome",
     "hide",
     "read_harness_document",
 ]

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from clara_eval.core.extras import install
-from clara_eval.harness.model import Limits, Outcome
+from clara_eval.harness.model import RunLimits, RunOutcome
 from clara_eval.harness.plain_data import NotPlain, from_guest, to_guest
 from clara_eval.harness.wasm import (
     BADF,
@@ -116,9 +116,9 @@ class CPython:
             else wasmtime.Module(self.engine, path.read_bytes())
         )
 
-    def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> MessageGuest:
+    def open(self, source: str, role: str, limits: RunLimits, ask: Ask | None = None) -> MessageGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
-        guest = HarnessGuest(self, limits, ask) if role == "harness" else Guest(self, limits)
+        guest = HarnessGuest(self, limits, ask) if role == "harness" else PythonGuest(self, limits)
         try:
             found = guest.load(source)
         except BaseException:
@@ -137,7 +137,7 @@ class _Closed(Exception):
 class MessageGuest(Metered, ABC):
     """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
 
-    def __init__(self, python: CPython, code: str, limits: Limits, ask: Ask | None = None) -> None:
+    def __init__(self, python: CPython, code: str, limits: RunLimits, ask: Ask | None = None) -> None:
         super().__init__(python.engine, limits, ask)
         self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._outbox: SimpleQueue[bytes | Exception] = SimpleQueue()
@@ -174,7 +174,7 @@ class MessageGuest(Metered, ABC):
             return
         self._written += part
         if len(self._written) > MAX_MESSAGE_BYTES:
-            raise Stopped(Outcome.TOO_MUCH_OUTPUT)
+            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
 
     def _exchange(self, message: bytes) -> bytes:
         if self._ended is not None:
@@ -216,7 +216,7 @@ class MessageGuest(Metered, ABC):
 class HarnessGuest(MessageGuest):
     """The harness's instance: JSON texts, and questions to the submission."""
 
-    def __init__(self, python: CPython, limits: Limits, ask: Ask | None) -> None:
+    def __init__(self, python: CPython, limits: RunLimits, ask: Ask | None) -> None:
         super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
         self.refuel(limits.fuel)
 
@@ -235,10 +235,10 @@ class HarnessGuest(MessageGuest):
         return super()._next()
 
 
-class Guest(MessageGuest):
+class PythonGuest(MessageGuest):
     """The submission's instance: plain values go in and come out, and only `serve` reads and writes them."""
 
-    def __init__(self, python: CPython, limits: Limits) -> None:
+    def __init__(self, python: CPython, limits: RunLimits) -> None:
         self._reads_at = self._writes_at = 0
         """How deep the stack is when `serve` reads and writes; 0 until that is known."""
         self._last = (0, 0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from clara_eval.harness.creation import TooManySteps, dearest_creation
 from clara_eval.harness.jobs import CompiledHarness, HarnessFunction
-from clara_eval.harness.model import Call, Kind, Limits, Outcome
+from clara_eval.harness.model import Call, Kind, RunLimits, RunOutcome
 
 if TYPE_CHECKING:
     from pyrevm import EVM
@@ -25,7 +25,7 @@ CALLER = "0x00000000000000000000000000000000c1a4a001"
 ETHER = 10**18
 
 
-class World(TypedDict):
+class EvmWorld(TypedDict):
     evmVersion: str
     chainId: int
     blockNumber: int
@@ -39,7 +39,7 @@ class World(TypedDict):
     harnessBalance: str
 
 
-WORLD: World = {
+WORLD: EvmWorld = {
     "evmVersion": "cancun",
     "chainId": 31337,
     "blockNumber": 1_000_000,
@@ -67,15 +67,15 @@ _SLOT = re.compile(r"(\d+): StorageSlot \{ previous_or_original_value: \d+, pres
 _REVERT = re.compile(r"output: 0x([0-9a-f]*)")
 _ERROR, _PANIC = "08c379a0", "4e487b71"
 _HALTS = {
-    "OutOfGas": Outcome.OUT_OF_GAS,
-    "StackOverflow": Outcome.STACK_OVERFLOW,
-    "CallTooDeep": Outcome.STACK_OVERFLOW,
+    "OutOfGas": RunOutcome.OUT_OF_GAS,
+    "StackOverflow": RunOutcome.STACK_OVERFLOW,
+    "CallTooDeep": RunOutcome.STACK_OVERFLOW,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    outcome: Outcome
+    outcome: RunOutcome
     gas: int
     output: bytes = b""
     log: str = ""
@@ -85,7 +85,7 @@ def engine_version() -> str:
     return f"pyrevm {version('pyrevm')}"
 
 
-def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
+def deploy_cost(code: str, runtime_bytes: int, limits: RunLimits) -> int | None:
     """Gas to deploy this code alone, without arguments; None if its constructor refuses.
 
     A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid for.
@@ -93,7 +93,7 @@ def deploy_cost(code: str, runtime_bytes: int, limits: Limits) -> int | None:
     state = _State()
     evm = state.machine()
     ended, address = _deploy(evm, code, limits)
-    if ended.outcome != Outcome.PASSED:
+    if ended.outcome != RunOutcome.PASSED:
         return None
     state.absorb(evm)
     built = state.accounts.get(address)  # none where it destroyed itself
@@ -117,7 +117,7 @@ class HarnessRun:
         """One transaction; if it built something, what building the submission cost."""
         evm = state.machine()
         ended = run(evm)
-        built = _created(evm) - {self.address} if self.code and ended.outcome == Outcome.PASSED else frozenset()
+        built = _created(evm) - {self.address} if self.code and ended.outcome == RunOutcome.PASSED else frozenset()
         if built and self.code:
             try:
                 cost = dearest_creation(state.machine(), run, self.code, built)
@@ -128,15 +128,15 @@ class HarnessRun:
         return evm, ended
 
 
-def run_harness(harness: CompiledHarness, limits: Limits, code: str | None) -> HarnessRun:
+def run_harness(harness: CompiledHarness, limits: RunLimits, code: str | None) -> HarnessRun:
     """Every function of a compiled harness; `code` is that of the submission inside it."""
     functions = harness["functions"]
     state, found = _State(), HarnessRun(code)
     start = _set_up(state, found, harness["code"], functions, limits)
     found.logs += [f"setUp: {start.log}"] if start.log else []
-    failed = Outcome.SET_UP_FAILED if start.outcome == Outcome.FAILED else start.outcome
+    failed = RunOutcome.SET_UP_FAILED if start.outcome == RunOutcome.FAILED else start.outcome
     found.calls.append(Call("setUp", "setUp", failed, start.gas))
-    for one in functions if failed == Outcome.PASSED else ():
+    for one in functions if failed == RunOutcome.PASSED else ():
         if one["kind"] != "setUp":
             _, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
             found.calls.append(_call(one["name"], one["kind"], one["returns"], ended))
@@ -144,13 +144,13 @@ def run_harness(harness: CompiledHarness, limits: Limits, code: str | None) -> H
     return found
 
 
-def _set_up(state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: Limits) -> _Ended:
+def _set_up(state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: RunLimits) -> _Ended:
     def deploy(evm: EVM) -> _Ended:
         ended, found.address = _deploy(evm, code, limits)
         return ended
 
     evm, ended = found.transacted(state, deploy)
-    if ended.outcome != Outcome.PASSED:
+    if ended.outcome != RunOutcome.PASSED:
         return ended
     state.absorb(evm)
     state.accounts[found.address].balance += int(WORLD["harnessBalance"])
@@ -166,10 +166,10 @@ def _created(evm: EVM) -> frozenset[str]:
 
 
 def _call(name: str, kind: Kind, returns: list[str], ended: _Ended) -> Call:
-    if kind == "test" or ended.outcome != Outcome.PASSED:
+    if kind == "test" or ended.outcome != RunOutcome.PASSED:
         return Call(name, kind, ended.outcome, ended.gas)
     value = _number(returns, ended.output)
-    outcome = Outcome.NOT_A_NUMBER if value is None else Outcome.PASSED
+    outcome = RunOutcome.NOT_A_NUMBER if value is None else RunOutcome.PASSED
     return Call(name, kind, outcome, ended.gas, value)
 
 
@@ -251,20 +251,20 @@ def _empty_machine() -> EVM:
     return EVM(env=environment, gas_limit=WORLD["blockGasLimit"], spec_id=WORLD["evmVersion"].upper())
 
 
-def _deploy(evm: EVM, code: str, limits: Limits) -> tuple[_Ended, str]:
+def _deploy(evm: EVM, code: str, limits: RunLimits) -> tuple[_Ended, str]:
     try:
         address = evm.deploy(CALLER, bytes.fromhex(code), gas=limits.gas)
     except RuntimeError as bad:
         return _failed(evm, bad, limits), ""
-    return _Ended(Outcome.PASSED, _gas_used(evm)), address
+    return _Ended(RunOutcome.PASSED, _gas_used(evm)), address
 
 
-def _transact(evm: EVM, address: str, one: HarnessFunction, limits: Limits) -> _Ended:
+def _transact(evm: EVM, address: str, one: HarnessFunction, limits: RunLimits) -> _Ended:
     try:
         output = evm.message_call(CALLER, address, calldata=bytes.fromhex(one["selector"]), gas=limits.gas)
     except RuntimeError as bad:
         return _failed(evm, bad, limits)
-    return _Ended(Outcome.PASSED, _gas_used(evm), bytes(output))
+    return _Ended(RunOutcome.PASSED, _gas_used(evm), bytes(output))
 
 
 def _gas_used(evm: EVM) -> int:
@@ -272,17 +272,19 @@ def _gas_used(evm: EVM) -> int:
     return evm.result.gas_used
 
 
-def _failed(evm: EVM, bad: RuntimeError, limits: Limits) -> _Ended:
+def _failed(evm: EVM, bad: RuntimeError, limits: RunLimits) -> _Ended:
     result = evm.result
     if result is None or result.is_success:
         # Refused before it began, for example code that is larger than a transaction may carry.
-        return _Ended(Outcome.TOO_LARGE, 0, log=str(bad)[:MAX_LOG_CHARS])
+        return _Ended(RunOutcome.TOO_LARGE, 0, log=str(bad)[:MAX_LOG_CHARS])
     if result.is_halt:
-        outcome = next((found for name, found in _HALTS.items() if name in result.reason), Outcome.ILLEGAL_INSTRUCTION)
+        outcome = next(
+            (found for name, found in _HALTS.items() if name in result.reason), RunOutcome.ILLEGAL_INSTRUCTION
+        )
         return _Ended(outcome, result.gas_used, log=result.reason)
     # A call inside may burn all but a 64th of the gas; whoever called it then reverts with the little that is left.
     burnt = result.gas_used >= limits.gas * BURNT_SHARE
-    return _Ended(Outcome.OUT_OF_GAS if burnt else Outcome.FAILED, result.gas_used, log=_reason(str(bad)))
+    return _Ended(RunOutcome.OUT_OF_GAS if burnt else RunOutcome.FAILED, result.gas_used, log=_reason(str(bad)))
 
 
 def _reason(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Literal, TypeAlias, TypedDict, cast
 
-from clara_eval.harness.model import CallDocument, Kind, Language, Limits
+from clara_eval.harness.model import CallDocument, Kind, Language, RunLimits
 
 
 class CompilerDocument(TypedDict):
@@ -97,7 +97,7 @@ class ScriptAnswer(TypedDict):
     logs: list[str]
 
 
-def limits_document(limits: Limits) -> LimitsDocument:
+def limits_document(limits: RunLimits) -> LimitsDocument:
     return cast("LimitsDocument", asdict(limits))
 
 

@@ -28,10 +28,10 @@ from clara_eval.harness.model import (
     Executed,
     Fact,
     Harness,
+    HarnessSubmission,
     Language,
-    Limits,
-    Outcome,
-    Submission,
+    RunLimits,
+    RunOutcome,
     flat,
     overall,
 )
@@ -66,8 +66,8 @@ class Machine:
         self._workers = Workers(workers)
         self._compiler: tuple[Compiler, str] | None = None
 
-    def run(self, harness: Harness | None, submission: Submission, limits: Limits | None = None) -> Executed:
-        limits = limits or Limits()
+    def run(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits | None = None) -> Executed:
+        limits = limits or RunLimits()
         if harness is not None and harness.language != submission.language:
             raise BadInput(
                 f"The harness is in {harness.language}, the submission in {submission.language}.",
@@ -77,12 +77,12 @@ class Machine:
         if len(submission.source.encode("utf-8", "replace")) > limits.source_bytes:
             fact = "compiles" if submission.language == "solidity" else "loads"
             found = f"The submission is larger than {limits.source_bytes:,} bytes."
-            return _ended(harness, submission, Outcome.TOO_LARGE, found, {fact: False})
+            return _ended(harness, submission, RunOutcome.TOO_LARGE, found, {fact: False})
         run = self._solidity if submission.language == "solidity" else self._script
         try:
             return run(harness, submission, limits)
         except WorkerLost as lost:
-            return _ended(harness, submission, Outcome.INFRASTRUCTURE, str(lost))
+            return _ended(harness, submission, RunOutcome.INFRASTRUCTURE, str(lost))
 
     def close(self) -> None:
         self._workers.close()
@@ -137,19 +137,21 @@ class Machine:
         self._compiler = (compiler, compiler_identity(compiler))
         return self._compiler
 
-    def _solidity(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
+    def _solidity(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
         compiled = self._compiled(harness, submission, limits)
-        if compiled["outcome"] == Outcome.INFRASTRUCTURE:
-            return _ended(harness, submission, Outcome.INFRASTRUCTURE, compiled["detail"])
+        if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
+            return _ended(harness, submission, RunOutcome.INFRASTRUCTURE, compiled["detail"])
         code = compiled["submission"]
-        facts: dict[str, Fact] = {"compiles": code is not None or compiled["outcome"] in {None, Outcome.DOES_NOT_FIT}}
+        facts: dict[str, Fact] = {
+            "compiles": code is not None or compiled["outcome"] in {None, RunOutcome.DOES_NOT_FIT}
+        }
         facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
         found = self._run_compiled(compiled, limits)
         facts["deploy_gas"] = found["deployGas"]
         calls = tuple(Call.from_json(one) for one in found["calls"])
         return Executed(
             language="solidity",
-            outcome=Outcome(compiled["outcome"]) if compiled["outcome"] else overall(calls),
+            outcome=RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall(calls),
             detail=_short(compiled["detail"]),
             calls=calls,
             facts=facts,
@@ -158,7 +160,7 @@ class Machine:
             with_harness=harness is not None,
         )
 
-    def _run_compiled(self, compiled: Compiled, limits: Limits) -> EvmAnswer:
+    def _run_compiled(self, compiled: Compiled, limits: RunLimits) -> EvmAnswer:
         code, harness = compiled["submission"], compiled["harness"]
         if not code and not harness:
             return {"deployGas": None, "calls": [], "logs": []}
@@ -172,7 +174,7 @@ class Machine:
         answer: EvmAnswer = self._workers.ask(job, limits.seconds)
         return answer
 
-    def _compiled(self, harness: Harness | None, submission: Submission, limits: Limits) -> Compiled:
+    def _compiled(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Compiled:
         compiler, identity = self._solidity_compiler()
         source = harness.source if harness else None
         key = self._cache.key(identity, submission.source, source)
@@ -180,11 +182,11 @@ class Machine:
             return kept
         job = CompileJob(kind="compile", compiler=compiler.to_json(), submission=submission.source, harness=source)
         found: Compiled = self._workers.ask(job, 4 * compiler.seconds + limits.seconds)
-        if found["outcome"] != Outcome.INFRASTRUCTURE:
+        if found["outcome"] != RunOutcome.INFRASTRUCTURE:
             self._cache.put(key, found)
         return found
 
-    def _script(self, harness: Harness | None, submission: Submission, limits: Limits) -> Executed:
+    def _script(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
         from clara_eval.harness.scripts import script_job, script_machine
 
         self.prepare(submission.language)
@@ -192,7 +194,7 @@ class Machine:
         calls = tuple(Call.from_json(one) for one in found["calls"])
         return Executed(
             language=submission.language,
-            outcome=Outcome(found["outcome"]) if found["outcome"] else overall(calls),
+            outcome=RunOutcome(found["outcome"]) if found["outcome"] else overall(calls),
             detail=_short(found["detail"]),
             calls=calls,
             facts={"loads": found["loads"]},
@@ -202,7 +204,7 @@ class Machine:
         )
 
 
-def _evm_machine(compiler: str, limits: Limits) -> dict[str, object]:
+def _evm_machine(compiler: str, limits: RunLimits) -> dict[str, object]:
     from clara_eval.harness.evm import WORLD, engine_version
 
     told = {
@@ -218,8 +220,8 @@ def _evm_machine(compiler: str, limits: Limits) -> dict[str, object]:
 
 def _ended(
     harness: Harness | None,
-    submission: Submission,
-    outcome: Outcome,
+    submission: HarnessSubmission,
+    outcome: RunOutcome,
     detail: str,
     facts: Mapping[str, Fact] | None = None,
 ) -> Executed:

@@ -33,7 +33,7 @@ NAME_LENGTH = 40
 """As for every feature name."""
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How a run, or one function of it, ended. Everything but `infrastructure` is the same on every machine."""
 
     PASSED = "passed"
@@ -57,9 +57,9 @@ class Outcome(StrEnum):
     """The machine could not finish: a crash, or the wall-clock guard. Never a verdict."""
 
 
-_FINISHED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.NOT_A_NUMBER})
+_FINISHED = frozenset({RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.NOT_A_NUMBER})
 """Of a function: it came to its end within the limits."""
-_ORDER = (Outcome.INFRASTRUCTURE, Outcome.SET_UP_FAILED)
+_ORDER = (RunOutcome.INFRASTRUCTURE, RunOutcome.SET_UP_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Harness:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class HarnessSubmission:
     language: Language
     source: str
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """What one function may use. Only `seconds` depends on how busy the machine is, and it never decides anything."""
 
     source_bytes: int = 131_072
@@ -122,7 +122,7 @@ class Call:
 
     name: str
     kind: Kind
-    outcome: Outcome
+    outcome: RunOutcome
     used: int
     """Gas, or fuel of the submission."""
     value: int | float | None = None
@@ -142,13 +142,13 @@ class Call:
     def from_json(cls, found: CallDocument) -> Call:
         value = found["value"]
         exact = int(value) if isinstance(value, str) else value
-        return cls(found["name"], found["kind"], Outcome(found["outcome"]), found["used"], exact)
+        return cls(found["name"], found["kind"], RunOutcome(found["outcome"]), found["used"], exact)
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
     language: Language
-    outcome: Outcome
+    outcome: RunOutcome
     detail: str = ""
     """One line for people: what the compiler or the machine said."""
     calls: tuple[Call, ...] = ()
@@ -162,7 +162,7 @@ class Executed:
 
     @property
     def is_measured(self) -> bool:
-        return self.outcome != Outcome.INFRASTRUCTURE
+        return self.outcome != RunOutcome.INFRASTRUCTURE
 
     @property
     def unit(self) -> Unit:
@@ -181,7 +181,7 @@ class Executed:
 
     def _harness_features(self) -> dict[str, Fact]:
         tests = [call for call in self.calls if call.kind == "test"]
-        passed = sum(call.outcome == Outcome.PASSED for call in tests)
+        passed = sum(call.outcome == RunOutcome.PASSED for call in tests)
         found: dict[str, Fact] = {"runs": self._runs, "tests_passed": passed / len(tests) if tests else 0.0}
         if not tests and self._runs:
             found["tests_passed"] = None
@@ -196,13 +196,13 @@ class Executed:
 
     def _of_call(self, call: Call) -> dict[str, Fact]:
         """What it costs is known only where it passed: to fail early is not to be cheap."""
-        name, passed = feature_name(call.name), call.outcome == Outcome.PASSED
+        name, passed = feature_name(call.name), call.outcome == RunOutcome.PASSED
         cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
         return {name: passed if call.kind == "test" else _bounded(call.value), cost: call.used if passed else None}
 
     def summary(self) -> dict[str, object]:
         """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""
-        tests = [call.outcome == Outcome.PASSED for call in self.calls if call.kind == "test"]
+        tests = [call.outcome == RunOutcome.PASSED for call in self.calls if call.kind == "test"]
         ran = self.is_measured and bool(self.calls)
         return {
             "outcome": self.outcome.value,
@@ -232,7 +232,7 @@ class Executed:
     def from_json(cls, found: ExecutedDocument) -> Executed:
         return cls(
             language=language_of(found["language"], "The language"),
-            outcome=Outcome(found["outcome"]),
+            outcome=RunOutcome(found["outcome"]),
             calls=tuple(Call.from_json(one) for one in found["calls"]),
             facts=dict(found["facts"]),
             machine=dict(found["machine"]),
@@ -265,16 +265,16 @@ def _bounded(value: float | None) -> float | int | None:
     return float(LARGEST_NUMBER if value > 0 else -LARGEST_NUMBER)
 
 
-def overall(calls: tuple[Call, ...]) -> Outcome:
+def overall(calls: tuple[Call, ...]) -> RunOutcome:
     """The outcome of a run from those of its functions: what broke first, a limit before a failed test."""
     found = [call.outcome for call in calls]
     for outcome in (*_ORDER, *found):
         if outcome in found and outcome not in _FINISHED:
             return outcome
-    for outcome in (Outcome.NOT_A_NUMBER, Outcome.FAILED):
+    for outcome in (RunOutcome.NOT_A_NUMBER, RunOutcome.FAILED):
         if outcome in found:
             return outcome
-    return Outcome.PASSED
+    return RunOutcome.PASSED
 
 
 def language_of(name: str, where: str) -> Language:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from clara_eval.core.extras import install
-from clara_eval.harness.model import Limits, Outcome
+from clara_eval.harness.model import RunLimits, RunOutcome
 from clara_eval.harness.wasm import (
     BADF,
     CLOCK_SECONDS,
@@ -55,13 +55,13 @@ class QuickJs:
         self.engine = new_engine()
         self.module = wasmtime.Module(self.engine, path.read_bytes())
 
-    def open(self, source: str, role: str, limits: Limits, ask: Ask | None = None) -> Guest:
+    def open(self, source: str, role: str, limits: RunLimits, ask: Ask | None = None) -> JavaScriptGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
-        return Guest(self, source, role, limits, ask)
+        return JavaScriptGuest(self, source, role, limits, ask)
 
 
-class Guest(Metered):
-    def __init__(self, quickjs: QuickJs, source: str, role: str, limits: Limits, ask: Ask | None) -> None:
+class JavaScriptGuest(Metered):
+    def __init__(self, quickjs: QuickJs, source: str, role: str, limits: RunLimits, ask: Ask | None) -> None:
         import wasmtime
 
         super().__init__(quickjs.engine, limits, ask)
@@ -161,7 +161,7 @@ class Guest(Metered):
         """Bytes in the guest's memory, ended by a zero."""
         at = self._call("wasm_malloc", len(raw) + 1)
         if at == 0:
-            raise Stopped(Outcome.OUT_OF_MEMORY)
+            raise Stopped(RunOutcome.OUT_OF_MEMORY)
         self.memory.write(self._store, raw + b"\0", at)
         return at
 
@@ -173,7 +173,7 @@ class Guest(Metered):
         if at == 0:
             return ""
         if length > MAX_MESSAGE_BYTES:
-            raise Stopped(Outcome.TOO_MUCH_OUTPUT)
+            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
         found = bytes(self.memory.read(self._store, at, at + length)).decode("utf-8", "replace")
         self._call("qjs_free_cstring", at)
         return found
@@ -184,12 +184,12 @@ class Guest(Metered):
     def serve(self, argc: int, argv: int) -> int:
         """The host function as the guest calls it: `host(name, text)`."""
         if argc != 2:
-            raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
+            raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         name, text = struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8)))
         return self._string(self.host_call(self._text(name), self._text(text)))
 
 
-def _define(linker: Linker, guest: Guest) -> None:
+def _define(linker: Linker, guest: JavaScriptGuest) -> None:
     import wasmtime
 
     i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()

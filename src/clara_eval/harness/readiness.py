@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from clara_eval.harness.machine import Machine, MissingEngine
-from clara_eval.harness.model import Language, Submission
+from clara_eval.harness.model import HarnessSubmission, Language
 
 SMALLEST: dict[Language, str] = {
     "solidity": "// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract Submission {}\n",
@@ -32,7 +32,7 @@ class Readiness:
 
 def look_at(machine: Machine, language: Language) -> Readiness:
     try:
-        executed = machine.run(None, Submission(language, SMALLEST[language]))
+        executed = machine.run(None, HarnessSubmission(language, SMALLEST[language]))
     except MissingEngine as missing:
         return Readiness("missing", missing.message, missing.remedy)
     if executed.outcome != "passed":

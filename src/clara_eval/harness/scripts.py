@@ -23,11 +23,11 @@ from clara_eval.harness.jobs import PrepareJob, ScriptAnswer, ScriptJob, limits_
 from clara_eval.harness.model import (
     Call,
     Harness,
+    HarnessSubmission,
     Kind,
     Language,
-    Limits,
-    Outcome,
-    Submission,
+    RunLimits,
+    RunOutcome,
     flat,
 )
 from clara_eval.harness.wasm import (
@@ -48,11 +48,11 @@ HARNESS_FACTOR = 4
 MAX_EXHAUSTED = 3
 """After this many functions that ran out of fuel the rest is not run and counts as out of fuel too."""
 _BY_ERROR = {
-    "out of memory": Outcome.OUT_OF_MEMORY,
-    "string too long": Outcome.OUT_OF_MEMORY,
-    "Maximum call stack": Outcome.STACK_OVERFLOW,
-    "MemoryError": Outcome.OUT_OF_MEMORY,
-    "RecursionError": Outcome.STACK_OVERFLOW,
+    "out of memory": RunOutcome.OUT_OF_MEMORY,
+    "string too long": RunOutcome.OUT_OF_MEMORY,
+    "Maximum call stack": RunOutcome.STACK_OVERFLOW,
+    "MemoryError": RunOutcome.OUT_OF_MEMORY,
+    "RecursionError": RunOutcome.STACK_OVERFLOW,
 }
 _NO_MODULE = ("could not load module", "ModuleNotFoundError")
 """How the engines name an import that nobody gives them."""
@@ -71,7 +71,7 @@ class Guest(Protocol):
     def close(self) -> None: ...
 
 
-Open = Callable[[str, str, Limits, Callable[[str], str] | None], Guest]
+Open = Callable[[str, str, RunLimits, Callable[[str], str] | None], Guest]
 
 
 def missing(language: Language) -> tuple[str, str] | None:
@@ -97,7 +97,7 @@ def prepared(job: PrepareJob) -> dict[str, object]:
     return {}
 
 
-def script_job(harness: Harness | None, submission: Submission, limits: Limits, cache: Path) -> ScriptJob:
+def script_job(harness: Harness | None, submission: HarnessSubmission, limits: RunLimits, cache: Path) -> ScriptJob:
     engine = quickjs if submission.language == "javascript" else cpython
     return {
         "kind": "script",
@@ -111,7 +111,7 @@ def script_job(harness: Harness | None, submission: Submission, limits: Limits, 
     }
 
 
-def script_machine(language: Language, limits: Limits) -> dict[str, object]:
+def script_machine(language: Language, limits: RunLimits) -> dict[str, object]:
     """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
     engine = quickjs if language == "javascript" else cpython
     told = {
@@ -135,7 +135,7 @@ def script_machine(language: Language, limits: Limits) -> dict[str, object]:
 def answer(job: ScriptJob) -> ScriptAnswer:
     """Load the submission alone, then run every function of the harness on it."""
     open_guest = _engine(job["language"], job["module"], job["cache"])
-    limits = Limits(**job["limits"])
+    limits = RunLimits(**job["limits"])
     found: ScriptAnswer = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
     try:
         alone = open_guest(job["submission"], "submission", limits, None)
@@ -146,13 +146,13 @@ def answer(job: ScriptJob) -> ScriptAnswer:
     alone.close()
     found = {**found, "loads": True, "logs": alone.printed.lines()}
     if job["harness"] is None:
-        return {**found, "outcome": Outcome.PASSED.value}
+        return {**found, "outcome": RunOutcome.PASSED.value}
     runs = _Runs(open_guest, job["harness"], job["submission"], job["seed"], limits)
     try:
         names = runs.names()
     except (LoadFailed, Stopped) as bad:
         detail = f"The harness does not load: {bad}"
-        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": detail}
+        return {**found, "outcome": RunOutcome.DOES_NOT_FIT.value, "detail": detail}
     calls, logs = runs.all(names)
     return {**found, "calls": [call.to_json() for call in calls], "logs": logs}
 
@@ -164,13 +164,13 @@ def _engine(language: str, module: str, cache: str) -> Open:
     return cpython.CPython(Path(module), Path(cache)).open
 
 
-def _load_outcome(text: str) -> Outcome:
+def _load_outcome(text: str) -> RunOutcome:
     if any(words in text for words in _NO_MODULE):
-        return Outcome.FORBIDDEN_IMPORT
-    return _limit(text) or Outcome.DOES_NOT_LOAD
+        return RunOutcome.FORBIDDEN_IMPORT
+    return _limit(text) or RunOutcome.DOES_NOT_LOAD
 
 
-def _limit(text: str) -> Outcome | None:
+def _limit(text: str) -> RunOutcome | None:
     return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
 
 
@@ -182,7 +182,7 @@ class _Runs:
     harness: str
     submission: str
     seed: str
-    limits: Limits
+    limits: RunLimits
 
     def all(self, names: list[str]) -> tuple[list[Call], list[str]]:
         """How every function ended, and what was printed."""
@@ -190,17 +190,17 @@ class _Runs:
         calls: list[Call] = []
         has_set_up = "setUp" in names
         for name, kind in [("setUp", "setUp"), *((one, _kind(one)) for one in names if _kind(one))]:
-            if sum(call.outcome == Outcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
-                calls.append(Call(name, kind, Outcome.OUT_OF_FUEL, self.limits.fuel))  # type: ignore[arg-type] # filtered
+            if sum(call.outcome == RunOutcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
+                calls.append(Call(name, kind, RunOutcome.OUT_OF_FUEL, self.limits.fuel))  # type: ignore[arg-type] # filtered
                 continue
             if kind == "setUp" and not has_set_up:
-                calls.append(Call(name, "setUp", Outcome.PASSED, 0))
+                calls.append(Call(name, "setUp", RunOutcome.PASSED, 0))
                 continue
             pair = _Pair(self, has_set_up=has_set_up)
             calls.append(pair.run(name, kind))  # type: ignore[arg-type] # filtered
             pair.close()
             logs += [f"{name}: {line}" for line in pair.logs]
-            if kind == "setUp" and calls[0].outcome != Outcome.PASSED:
+            if kind == "setUp" and calls[0].outcome != RunOutcome.PASSED:
                 break
         return calls, logs
 
@@ -218,8 +218,8 @@ def _kind(name: str) -> Kind | None:
     return "metric" if name.startswith("metric_") else None
 
 
-def _wide(limits: Limits) -> Limits:
-    return Limits(
+def _wide(limits: RunLimits) -> RunLimits:
+    return RunLimits(
         fuel=HARNESS_FACTOR * limits.fuel,
         memory_bytes=limits.memory_bytes,
         output_bytes=HARNESS_FACTOR * limits.output_bytes,
@@ -236,29 +236,29 @@ class _Pair:
         self.logs: list[str] = []
         self._submission = runs.open_guest(runs.submission, "submission", runs.limits, None)
         self._harness = runs.open_guest(runs.harness, "harness", _wide(runs.limits), self._answer)
-        self._limit: Outcome | None = None
+        self._limit: RunOutcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
-        outcome = Outcome.PASSED
+        outcome = RunOutcome.PASSED
         value: object = None
         if self.has_set_up:
             outcome, _ = self._function("setUp")
-            if outcome == Outcome.FAILED:
-                outcome = Outcome.SET_UP_FAILED
-        if kind != "setUp" and outcome == Outcome.PASSED:
+            if outcome == RunOutcome.FAILED:
+                outcome = RunOutcome.SET_UP_FAILED
+        if kind != "setUp" and outcome == RunOutcome.PASSED:
             outcome, value = self._function(name)
         used = self.limits.fuel - self._submission.fuel_left
         self.logs += [*self._submission.printed.lines(), *self._harness.printed.lines()]
-        if kind != "metric" or outcome != Outcome.PASSED:
+        if kind != "metric" or outcome != RunOutcome.PASSED:
             return Call(name, kind, outcome, used)
         number = _number(value)
-        return Call(name, kind, Outcome.PASSED if number is not None else Outcome.NOT_A_NUMBER, used, number)
+        return Call(name, kind, RunOutcome.PASSED if number is not None else RunOutcome.NOT_A_NUMBER, used, number)
 
     def close(self) -> None:
         self._harness.close()
         self._submission.close()
 
-    def _function(self, name: str) -> tuple[Outcome, object]:
+    def _function(self, name: str) -> tuple[RunOutcome, object]:
         self._limit = None
         self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
         try:
@@ -267,12 +267,12 @@ class _Pair:
             return stopped.outcome, None
         except LoadFailed as failed:
             self.logs.append(str(failed))
-            return Outcome.FAILED, None
+            return RunOutcome.FAILED, None
         if "value" in found:
-            return Outcome.PASSED, found["value"]
+            return RunOutcome.PASSED, found["value"]
         error = found.get("error", {"name": "Error", "message": "It never comes to an end."})
         self.logs.append(f"{error['name']}: {error['message']}")
-        return self._limit or _limit(f"{error['name']}: {error['message']}") or Outcome.FAILED, None
+        return self._limit or _limit(f"{error['name']}: {error['message']}") or RunOutcome.FAILED, None
 
     def _answer(self, message: str) -> str:
         """What the submission answers to one question of the harness."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from clara_eval.harness.apart import NAME, linked, stand_in
 from clara_eval.harness.jobs import Compiled, CompiledHarness, CompilerDocument, HarnessFunction
-from clara_eval.harness.model import Kind, Outcome
+from clara_eval.harness.model import Kind, RunOutcome
 from clara_eval.harness.shape import MOST_COPIES, MOST_PARTS, too_much
 
 EVM_VERSION = "cancun"
@@ -87,15 +87,15 @@ class Compiler:
 
 def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
     if problem := too_much(submission):
-        return compiled(_version(compiler), Outcome.DOES_NOT_COMPILE, problem)
+        return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, problem)
     try:
         version, (alone,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: submission})])
     except TooHard as hard:
-        return compiled(_version(compiler), Outcome.DOES_NOT_COMPILE, str(hard))
+        return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, str(hard))
     found = compiled(version)
     if wrong := _first_error(alone):
         missing = wrong.get("errorCode") == _IMPORT_NOT_FOUND
-        outcome = Outcome.FORBIDDEN_IMPORT if missing else Outcome.DOES_NOT_COMPILE
+        outcome = RunOutcome.FORBIDDEN_IMPORT if missing else RunOutcome.DOES_NOT_COMPILE
         return {**found, "outcome": outcome.value, "detail": _line(wrong)}
     found["submission"], found["runtimeBytes"] = _deployable(alone)
     if harness is None:
@@ -103,7 +103,7 @@ def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -
     try:
         return {**found, "harness": _with_harness(compiler, _named(alone), harness)}
     except (_DoesNotFit, TooHard) as bad:
-        return {**found, "outcome": Outcome.DOES_NOT_FIT.value, "detail": str(bad)}
+        return {**found, "outcome": RunOutcome.DOES_NOT_FIT.value, "detail": str(bad)}
 
 
 def _with_harness(compiler: Compiler, submission: Mapping[str, Any], harness: str) -> CompiledHarness:
@@ -119,7 +119,7 @@ def _with_harness(compiler: Compiler, submission: Mapping[str, Any], harness: st
     return {"code": code, "functions": part.functions}
 
 
-def compiled(compiler: str, outcome: Outcome | None = None, detail: str = "") -> Compiled:
+def compiled(compiler: str, outcome: RunOutcome | None = None, detail: str = "") -> Compiled:
     """Nothing compiled yet, or never will."""
     return {
         "outcome": outcome.value if outcome else None,

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from clara_eval.harness.model import Limits, Outcome
+from clara_eval.harness.model import RunLimits, RunOutcome
 
 if TYPE_CHECKING:
     from wasmtime import Caller, Engine, Memory, Store, Trap, TrapCode
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class Stopped(Exception):
     """A limit ended the instance; it cannot be used any more."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: RunOutcome) -> None:
         super().__init__(outcome.value)
         self.outcome = outcome
 
@@ -60,7 +60,7 @@ class Printed:
         self.text += part
         self.left -= max(len(part), LEAST_WRITE_BYTES)
         if self.left < 0:
-            raise Stopped(Outcome.TOO_MUCH_OUTPUT)
+            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
 
     def lines(self) -> list[str]:
         return self.text.decode("utf-8", "replace").splitlines()
@@ -83,7 +83,7 @@ class Randomness:
 class Metered:
     """What every guest is: a store with limits and fuel, what it printed, and its own chance."""
 
-    def __init__(self, engine: Engine, limits: Limits, ask: Ask | None) -> None:
+    def __init__(self, engine: Engine, limits: RunLimits, ask: Ask | None) -> None:
         import wasmtime
 
         self.printed = Printed(limits.output_bytes)
@@ -113,7 +113,7 @@ class Metered:
     def asked(self, message: str) -> str:
         """What the other instance answers; only a harness has one to ask."""
         if self._ask is None:
-            raise Stopped(Outcome.ILLEGAL_INSTRUCTION)
+            raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         return self._ask(message)
 
 
@@ -144,7 +144,7 @@ def charge(store: Store, fuel: int) -> None:
     left = store.get_fuel()
     if left < fuel:
         store.set_fuel(0)
-        raise Stopped(Outcome.OUT_OF_FUEL)
+        raise Stopped(RunOutcome.OUT_OF_FUEL)
     store.set_fuel(left - fuel)
 
 
@@ -173,15 +173,15 @@ def guarded(call: Callable[[], T]) -> T:
     except wasmtime.WasmtimeError as bad:
         # An exception of a host function arrives as itself; what remains are errors of the guest.
         if "fuel" in str(bad):
-            raise Stopped(Outcome.OUT_OF_FUEL) from None
-        raise Stopped(Outcome.ILLEGAL_INSTRUCTION) from None
+            raise Stopped(RunOutcome.OUT_OF_FUEL) from None
+        raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION) from None
 
 
-def _name(trap: Trap) -> Outcome:
+def _name(trap: Trap) -> RunOutcome:
     import wasmtime
 
-    codes: dict[TrapCode | None, Outcome] = {
-        wasmtime.TrapCode.OUT_OF_FUEL: Outcome.OUT_OF_FUEL,
-        wasmtime.TrapCode.STACK_OVERFLOW: Outcome.STACK_OVERFLOW,
+    codes: dict[TrapCode | None, RunOutcome] = {
+        wasmtime.TrapCode.OUT_OF_FUEL: RunOutcome.OUT_OF_FUEL,
+        wasmtime.TrapCode.STACK_OVERFLOW: RunOutcome.STACK_OVERFLOW,
     }
-    return codes.get(trap.trap_code, Outcome.ILLEGAL_INSTRUCTION)
+    return codes.get(trap.trap_code, RunOutcome.ILLEGAL_INSTRUCTION)

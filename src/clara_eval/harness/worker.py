@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 
 from clara_eval.harness.jobs import EvmAnswer, EvmJob, Job
-from clara_eval.harness.model import Limits, Outcome
+from clara_eval.harness.model import RunLimits, RunOutcome
 
 MAX_OPEN_FILES = 64
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -28,7 +28,7 @@ def answer(job: Job) -> Mapping[str, object]:
         try:
             return compile_solidity(Compiler(**job["compiler"]), job["submission"], job["harness"])
         except CompilerBroke as broke:
-            return compiled("", Outcome.INFRASTRUCTURE, str(broke))
+            return compiled("", RunOutcome.INFRASTRUCTURE, str(broke))
     if job["kind"] == "evm":
         return _evm(job)
     from clara_eval.harness import scripts
@@ -39,7 +39,7 @@ def answer(job: Job) -> Mapping[str, object]:
 def _evm(job: EvmJob) -> EvmAnswer:
     from clara_eval.harness import evm
 
-    limits = Limits(**job["limits"])
+    limits = RunLimits(**job["limits"])
     code = job["submission"]
     alone = evm.deploy_cost(code, job["runtimeBytes"], limits) if code else None
     if not job["harness"]:

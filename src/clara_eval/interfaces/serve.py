@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from clara_eval.app import App, open_app
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.version import __version__
@@ -51,7 +51,7 @@ async def run_service(
     *,
     mode: Mode = "all",
     options: EngineOptions | None = None,
-    pace: Pace | None = None,
+    pace: SendTimeouts | None = None,
     on_start: Callable[[str], None] | None = None,
 ) -> int:
     """Serve until told to stop; the exit code. `on_start` is told the address once it answers."""
@@ -76,7 +76,7 @@ async def serving(
     *,
     mode: Mode,
     options: EngineOptions | None = None,
-    pace: Pace | None = None,
+    pace: SendTimeouts | None = None,
 ) -> AsyncIterator[Engine]:
     """Everything open and turning while the body lasts."""
     metrics = Metrics(__version__)

@@ -31,7 +31,7 @@ def again_grammar() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[T]):
+class AskOutcome(Generic[T]):
     """`value` is None where no answer could be used; `reason` then says why."""
 
     value: T | None
@@ -41,7 +41,7 @@ class Asked(Generic[T]):
     """Why nobody answered, where that is the reason."""
 
 
-async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], tries: int = TRIES) -> Asked[T]:
+async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], tries: int = TRIES) -> AskOutcome[T]:
     """Ask at most `tries` times for an answer that `read` accepts."""
     requests: list[str] = []
     reason = ""
@@ -49,15 +49,15 @@ async def ask_until(asker: Asker, prompt: Prompt, read: Callable[[str], T], trie
         try:
             paid = await asker.ask(asked_again(prompt, attempt), attempt)
         except AnswerCut as cut:
-            return Asked(None, str(cut), (*requests, *cut.requests), cut)
+            return AskOutcome(None, str(cut), (*requests, *cut.requests), cut)
         except Temporary as outage:
-            return Asked(None, f"No answer: {outage.message}", tuple(requests), outage)
+            return AskOutcome(None, f"No answer: {outage.message}", tuple(requests), outage)
         requests += [*paid.earlier, paid.request]
         try:
-            return Asked(read(_usable(paid)), "", tuple(requests))
+            return AskOutcome(read(_usable(paid)), "", tuple(requests))
         except BadAnswer as bad:
             reason = bad.message
-    return Asked(None, f"No usable answer in {tries} tries; the last: {reason}", tuple(requests))
+    return AskOutcome(None, f"No usable answer in {tries} tries; the last: {reason}", tuple(requests))
 
 
 def asked_again(prompt: Prompt, attempt: int) -> Prompt:

@@ -7,7 +7,7 @@ A prompt that the provider refuses, or fails on every time, while it answers oth
 that concerns one question and not the round. One that takes too long twice, while others are answered, is recorded as
 cut: it is asked for again with a larger limit and more time, or not at all. An answer that makes no sense is recorded
 where others do make sense; a provider that talks nothing but nonsense is down like any other, and nothing of it is
-recorded. `Succession` lets the next judge take over, and looks for what any of them has already answered before it
+recorded. `FallbackLlm` lets the next judge take over, and looks for what any of them has already answered before it
 asks.
 """
 
@@ -70,7 +70,7 @@ LookAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long we try. `deadline` is a moment of the event loop's clock: the round's one budget of time."""
 
     deadline: float | None = None
@@ -87,7 +87,7 @@ class Patience:
     """How long one request may wait for a judge that is down, where there is no deadline."""
 
 
-class JudgeLine:
+class CachedLlm:
     """One model behind the answer book; an `Asker`."""
 
     def __init__(
@@ -98,7 +98,7 @@ class JudgeLine:
         run: str,
         budget: RunBudget,
         card: PriceCard | None,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
@@ -109,7 +109,7 @@ class JudgeLine:
     ) -> None:
         self._llm, self._book, self._run, self._budget, self._card = llm, book, run, budget, card
         self._name = llm.name
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._sleep, self._watch, self._ahead = sleep, watch, ahead
         self._rng = rng or random.Random(llm.name)  # noqa: S311 - jitter is no secret
         self._clock = clock or asyncio.get_running_loop().time
@@ -408,14 +408,14 @@ class JudgeLine:
         raise AssertionError("the last try returns or raises")
 
 
-class Succession:
+class FallbackLlm:
     """Several lines, one after the other: the next takes over where one cannot answer; an `Asker`.
 
     The answer is recorded under the judge that really gave it. What any of them has answered before is taken first, so
     a restart after a takeover asks for nothing twice. `setbacks` tells who failed, and the last reason.
     """
 
-    def __init__(self, lines: Sequence[JudgeLine]) -> None:
+    def __init__(self, lines: Sequence[CachedLlm]) -> None:
         if not lines:
             raise ConfigError("No judge is left to ask.", remedy="Name at least one model in CLARA_JUDGES.")
         self._lines = tuple(lines)

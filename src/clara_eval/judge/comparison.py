@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.asking import TRIES, Asked, again_grammar, ask_until
+from clara_eval.judge.asking import TRIES, AskOutcome, again_grammar, ask_until
 from clara_eval.judge.port import Asker, Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.templates import template, template_hash
@@ -45,7 +45,7 @@ class Decision(Generic[V]):
     """How long a judge that did not answer asks to be left alone."""
 
     @classmethod
-    def of(cls, asked: Asked[V]) -> Decision[V]:
+    def of(cls, asked: AskOutcome[V]) -> Decision[V]:
         pause = asked.outage.retry_after_seconds if asked.outage else None
         return cls(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)
 

@@ -14,7 +14,7 @@ from clara_eval.config.eval_config import EvalConfig, Feature, FeatureSchema, co
 from clara_eval.judge.comparison import comparison_prompt
 from clara_eval.judge.costs.prices import estimated_tokens
 from clara_eval.judge.costs.quote import ExpectedCalls, Size
-from clara_eval.judge.extraction import Asked, Subject, asked_features, extraction_questions
+from clara_eval.judge.extraction import FeatureQuestion, Subject, asked_features, extraction_questions
 from clara_eval.judge.feature_types import typing_prompt
 from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Prompt, Purpose
@@ -86,7 +86,7 @@ def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> li
     """Code is read twice: as it is, and in neutral words, which takes about as many."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
     views = ("full", "neutral") if config.submission_format == "code" or config.language else ("full",)
-    asked = Asked.of("x" * STATEMENT_CHARS, config.language)
+    asked = FeatureQuestion.of("x" * STATEMENT_CHARS, config.language)
     questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view), asked) for view in views]
     return [question.prompt for asked in questions for question in asked]
 

@@ -99,7 +99,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FeatureQuestion:
     """What the challenge asks for, in its poster's words, as a reader may see it."""
 
     text: str
@@ -108,7 +108,7 @@ class Asked:
     """Our own sentence about it: no word of the poster's is in it."""
 
     @classmethod
-    def of(cls, statement: str, language: str | None) -> Asked:
+    def of(cls, statement: str, language: str | None) -> FeatureQuestion:
         whole = prompt_view(statement).text.strip()
         shown_part = whole[:STATEMENT_LENGTH].rstrip()
         cut = f"; the first {STATEMENT_LENGTH} of {len(whole)} characters" if len(whole) > STATEMENT_LENGTH else ""
@@ -117,7 +117,7 @@ class Asked:
         return cls((named + shown_part).strip() or "Nothing was stated.", said)
 
 
-NOTHING_ASKED = Asked.of("", None)
+NOTHING_ASKED = FeatureQuestion.of("", None)
 
 
 def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
@@ -125,7 +125,7 @@ def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
 
 
 def extraction_questions(
-    schema: FeatureSchema, text: str, subject: Subject, asked: Asked = NOTHING_ASKED
+    schema: FeatureSchema, text: str, subject: Subject, asked: FeatureQuestion = NOTHING_ASKED
 ) -> tuple[Question, ...]:
     """One question for each part of `text`, which is a prompt view already; the parts joined are the text."""
     parts = split(text)
@@ -163,7 +163,7 @@ class _Shown:
     part: str
     number: int
     count: int
-    asked: Asked
+    asked: FeatureQuestion
 
 
 def _question(schema: FeatureSchema, decoy: Feature, system: str, shown: _Shown, subject: Subject) -> Question:

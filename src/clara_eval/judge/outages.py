@@ -28,7 +28,7 @@ class RequestRefused(ConfigError):
     """The provider refuses the request (400, 422): the model is set up wrongly, or it is this very prompt."""
 
 
-class Unsigned(Unanswered):
+class UnsignedAnswer(Unanswered):
     """An answer came, and may be charged, without the signature that it has to have."""
 
 

@@ -30,7 +30,7 @@ _HOLE = re.compile(r"\{\{([a-z_]+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class PromptTemplate:
     name: str
     text: str
     sha256: str
@@ -60,9 +60,9 @@ class Template:
 
 
 @cache
-def template(name: str) -> Template:
+def template(name: str) -> PromptTemplate:
     text = resources.files("clara_eval").joinpath("judge", "prompts", f"{name}.md").read_text("utf-8")
-    return Template(name, text, sha256_hex(text.encode()), tuple(_HOLE.split(text)))
+    return PromptTemplate(name, text, sha256_hex(text.encode()), tuple(_HOLE.split(text)))
 
 
 def template_hash(*names: str) -> str:

@@ -8,8 +8,8 @@ order in which they arrived.
 from __future__ import annotations
 
 from clara_eval.core.flags import Flag
-from clara_eval.ranking.consistency import Consistency
+from clara_eval.ranking.consistency import ConsistencyReport
 from clara_eval.ranking.rank import Ranking, Standing, rank
-from clara_eval.ranking.uncertainty import Margin
+from clara_eval.ranking.uncertainty import PayMargin
 
-__all__ = ["Consistency", "Flag", "Margin", "Ranking", "Standing", "rank"]
+__all__ = ["ConsistencyReport", "Flag", "PayMargin", "Ranking", "Standing", "rank"]

@@ -1,10 +1,4 @@
-"""How far the verdicts agree with one another, with swapped sides, between judges, and without any one item.
-
-In come the tally and the fit; out goes a `Consistency`. Cycles (A over B over C over A) are counted in matrix form
-among the pairs that have a net winner. Stability asks who would be paid had one item, or one cluster of look-alikes,
-never entered: by fitting again where that is cheap, else by the first-order change of the fit, so that a thousand
-items cost one matrix product.
-"""
+"""How far the verdicts agree with one another, with swapped sides, between judges, and without any one item."""
 
 from __future__ import annotations
 
@@ -43,7 +37,7 @@ class JudgeReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Consistency:
+class ConsistencyReport:
     """Counts and shares; a share is None where nothing could be compared."""
 
     cycles: int
@@ -65,13 +59,13 @@ class Consistency:
         return round(sum(j.position_bias * j.games for j in self.judges) / games, 4) if games else 0.0
 
 
-def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Mapping[str, str]) -> Consistency:
+def examine(table: Tally, strengths: Strengths, winner_count: int, clusters: Mapping[str, str]) -> ConsistencyReport:
     """The whole report."""
     beats = net_wins(table)
     cycles, triples = count_cycles(beats)
     same, swaps, judges = _asked(table, strengths)
     played = np.bincount(table.first, minlength=table.size) + np.bincount(table.second, minlength=table.size)
-    return Consistency(
+    return ConsistencyReport(
         cycles=cycles,
         decided_triples=triples,
         cyclic_share=round(cycles / triples, 4) if triples else None,

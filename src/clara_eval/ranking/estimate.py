@@ -21,7 +21,7 @@ import numpy as np
 from clara_eval.ranking.strength import (
     PRIOR_SD,
     Cells,
-    Picture,
+    Expectation,
     Scale,
     Strengths,
     merge,
@@ -125,7 +125,7 @@ def _tie(cells: Cells, at: Floats, tie: float) -> float:
     return min(max(tie, 1e-3), 5.0)
 
 
-def shared_variance(cells: Cells, seen: Picture, covariance: Floats) -> tuple[float, float]:
+def shared_variance(cells: Cells, seen: Expectation, covariance: Floats) -> tuple[float, float]:
     """Variance shared by all looks at a pair, and by several judges of one look."""
     mean, variance = seen
     found = _couples(cells, cells.points - cells.games * mean, _squares(cells, mean), signed=True)

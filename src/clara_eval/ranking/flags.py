@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clara_eval.core.flags import Flag
-from clara_eval.ranking.consistency import Consistency, JudgeReport
-from clara_eval.ranking.uncertainty import Margin
+from clara_eval.ranking.consistency import ConsistencyReport, JudgeReport
+from clara_eval.ranking.uncertainty import PayMargin
 
 CYCLES_WARN, CYCLES_REVIEW = 0.13, 0.18
 SWAP_WARN, SWAP_REVIEW = 0.50, 0.40
@@ -20,12 +20,12 @@ AGREEMENT_WARN = 0.55
 ENOUGH = 20  # fewer observations than this say nothing about a share
 
 
-def raise_flags(report: Consistency, margin: Margin) -> tuple[Flag, ...]:
+def raise_flags(report: ConsistencyReport, margin: PayMargin) -> tuple[Flag, ...]:
     """All flags in a fixed order."""
     return tuple(flag for rule in RULES for flag in rule(report, margin))
 
 
-def _toss_up(_report: Consistency, margin: Margin) -> Iterator[Flag]:
+def _toss_up(_report: ConsistencyReport, margin: PayMargin) -> Iterator[Flag]:
     if margin.next_item and margin.word == "toss-up":
         yield Flag(
             "toss_up",
@@ -36,14 +36,14 @@ def _toss_up(_report: Consistency, margin: Margin) -> Iterator[Flag]:
         )
 
 
-def _unplayed(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _unplayed(report: ConsistencyReport, _margin: PayMargin) -> Iterator[Flag]:
     if report.unplayed:
         names = ", ".join(report.unplayed[:5]) + (" and others" if len(report.unplayed) > 5 else "")
         sentence = f"Never compared with anything: {names}."
         yield Flag("unplayed", "review", sentence, evidence={"items": len(report.unplayed)})
 
 
-def _unconnected(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _unconnected(report: ConsistencyReport, _margin: PayMargin) -> Iterator[Flag]:
     connected = report.groups - len(report.unplayed)
     if connected > 1:
         yield Flag(
@@ -55,7 +55,7 @@ def _unconnected(report: Consistency, _margin: Margin) -> Iterator[Flag]:
         )
 
 
-def _cycles(report: Consistency, margin: Margin) -> Iterator[Flag]:
+def _cycles(report: ConsistencyReport, margin: PayMargin) -> Iterator[Flag]:
     share = report.cyclic_share
     if share is None or not report.cycles:
         return
@@ -75,7 +75,7 @@ def _cycles(report: Consistency, margin: Margin) -> Iterator[Flag]:
     )
 
 
-def _few_cycles(report: Consistency, share: float, margin: Margin) -> Iterator[Flag]:
+def _few_cycles(report: ConsistencyReport, share: float, margin: PayMargin) -> Iterator[Flag]:
     """In a small field every contradiction is told; it waits for a person if it may have decided who is paid."""
     contradictions = "a contradiction" if report.cycles == 1 else f"{report.cycles} contradictions"
     yield Flag(
@@ -87,7 +87,7 @@ def _few_cycles(report: Consistency, share: float, margin: Margin) -> Iterator[F
     )
 
 
-def _swap(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _swap(report: ConsistencyReport, _margin: PayMargin) -> Iterator[Flag]:
     share = report.swap_consistency
     if share is None or report.swaps < ENOUGH or share >= SWAP_WARN:
         return
@@ -100,21 +100,21 @@ def _swap(report: Consistency, _margin: Margin) -> Iterator[Flag]:
     )
 
 
-def _pivotal_item(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _pivotal_item(report: ConsistencyReport, _margin: PayMargin) -> Iterator[Flag]:
     if report.pivotal_items:
         names = ", ".join(report.pivotal_items[:3]) + (" and others" if len(report.pivotal_items) > 3 else "")
         sentence = f"Somebody else would be paid if one entry had not taken part: {names}."
         yield Flag("pivotal_item", "warn", sentence, evidence={"items": len(report.pivotal_items)})
 
 
-def _pivotal_cluster(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _pivotal_cluster(report: ConsistencyReport, _margin: PayMargin) -> Iterator[Flag]:
     if report.pivotal_clusters:
         names = ", ".join(report.pivotal_clusters[:3])
         sentence = f"Somebody else would be paid without the similar entries around {names}."
         yield Flag("pivotal_cluster", "review", sentence, evidence={"clusters": len(report.pivotal_clusters)})
 
 
-def _judges(report: Consistency, _margin: Margin) -> Iterator[Flag]:
+def _judges(report: ConsistencyReport, _margin: PayMargin) -> Iterator[Flag]:
     for judge in report.judges:
         name = f"Judge {judge.judge}" if judge.judge else "The judge"
         yield from _position_bias(judge, name)

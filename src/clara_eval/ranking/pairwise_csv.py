@@ -33,7 +33,7 @@ SAMPLE = 50_000  # rows that are enough to have met nearly every name
 
 
 @dataclass(frozen=True, slots=True)
-class Pairwise:
+class PairwiseTable:
     """What a file holds."""
 
     table: Tally
@@ -51,7 +51,7 @@ class Pairwise:
         return tuple(Result(names[a], names[b], WINNERS[h], judges[g]) for a, b, h, g in zip(*columns, strict=True))
 
 
-def read_pairwise(path: Path) -> Pairwise:
+def read_pairwise(path: Path) -> PairwiseTable:
     """The whole file, checked row by row."""
     try:
         content = path.read_bytes()
@@ -64,12 +64,12 @@ def read_pairwise(path: Path) -> Pairwise:
         ) from bad
     plain = _plain(str(path), content)
     if plain is not None:
-        return Pairwise(plain)
+        return PairwiseTable(plain)
     results = tuple(_results(str(path), StringIO(text, newline="")))
     if not results:
         raise BadInput(f"{path} has no results.", path=str(path), remedy="Add rows under the header left,right,winner.")
     items = tuple(sorted({result.first for result in results} | {result.second for result in results}))
-    return Pairwise(tally(items, results, in_given_order=True))
+    return PairwiseTable(tally(items, results, in_given_order=True))
 
 
 def _plain(name: str, content: bytes) -> Tally | None:

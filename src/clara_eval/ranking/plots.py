@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clara_eval.ranking.rank import Ranking, Standing
     from clara_eval.ranking.results import Result
     from clara_eval.ranking.simulator import Point
-    from clara_eval.ranking.uncertainty import Margin
+    from clara_eval.ranking.uncertainty import PayMargin
 
 MOST_ROWS = 60
 LABEL = 26
@@ -191,7 +191,7 @@ def _round_out(low: float, high: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _pay_line(margin: Margin) -> str:
+def _pay_line(margin: PayMargin) -> str:
     return replace(margin, item=_short(margin.item), next_item=_short(margin.next_item)).sentence
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
-from clara_eval.ranking.consistency import Consistency, examine
+from clara_eval.ranking.consistency import ConsistencyReport, examine
 from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
 from clara_eval.ranking.elo import score as chain_score
 from clara_eval.ranking.estimate import estimate
@@ -45,7 +45,7 @@ from clara_eval.ranking.ties import (
 )
 from clara_eval.ranking.uncertainty import (
     Chances,
-    Margin,
+    PayMargin,
     chances,
     margins,
     misallocation,
@@ -98,11 +98,11 @@ class Ranking:
     standings: tuple[Standing, ...]
     winner_count: int
     payout_bps: tuple[int, ...]
-    margin: Margin
-    margins: tuple[Margin, ...]
+    margin: PayMargin
+    margins: tuple[PayMargin, ...]
     misallocation: float
     position_bias: float
-    consistency: Consistency
+    consistency: ConsistencyReport
     flags: tuple[Flag, ...]
     results: int
     literal: bool
@@ -182,7 +182,7 @@ def rank_table(
 
     thrifty = exact and len(table.first) > WORTH_THE_MEMORY
 
-    def fitted() -> tuple[Strengths, Consistency]:
+    def fitted() -> tuple[Strengths, ConsistencyReport]:
         strengths = estimate(table, features)
         return strengths, examine(table, strengths, winner_count, clusters or {})
 

@@ -44,7 +44,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class SimulatedWorld:
     """True strengths, and for each ordered pair the half points (0, 1, 2) the judge gives to the one shown first."""
 
     truth: Floats
@@ -104,14 +104,14 @@ class Quality:
     tau: float
 
 
-def draw_world(size: int, seed: int, model: Model | None = None) -> World:
+def draw_world(size: int, seed: int, model: Model | None = None) -> SimulatedWorld:
     """Strengths and verdicts of one challenge."""
     model = model or Model()
     random = default_rng(seed)
     truth = draw_strengths(size, model, random)
     luck = random.random((size, size))
     quirk = draw_quirks(size, model, random)
-    return World(truth, draw_verdicts(truth, quirk, luck, model), seed=seed, model=model, quirk=quirk)
+    return SimulatedWorld(truth, draw_verdicts(truth, quirk, luck, model), seed=seed, model=model, quirk=quirk)
 
 
 def draw_strengths(size: int, model: Model, random: Generator) -> Floats:
@@ -141,7 +141,7 @@ def draw_verdicts(truth: Floats, quirk: Floats, luck: Floats, model: Model) -> I
     return np.where(lapse, ((luck * 7919) % 1 * 3).astype(np.int64), usual).astype(np.int64)
 
 
-def play(world: World, schedule: Schedule) -> list[Result]:
+def play(world: SimulatedWorld, schedule: Schedule) -> list[Result]:
     """Ask until the schedule is finished."""
     results: list[Result] = []
     while batch := schedule.next_batch(results, ()):
@@ -205,7 +205,7 @@ def quality_against_calls(size: int, trials: int, seed: int, payout_bps: Sequenc
     return [Point(name, calls, mean_quality(each)) for (name, calls), each in sorted(found.items())]
 
 
-def _runs(world: World, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:
+def _runs(world: SimulatedWorld, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:
     pairs = world.size * (world.size - 1) // 2
     everybody = Field(world.items)
     for fixed in (Full(everybody), Both(everybody)):

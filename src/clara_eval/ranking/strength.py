@@ -205,18 +205,18 @@ def fit(results: Tally, scale: Scale = PLAIN) -> Strengths:
         return newton(merge(results), scale)
 
 
-class Picture(NamedTuple):
+class Expectation(NamedTuple):
     """Every cell at some (θ, γ): expected points of the first, and their variance."""
 
     mean: Floats
     variance: Floats
 
 
-def picture(cells: Cells, at: Floats, tie: float) -> Picture:
+def picture(cells: Cells, at: Floats, tie: float) -> Expectation:
     mean, variance = np.empty(len(cells.first)), np.empty(len(cells.first))
     for part in cells.parts():
         mean[part], variance[part], _ = spread_of(cells.looks(at, part), tie)
-    return Picture(mean, variance)
+    return Expectation(mean, variance)
 
 
 def newton(cells: Cells, scale: Scale, at: Floats | None = None, weights: Floats | None = None) -> Strengths:

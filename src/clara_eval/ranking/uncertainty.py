@@ -38,7 +38,7 @@ Word = Literal["toss-up", "uncertain", "clear"]
 
 
 @dataclass(frozen=True, slots=True)
-class Margin:
+class PayMargin:
     """The chance that the item at place `place` really is better than the next one, the chance that the items down to
     this place are the true best, and a word for it. `tied` says that the two have equal records.
     """
@@ -123,7 +123,7 @@ def _reach(place: Ints) -> tuple[Ints, Ints]:
 
 def margins(
     strengths: Strengths, items: Sequence[str], order: Sequence[int], ratings: Floats, draws_rank: Ints, count: int
-) -> tuple[Margin, ...]:
+) -> tuple[PayMargin, ...]:
     """One margin for each of `count` paid places; the last one is the pay line."""
     deepest = np.maximum.accumulate(draws_rank[:, list(order[:count])], axis=1)
     return tuple(
@@ -162,11 +162,11 @@ def _stretch(strengths: Strengths, size: int) -> float:
 
 def _margin(
     strengths: Strengths, items: Sequence[str], order: Sequence[int], ratings: Floats, place: int, set_chance: float
-) -> Margin:
+) -> PayMargin:
     if place >= len(order):
-        return Margin(place, 1.0, "clear", items[order[-1]], "", 1.0)
+        return PayMargin(place, 1.0, "clear", items[order[-1]], "", 1.0)
     i, j = order[place - 1], order[place]
     tied = bool(ratings[i] == ratings[j])
     probability = 0.5 if tied else round(strengths.ahead(i, j), CHANCE_DECIMALS)
     chance = round(set_chance, CHANCE_DECIMALS)
-    return Margin(place, probability, word_for(probability, chance), items[i], items[j], chance, tied)
+    return PayMargin(place, probability, word_for(probability, chance), items[i], items[j], chance, tied)

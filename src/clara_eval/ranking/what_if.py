@@ -23,14 +23,14 @@ Scored = tuple[str, str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PlaceChange:
     """These rivals' games turned, and the place after it; no rivals where nothing of its own would have done."""
 
     rivals: tuple[str, ...]
     place: int
 
 
-def turning_point(account: str, places: Sequence[str], games: Sequence[Scored], paid: int) -> Turn | None:
+def turning_point(account: str, places: Sequence[str], games: Sequence[Scored], paid: int) -> PlaceChange | None:
     """None where the question cannot be answered from these games."""
     if account not in places or not 0 < paid < len(places) <= LARGEST_FIELD or not games:
         return None
@@ -44,8 +44,8 @@ def turning_point(account: str, places: Sequence[str], games: Sequence[Scored], 
         turned.append(rival)
         place = _order(places, [_turned(game, account, turned, wins=not is_paid) for game in games]).index(account)
         if (place < paid) != is_paid:
-            return Turn(tuple(turned), place + 1)
-    return Turn((), places.index(account) + 1)
+            return PlaceChange(tuple(turned), place + 1)
+    return PlaceChange((), places.index(account) + 1)
 
 
 def _nearest(account: str, places: Sequence[str]) -> list[str]:

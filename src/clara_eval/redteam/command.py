@@ -24,7 +24,7 @@ from clara_eval.judge.costs.prices import FREE, estimated_tokens
 from clara_eval.judge.providers.registry import models_of, parse_jury, price_cards
 from clara_eval.redteam.corpus import Payload
 from clara_eval.redteam.own_judge import measure_own, planned_prompts
-from clara_eval.redteam.report import Figure, Report
+from clara_eval.redteam.report import Figure, RedteamReport
 from clara_eval.redteam.run import SECTIONS, Attack, load_payloads, run_attack
 
 LIMITS = (
@@ -60,7 +60,7 @@ def redteam(  # noqa: PLR0917 - one parameter for each option of the command
     raise typer.Exit(0 if report.met else 1)
 
 
-async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> Report:
+async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> RedteamReport:
     settings = Settings.from_env()
     models = models_of(parse_jury(judges))
     if not models:
@@ -71,7 +71,7 @@ async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> 
     async with open_reader(settings, judges) as asker:
         assert asker is not None, "the jury has a model"
         figures = await measure_own(asker, chosen)
-    return Report(tuple(figures), attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
+    return RedteamReport(tuple(figures), attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
 
 
 def _tell_cost(settings: Settings, judges: str, chosen: list[Payload], *, yes: bool) -> None:
@@ -93,7 +93,7 @@ def _tell_cost(settings: Settings, judges: str, chosen: list[Payload], *, yes: b
     agree_to_cost(yes=yes or card == FREE)
 
 
-def _print(report: Report) -> None:
+def _print(report: RedteamReport) -> None:
     table = Table("", "figure", "measured", "95 %", "target", "trials", box=None, header_style="dim", pad_edge=False)
     for figure in report.figures:
         mark = {True: "[green]ok[/green]", False: "[red]missed[/red]", None: "[dim]–[/dim]"}[figure.met]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clara_eval.config.eval_config import MEASURED, FeatureSchema
-from clara_eval.evaluation.features.features import Features, choose_values
+from clara_eval.evaluation.features.features import SubmissionFacts, choose_values
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.evaluation.features.scanning import speaks_to_judge
@@ -152,11 +152,11 @@ def _batches(files: Sequence[RealFile]) -> Iterator[list[Solution]]:
             yield [solution_of(file.text, start + n, file.language) for n, file in enumerate(part, start=1)]
 
 
-def _facts(solution: Solution) -> Features:
+def _facts(solution: Solution) -> SubmissionFacts:
     measured = measure(solution.text, solution.language)
     kept = {feature.name: measured[feature.name] for feature in CODE_PROFILE.features}
     vector, flags = choose_values(CODE_PROFILE, kept, {})
-    return Features(vector, {}, dict(kept), {}, (*speaks_to_judge(prompt_view(solution.text).text), *flags))
+    return SubmissionFacts(vector, {}, dict(kept), {}, (*speaks_to_judge(prompt_view(solution.text).text), *flags))
 
 
 def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.extract import Reading
+from clara_eval.evaluation.features.extract import ReadingContext
 from clara_eval.submissions import Solution
 
-READING = Reading("0x" + "22" * 20, "0x" + "11" * 32, "python")
+READING = ReadingContext("0x" + "22" * 20, "0x" + "11" * 32, "python")
 
 
 def solution_of(text: str, number: int = 1, language: str | None = "python", *, at: int | None = None) -> Solution:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.errors import Temporary
-from clara_eval.evaluation.features import Features, extract_features
+from clara_eval.evaluation.features import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.extract import questions_for
 from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
@@ -129,12 +129,12 @@ def _figures(counts: _Counts, payloads: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-async def _facts(reader: object, text: str) -> Features:
+async def _facts(reader: object, text: str) -> SubmissionFacts:
     asker = MemoryAsker(ScriptedLlm(reader))  # type: ignore[arg-type]  # any of the simulated readers
     return await extract_features(asker, SCHEMA, solution_of(text), READING)
 
 
-async def _compromised(text: str, payload: str, how: Compromise) -> Features:
+async def _compromised(text: str, payload: str, how: Compromise) -> SubmissionFacts:
     return await _facts(compromised_extractor(payload, how), text)
 
 

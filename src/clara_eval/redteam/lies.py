@@ -21,9 +21,9 @@ from typing import Literal, get_args
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
-from clara_eval.evaluation.features import Features, extract_features
+from clara_eval.evaluation.features import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.field import UNTOLD, compare_field
-from clara_eval.harness import Call, Executed, Outcome
+from clara_eval.harness import Call, Executed, RunOutcome
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import Value
@@ -176,11 +176,13 @@ class _Reader:
         return level_at(self._schema.feature(name), merit)
 
 
-async def _read(schema: FeatureSchema, reader: Callable[[Prompt], str], text: str, number: int) -> Features:
+async def _read(schema: FeatureSchema, reader: Callable[[Prompt], str], text: str, number: int) -> SubmissionFacts:
     return await extract_features(MemoryAsker(ScriptedLlm(reader)), schema, solution_of(text, number), READING)
 
 
-async def _honest_field(schema: FeatureSchema, reader: _Reader, entries: list[_Entry]) -> dict[Address, Features]:
+async def _honest_field(
+    schema: FeatureSchema, reader: _Reader, entries: list[_Entry]
+) -> dict[Address, SubmissionFacts]:
     return {
         Address(f"0x{n:040x}"): await _read(schema, reader.honest, entry.text, n)
         for n, entry in enumerate(entries, start=1)
@@ -188,7 +190,7 @@ async def _honest_field(schema: FeatureSchema, reader: _Reader, entries: list[_E
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LieVerdict:
     """What became of one entry."""
 
     is_paid: bool
@@ -197,7 +199,7 @@ class Verdict:
     """The field cannot tell whether it claims too much; if it is paid, the round says so."""
 
 
-def verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) -> dict[Address, Verdict]:
+def verdicts(schema: FeatureSchema, field: dict[Address, SubmissionFacts], paid: int) -> dict[Address, LieVerdict]:
     settled = compare_field(schema, field, paid)
     rules = RulesJudge(schema)
     merits = {account: rules.merit(facts.vector) for account, facts in settled.items()}
@@ -207,7 +209,7 @@ def verdicts(schema: FeatureSchema, field: dict[Address, Features], paid: int) -
         better = sum(merit >= merits[account] - 1e-9 for other, merit in merits.items() if other != account)
         flagged = any(flag.severity == "review" for flag in facts.flags)
         untold = any(flag.code == UNTOLD for flag in facts.flags)
-        found[account] = Verdict(better < paid, flagged, untold)
+        found[account] = LieVerdict(better < paid, flagged, untold)
     return found
 
 
@@ -224,7 +226,7 @@ class _Tally:
     waiting: int = 0
     remarked: int = 0
 
-    def add_honest(self, spread: str, verdicts: Iterable[Verdict]) -> None:
+    def add_honest(self, spread: str, verdicts: Iterable[LieVerdict]) -> None:
         found = list(verdicts)
         self.rounds += 1
         self.honest[spread] += len(found)
@@ -232,7 +234,7 @@ class _Tally:
         self.waiting += any(one.is_flagged and one.is_paid for one in found)
         self.remarked += any(one.is_untold and one.is_paid for one in found)
 
-    def add_liar(self, way: Way, height: Height, where: str, verdict: Verdict) -> None:
+    def add_liar(self, way: Way, height: Height, where: str, verdict: LieVerdict) -> None:
         caught = verdict.is_flagged or not verdict.is_paid
         self.caught[way, height] += caught
         self.told[way, height] += caught or verdict.is_untold
@@ -309,8 +311,10 @@ async def measure_measured_only() -> list[Figure]:
 
 
 def _ran(passed: int, gas: int) -> Executed:
-    calls = [Call(f"test_{n}", "test", Outcome.PASSED if n < passed else Outcome.FAILED, 0) for n in range(ENTRIES)]
-    return Executed("solidity", Outcome.FAILED, calls=(*calls, Call("test_small", "test", Outcome.PASSED, gas)))
+    calls = [
+        Call(f"test_{n}", "test", RunOutcome.PASSED if n < passed else RunOutcome.FAILED, 0) for n in range(ENTRIES)
+    ]
+    return Executed("solidity", RunOutcome.FAILED, calls=(*calls, Call("test_small", "test", RunOutcome.PASSED, gas)))
 
 
 async def measure_executed(trials: int, seed: int) -> list[Figure]:
@@ -323,7 +327,7 @@ async def measure_executed(trials: int, seed: int) -> list[Figure]:
         reader = _Reader(EXECUTED, entries, trial)
         runs = [_ran(passed, rng.randrange(20_000, 90_000)) for passed in range(ENTRIES)]
 
-        async def facts(number: int, answer: Callable[[Prompt], str], runs: list[Executed] = runs) -> Features:
+        async def facts(number: int, answer: Callable[[Prompt], str], runs: list[Executed] = runs) -> SubmissionFacts:
             asker = MemoryAsker(ScriptedLlm(answer))
             text = solution_of(entries[number].text, number + 1)  # noqa: B023 - called within this round
             return await extract_features(asker, EXECUTED, text, READING, runs[number])

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from clara_eval.config.eval_config import Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
-from clara_eval.evaluation.features import Features, extract_features
+from clara_eval.evaluation.features import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
@@ -227,12 +227,12 @@ class Round:
         level = next((self._levels[mark][name] for mark in self.marks if str(mark) in task.data), 0)
         return level >= 2 if kind["type"] == "boolean" else level
 
-    async def read(self, reader: Callable[[Prompt], str], text: str, number: int, statement: str) -> Features:
+    async def read(self, reader: Callable[[Prompt], str], text: str, number: int, statement: str) -> SubmissionFacts:
         reading = replace(READING, language=self._language, statement=statement)
         asker = MemoryAsker(ScriptedLlm(reader))
         return await extract_features(asker, SCHEMA, solution_of(text, number, self._language), reading)
 
-    async def field(self, reader: Callable[[Prompt], str], statement: str) -> dict[Address, Features]:
+    async def field(self, reader: Callable[[Prompt], str], statement: str) -> dict[Address, SubmissionFacts]:
         return {
             Address(f"0x{n + 1:040x}"): await self.read(reader, plain_program(self._language, mark), n + 1, statement)
             for n, mark in enumerate(self.marks)

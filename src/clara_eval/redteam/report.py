@@ -103,7 +103,7 @@ def interval(hits: int, trials: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RedteamReport:
     figures: tuple[Figure, ...]
     seed: int
     corpus: dict[str, int]

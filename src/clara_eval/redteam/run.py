@@ -1,4 +1,4 @@
-"""One red-team run: which attacks, how many, with what; out goes a `Report`."""
+"""One red-team run: which attacks, how many, with what; out goes a `RedteamReport`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clara_eval.redteam.lies import measure_executed, measure_lies, measure_meas
 from clara_eval.redteam.names import measure_names
 from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
 from clara_eval.redteam.real_files import RealFile, default_folders, real_files
-from clara_eval.redteam.report import Figure, Report
+from clara_eval.redteam.report import Figure, RedteamReport
 from clara_eval.redteam.script_harness import measure_scripts
 from clara_eval.redteam.solidity_harness import measure_solidity
 
@@ -49,7 +49,7 @@ def load_payloads(attack: Attack) -> list[Payload]:
     return [payload for path in attack.corpora for payload in payloads_in(path)]
 
 
-def run_attack(attack: Attack) -> Report:
+def run_attack(attack: Attack) -> RedteamReport:
     """Every section asked for, one after the other."""
     unknown = [name for name in attack.sections if name not in SECTIONS]
     if unknown:
@@ -60,7 +60,7 @@ def run_attack(attack: Attack) -> Report:
         attack.tell(section)
         figures += _measure(section, attack, payloads)
     kinds = dict(sorted(Counter(payload.kind or "other" for payload in payloads).items()))
-    return Report(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
+    return RedteamReport(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
 
 
 def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figure]:

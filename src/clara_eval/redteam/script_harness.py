@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from clara_eval.harness import (
     Executed,
     Harness,
+    HarnessSubmission,
     Language,
     Machine,
-    Outcome,
-    Submission,
+    RunOutcome,
 )
 from clara_eval.harness.model import NO_SEED
 from clara_eval.redteam.harness_attack import HarnessAttack
@@ -418,12 +418,12 @@ class HarnessGain:
 def run_script(machine: Machine, language: Language, source: str) -> Executed:
     """One submission under the harness of its language, with a seed that no attack knows."""
     harness = Harness(language, HARNESSES[language][0], ROUND_SEED)
-    return machine.run(harness, Submission(language, source))
+    return machine.run(harness, HarnessSubmission(language, source))
 
 
 def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> HarnessGain:
     """Tests and metrics that were not earned, by name."""
-    passed = {call.name: call for call in found.calls if call.outcome == Outcome.PASSED and call.kind != "setUp"}
+    passed = {call.name: call for call in found.calls if call.outcome == RunOutcome.PASSED and call.kind != "setUp"}
     fair = {call.name: call for call in honest.calls}
     if HARNESSES[found.language][1] not in attack.source:
         tests = tuple(name for name in passed if name.startswith("test_"))
@@ -447,7 +447,7 @@ def _measured(machine: Machine, language: Language) -> list[Figure]:
     gains = {attack.name: gain_of(attack, run_script(machine, language, attack.source), honest) for attack in attacks}
     tests = [name for name, gain in gains.items() if gain.tests]
     metrics = [name for name, gain in gains.items() if gain.metrics]
-    trials = len(attacks) if honest.outcome == Outcome.PASSED else 0  # a harness that nobody passes proves nothing
+    trials = len(attacks) if honest.outcome == RunOutcome.PASSED else 0  # a harness that nobody passes proves nothing
     cost = honest.features.get("fuel_work")
     return [
         share("harness", f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",

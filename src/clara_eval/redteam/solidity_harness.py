@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clara_eval.harness import Executed, Harness, Machine, Submission
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine
 from clara_eval.harness.apart import MARK
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
@@ -179,13 +179,13 @@ IDLE_ATTACKS: tuple[HarnessAttack, ...] = (
     ),
     HarnessAttack(
         "library",
-        "a library `Submission` whose internal function would run inside the harness",
+        "a library `HarnessSubmission` whose internal function would run inside the harness",
         HEAD + "library Submission { function sum(uint256[] memory) internal pure returns (uint256) "
         "{ assembly { mstore(0, 1) return(0, 32) } } }\n",
     ),
     HarnessAttack(
         "abstract",
-        "an abstract `Submission`, and a base that would be the harness's",
+        "an abstract `HarnessSubmission`, and a base that would be the harness's",
         HEAD
         + "abstract contract Submission { function sum(uint256[] calldata) external virtual returns (uint256); }\n",
     ),
@@ -359,7 +359,7 @@ def measure_solidity() -> list[Figure]:
 
 
 def run_solidity(machine: Machine, source: str) -> Executed:
-    return machine.run(Harness("solidity", HARNESS), Submission("solidity", source))
+    return machine.run(Harness("solidity", HARNESS), HarnessSubmission("solidity", source))
 
 
 def gains_over(honest: Executed, attack: Executed) -> Iterator[str]:

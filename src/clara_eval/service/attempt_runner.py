@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Walker:
+class AttemptRunner:
     """Runs attempts in this process."""
 
     app: App

@@ -19,7 +19,7 @@ ALARM_SHARE = 0.5
 """Of the scoring window gone without a post: a person should look."""
 
 
-class Action(StrEnum):
+class DueAction(StrEnum):
     NONE = "none"
     EVALUATE = "evaluate"
     RECORD = "record"
@@ -48,7 +48,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    action: Action
+    action: DueAction
     why: str
     window_used: float = 0.0
     """Share of the scoring window that is gone, while a post is still missing."""
@@ -63,26 +63,26 @@ def due(
 ) -> Due:
     """The one next thing to do."""
     if challenge.evaluator != evaluator and not memory.is_signed:
-        return Due(Action.NONE, "another evaluator")
+        return Due(DueAction.NONE, "another evaluator")
     if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
         ended = challenge.status.name.lower()
         is_told = memory.status in STOPPED_STATES
-        return Due(Action.NONE if is_told else Action.CLOSE, f"the contract is {ended}")
+        return Due(DueAction.NONE if is_told else DueAction.CLOSE, f"the contract is {ended}")
     if challenge.score_posted_at:
         return _posted(challenge, memory, chain_now, can_sign=can_sign)
     if chain_now <= challenge.deadline:
-        return Due(Action.NONE, "submissions are open")
+        return Due(DueAction.NONE, "submissions are open")
     if challenge.status is ChallengeStatus.OPEN and not can_sign:
-        return Due(Action.NONE, "nobody has called advanceToScoring yet, and a dry run cannot")
+        return Due(DueAction.NONE, "nobody has called advanceToScoring yet, and a dry run cannot")
     used = window_used(challenge, chain_now)
     if challenge.evaluator != evaluator:
         is_sent = can_sign and challenge.status is ChallengeStatus.SCORING
-        return Due(Action.RESEND if is_sent else Action.NONE, "an earlier key signed its post", used)
+        return Due(DueAction.RESEND if is_sent else DueAction.NONE, "an earlier key signed its post", used)
     is_lapsed = memory.status == "review" and memory.posts_at is not None and chain_now >= memory.posts_at
     reason = None if is_lapsed else _held_back(memory, wall_now, can_sign=can_sign)
     if reason is not None:
-        return Due(Action.NONE, reason, used)
-    return Due(Action.EVALUATE, "the deadline has passed and nothing is posted", used)
+        return Due(DueAction.NONE, reason, used)
+    return Due(DueAction.EVALUATE, "the deadline has passed and nothing is posted", used)
 
 
 def window_used(challenge: Challenge, chain_now: int) -> float:
@@ -93,11 +93,11 @@ def window_used(challenge: Challenge, chain_now: int) -> float:
 
 def _posted(challenge: Challenge, memory: Memory, chain_now: int, *, can_sign: bool) -> Due:
     if memory.status != "complete":
-        return Due(Action.RECORD, "scores are on the chain")
+        return Due(DueAction.RECORD, "scores are on the chain")
     is_over = chain_now >= challenge.score_posted_at + FINALIZATION_DELAY
     if challenge.status is ChallengeStatus.SCORING and is_over and can_sign:
-        return Due(Action.FINALIZE, "12 hours have passed since the post")
-    return Due(Action.NONE, "posted")
+        return Due(DueAction.FINALIZE, "12 hours have passed since the post")
+    return Due(DueAction.NONE, "posted")
 
 
 def _held_back(memory: Memory, wall_now: float, *, can_sign: bool) -> str | None:

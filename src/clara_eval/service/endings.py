@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clara_eval.chain.posted import PostedBy
-from clara_eval.chain.sender import Outcome
+from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.status import gravest, reason_of, state_of
 from clara_eval.core.errors import (
@@ -123,19 +123,19 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
         told = f"{review.unless_decided} {'; '.join(review.reasons)}" if review else "A person has to look."
         return Ending("review", retry_at=retry_at, alert=Alert("ReviewWaiting", "warning", told, address))
     match receipt.outcome:
-        case Outcome.CONFIRMED:
+        case SendOutcome.CONFIRMED:
             return Ending("complete")
-        case Outcome.DRY_RUN:
+        case SendOutcome.DRY_RUN:
             return Ending("dry_run")
-        case Outcome.ALREADY_DONE:
+        case SendOutcome.ALREADY_DONE:
             said = receipt.detail or "Scores were posted by somebody else."
             is_ours = receipt.posted_by is PostedBy.EVALUATOR
             alert = None if is_ours else Alert("PostedByAnother", "warning", said, address)
             return Ending("posted_elsewhere", alert=alert)
-        case Outcome.UNKNOWN:
+        case SendOutcome.UNKNOWN:
             said = f"Scores were sent and are not seen mined. {receipt.detail}".strip()
             alert = Alert("TransactionUnknown", "critical", said, address)
             return Ending("unknown", retry_at=int(now) + UNKNOWN_SECONDS, alert=alert)
-        case Outcome.REVERTED:
+        case SendOutcome.REVERTED:
             said = receipt.detail or "The post was mined and reverted."
             return Ending("reverted", alert=Alert("EvaluationFailed", "critical", said, address))

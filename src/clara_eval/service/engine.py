@@ -36,7 +36,7 @@ from clara_eval.documents.results import EvalStatus, read
 from clara_eval.documents.store_keys import status_key
 from clara_eval.evaluation.objections import Objection
 from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.attempt_runner import Walker
+from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.chunks import Spreader
 from clara_eval.service.dbos_runtime import (
     TICKS,
@@ -46,8 +46,8 @@ from clara_eval.service.dbos_runtime import (
     launched,
     step_apart,
 )
-from clara_eval.service.due import Action, Memory, due
-from clara_eval.service.health import Pulse
+from clara_eval.service.due import DueAction, Memory, due
+from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.process_lock import only_process
@@ -79,12 +79,12 @@ class Engine:
         self.alerts = alerts
         self.mode: Mode = mode
         self.options = options or EngineOptions.ticking(app.settings.tick_seconds)
-        self.pulse = Pulse(mode, self.options.tick_seconds)
+        self.pulse = ServiceHealth(mode, self.options.tick_seconds)
         self.worker = f"{socket.gethostname()}-{this_process()}-{uuid.uuid4().hex[:8]}"
         self.lost = asyncio.Event()
         """Set when this worker was declared dead by another: the process has to end."""
         self._is_alone = is_sqlite(app.settings.database_url)
-        self._walker = Walker(app, self.worker, self.options, metrics, alerts)
+        self._walker = AttemptRunner(app, self.worker, self.options, metrics, alerts)
         self._ticker = Ticker(app, alerts, metrics, self._start, active=self._active)
         self._spreader = Spreader(app.store, app.models, self.worker, self.options)
         self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
@@ -141,7 +141,7 @@ class Engine:
             challenge, Memory("review" if state == "review" else None), evaluator=app.evaluator,
             chain_now=challenge.block.timestamp, wall_now=time.time(), can_sign=app.sender.can_sign,
         )  # fmt: skip
-        if found.action is not Action.EVALUATE:
+        if found.action is not DueAction.EVALUATE:
             raise NotYet(f"Challenge {address} is not evaluated now: {found.why}.")
         attempts = (await read_attempts(app.store, app.chain_id, address)).at_once()
         await save_attempts(app.store, app.chain_id, address, attempts)

@@ -16,7 +16,7 @@ TICKS_MISSED = 3
 
 
 @dataclass(slots=True)
-class Pulse:
+class ServiceHealth:
     mode: str
     """`all`, `worker-only` or `api-only`."""
     tick_seconds: float

@@ -44,7 +44,7 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import EvalStatus, Summary, read, read_many
 from clara_eval.documents.store_keys import INDEX, index_key, status_key
 from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.due import Action, Due, Memory, due
+from clara_eval.service.due import Due, DueAction, Memory, due
 from clara_eval.service.endings import stalled_alert
 from clara_eval.service.logs import bound_challenge
 from clara_eval.service.metrics import Metrics
@@ -141,13 +141,13 @@ class Ticker:
         for challenge, found in looked:
             if challenge.address in active:
                 self.looks[challenge.address] = _Looked(time.monotonic(), challenge, found)
-            if found.action is Action.EVALUATE and challenge.address in active:
+            if found.action is DueAction.EVALUATE and challenge.address in active:
                 self._watch_deadline(challenge, found, report)
-            elif found.action is not Action.FINALIZE:
+            elif found.action is not DueAction.FINALIZE:
                 await self._act(challenge, found, report)
         earlier = await self._look_at_all(others, head, report)
         for challenge, found in earlier:  # signed here before a change of key; of strangers' challenges nothing is due
-            if found.action is not Action.FINALIZE:
+            if found.action is not DueAction.FINALIZE:
                 await self._act(challenge, found, report)
         await self._finalize([*looked, *earlier], report)
         await self._apart("publication", self._publish(report), report)
@@ -190,7 +190,7 @@ class Ticker:
 
         try:
             async with asyncio.timeout(self.finalize_seconds):
-                await gather_or_raise(one(*pair) for pair in looked if pair[1].action is Action.FINALIZE)
+                await gather_or_raise(one(*pair) for pair in looked if pair[1].action is DueAction.FINALIZE)
         except TimeoutError:
             _log.warning("finalize_goes_on_later", seconds=self.finalize_seconds)
             report.problems.append("Finalizing is taking long: it continues at the next tick.")
@@ -402,22 +402,22 @@ class Ticker:
                 _log.warning("action_failed", action=found.action.value, problem=str(bad), exc_info=_bug(bad))
                 report.problems.append(f"{challenge.address}: {bad}")
                 return
-            if found.action is Action.EVALUATE:
+            if found.action is DueAction.EVALUATE:
                 report.started += 1
 
-    async def _do(self, challenge: Challenge, action: Action) -> None:
+    async def _do(self, challenge: Challenge, action: DueAction) -> None:
         match action:
-            case Action.EVALUATE:
+            case DueAction.EVALUATE:
                 await self.start(challenge)
-            case Action.RECORD:
+            case DueAction.RECORD:
                 posted = await record_posted(self.app.store, self.app.chain, challenge)
                 by = str(posted.by) if posted else None
                 await save_summary(self.app.store, challenge, by)
                 _log.info("post_recognised", posted_by=by)
-            case Action.CLOSE:
+            case DueAction.CLOSE:
                 await record_closed(self.app.store, challenge)
                 _log.info("challenge_closed", status=challenge.status.name.lower())
-            case Action.RESEND:
+            case DueAction.RESEND:
                 store, chain = self.app.store, self.app.chain
                 count = await send_again(chain, store, challenge.evaluator, partial(is_meant, store, chain))
                 raise Temporary(
@@ -426,11 +426,11 @@ class Ticker:
                     remedy="It goes on at the next tick; only a process with that key can raise the fee, or post anew "
                     "what was read at a block that is gone.",
                 )
-            case Action.FINALIZE:
+            case DueAction.FINALIZE:
                 receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain)
                 self.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
                 _log.info("challenge_finalized", outcome=receipt.outcome.value)
-            case Action.NONE:
+            case DueAction.NONE:
                 pass
 
     def _watch_deadline(self, challenge: Challenge, found: Due, report: TickReport) -> None:

@@ -22,7 +22,7 @@ Write = Callable[[Sequence[PaidAnswer]], Awaitable[set[str]]]
 Place = tuple[PaidAnswer, "asyncio.Future[bool]"]
 
 
-class Arrivals:
+class WriteBatcher:
     def __init__(self, write: Write) -> None:
         self._write = write
         self._waiting: list[Place] = []

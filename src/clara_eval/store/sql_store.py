@@ -21,7 +21,7 @@ from clara_eval.core.processes import is_gone
 from clara_eval.judge.attestation.model import Signed
 from clara_eval.judge.costs.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.arrivals import Arrivals
+from clara_eval.store.arrivals import WriteBatcher
 from clara_eval.store.ports import Checkpoint, StoredTransaction
 
 Row = tuple[Any, ...]
@@ -112,10 +112,10 @@ class SqlStore:
     """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""
     answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
     """Told once about every newly paid answer, for the metrics."""
-    _arrivals: Arrivals = field(init=False)
+    _arrivals: WriteBatcher = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_arrivals", Arrivals(self._write_answers))
+        object.__setattr__(self, "_arrivals", WriteBatcher(self._write_answers))
 
     async def close(self) -> None:
         await self.driver.close()

@@ -30,7 +30,7 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TraceDraft:
     """A trace that is written and not kept yet."""
 
     digest: str
@@ -43,13 +43,13 @@ class Draft:
 
 
 @contextmanager
-def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[Draft]:
+def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
     """The lines wait in a file until the digest is known, so that memory does not follow their number."""
     writer = TraceWriter()
     with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
         for key, body in entries:
             lines.write(writer.line(key, body) + "\n")
-        yield Draft(writer.digest, lines)
+        yield TraceDraft(writer.digest, lines)
 
 
 async def save_trace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from clara_eval.code.language import guess_language, language_name
 from clara_eval.submissions.authors import CONTESTED_SECONDS
-from clara_eval.submissions.collecting import Limits, collect_solution, estimate_tokens
+from clara_eval.submissions.collecting import SubmissionLimits, collect_solution, estimate_tokens
 from clara_eval.submissions.copies import (
     Cluster,
     Copy,
@@ -33,11 +33,11 @@ __all__ = [
     "Fetch",
     "Fetched",
     "Likeness",
-    "Limits",
     "Outage",
     "Rejected",
     "Similar",
     "Solution",
+    "SubmissionLimits",
     "collect_solution",
     "estimate_tokens",
     "find_likeness",

@@ -33,7 +33,7 @@ _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SubmissionLimits:
     """What one submission may cost us."""
 
     max_bytes: int = 262_144
@@ -49,10 +49,10 @@ class Limits:
 
 
 async def collect_solution(
-    fetch: Fetch, submission: Submission, limits: Limits | None = None, *, language: str | None = None
+    fetch: Fetch, submission: Submission, limits: SubmissionLimits | None = None, *, language: str | None = None
 ) -> Solution | Rejected:
     """Fetch, check and decode one submission; `language` is the poster's hint."""
-    limits = limits or Limits()
+    limits = limits or SubmissionLimits()
     try:
         fetched = await _fetch_patiently(fetch, submission, limits)
         return _checked(submission, fetched, limits, language)
@@ -60,7 +60,7 @@ async def collect_solution(
         return Rejected(submission, bad.code, str(bad), isinstance(bad, GivenUp))
 
 
-async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits) -> Fetched:
+async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: SubmissionLimits) -> Fetched:
     waits = (*limits.retry_after_seconds, None)
     for wait in waits:
         try:
@@ -77,7 +77,7 @@ async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: Limits)
     raise AssertionError("the last attempt returns or raises")
 
 
-def _checked(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:
+def _checked(submission: Submission, fetched: Fetched, limits: SubmissionLimits, language: str | None) -> Solution:
     """A verdict about bytes that a gateway could not prove speaks about the gateway: an outage, not a rejection."""
     try:
         return _check(submission, fetched, limits, language)
@@ -95,7 +95,7 @@ def _names_content(uri: str) -> bool:
     return uri.lower().startswith("ipfs:")
 
 
-def _check(submission: Submission, fetched: Fetched, limits: Limits, language: str | None) -> Solution:
+def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, language: str | None) -> Solution:
     content = fetched.content
     if len(content) > limits.max_bytes:
         raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
@@ -146,7 +146,7 @@ def _decode(content: bytes) -> str:
     return text
 
 
-def _check_substance(text: str, limits: Limits) -> None:
+def _check_substance(text: str, limits: SubmissionLimits) -> None:
     letters = len(text.encode().translate(None, _NO_LETTERS)) if text.isascii() else sum(map(str.isalnum, text))
     words = len(_TOKEN.findall(text))
     if letters < limits.min_letters or words < limits.min_words:

@@ -18,14 +18,14 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 
 Entry = tuple[str, int, int, int]
 PRIZES = (600 * USDC, 300 * USDC, 100 * USDC)
 
 
-async def _scoring(chain: LocalChain, terms: Terms | None = None, submitters: int = 4) -> Address:
+async def _scoring(chain: LocalChain, terms: PostedTerms | None = None, submitters: int = 4) -> Address:
     """A challenge in scoring, with that many submitters."""
     challenge = await chain.post_challenge(terms)
     await chain.submit_all(challenge, [Handed(agent, "data:,a") for agent in chain.agents[:submitters]])
@@ -42,20 +42,20 @@ async def _entries(chain: LocalChain, prizes: Sequence[int] = PRIZES) -> list[En
     ]
 
 
-async def _posted(chain: LocalChain, terms: Terms | None = None, prizes: Sequence[int] = PRIZES) -> Address:
+async def _posted(chain: LocalChain, terms: PostedTerms | None = None, prizes: Sequence[int] = PRIZES) -> Address:
     challenge = await _scoring(chain, terms)
     await chain.send(chain.evaluator, chain.challenge(challenge), "postScores", await _entries(chain, prizes))
     return challenge
 
 
-async def _finalized(chain: LocalChain, terms: Terms | None = None, prizes: Sequence[int] = PRIZES) -> Address:
+async def _finalized(chain: LocalChain, terms: PostedTerms | None = None, prizes: Sequence[int] = PRIZES) -> Address:
     challenge = await _posted(chain, terms, prizes)
     await chain.move_time(12 * HOUR)
     await chain.send(chain.owner, chain.challenge(challenge), "finalize")
     return challenge
 
 
-async def _expired(chain: LocalChain, terms: Terms | None = None, submitters: int = 4) -> Address:
+async def _expired(chain: LocalChain, terms: PostedTerms | None = None, submitters: int = 4) -> Address:
     challenge = await _scoring(chain, terms, submitters)
     await chain.move_time(7 * DAY)
     await chain.send(chain.owner, chain.challenge(challenge), "expire")
@@ -83,7 +83,7 @@ async def test_the_evaluator_posts_the_winners(local_chain: LocalChain) -> None:
 @pytest.mark.parametrize("with_evaluator", [True, False])
 async def test_the_poster_may_always_post(local_chain: LocalChain, with_evaluator: bool) -> None:
     """The poster posts scores beside an evaluator and where there is none."""
-    terms = Terms() if with_evaluator else Terms(evaluator=ZERO_ADDRESS)
+    terms = PostedTerms() if with_evaluator else PostedTerms(evaluator=ZERO_ADDRESS)
     challenge = await _scoring(local_chain, terms)
     contract = local_chain.challenge(challenge)
     await local_chain.send(local_chain.poster, contract, "postScores", await _entries(local_chain))
@@ -98,7 +98,7 @@ async def test_nobody_else_posts(local_chain: LocalChain) -> None:
     for sender in (chain.agents[0], chain.owner):
         with refuses("NotEvaluator"):
             await chain.send(sender, chain.challenge(challenge), "postScores", entries)
-    without = await _scoring(chain, Terms(evaluator=ZERO_ADDRESS))
+    without = await _scoring(chain, PostedTerms(evaluator=ZERO_ADDRESS))
     with refuses("NotEvaluator"):
         await chain.send(chain.evaluator, chain.challenge(without), "postScores", entries)
 
@@ -106,7 +106,7 @@ async def test_nobody_else_posts(local_chain: LocalChain) -> None:
 async def test_a_rehearsal_without_sender_is_refused_where_there_is_no_evaluator(local_chain: LocalChain) -> None:
     """The zero address, which nodes assume as sender of a call, is not the missing evaluator."""
     chain = local_chain
-    challenge = await _scoring(chain, Terms(evaluator=ZERO_ADDRESS))
+    challenge = await _scoring(chain, PostedTerms(evaluator=ZERO_ADDRESS))
     data = chain.challenge(challenge).encode_abi("postScores", args=[await _entries(chain)])
     with refuses("NotEvaluator"):
         await chain.node.rpc("eth_call", {"from": ZERO_ADDRESS, "to": challenge, "data": data}, "latest")
@@ -198,7 +198,7 @@ async def test_prizes_are_the_contracts_arithmetic(
 
 async def test_the_last_winner_takes_the_dust(local_chain: LocalChain) -> None:
     """Shares are rounded down and what is left goes to the last place; dust anywhere else is refused."""
-    terms = Terms(prize_pool=100, payout_bps=(3333, 3333, 3334))
+    terms = PostedTerms(prize_pool=100, payout_bps=(3333, 3333, 3334))
     challenge = await _scoring(local_chain, terms)
     contract = local_chain.challenge(challenge)
     with refuses("InvalidPrizeAmount"):
@@ -210,7 +210,7 @@ async def test_the_last_winner_takes_the_dust(local_chain: LocalChain) -> None:
 async def test_twenty_five_winners_can_be_posted(local_chain: LocalChain) -> None:
     """The largest number of places the factory accepts fits into one transaction."""
     chain = local_chain
-    challenge = await _scoring(chain, Terms(payout_bps=(400,) * 25), submitters=25)
+    challenge = await _scoring(chain, PostedTerms(payout_bps=(400,) * 25), submitters=25)
     entries = await _entries(chain, (40 * USDC,) * 25)
     receipt = await chain.send(chain.evaluator, chain.challenge(challenge), "postScores", entries)
     assert receipt["gasUsed"] < 5_000_000
@@ -285,7 +285,7 @@ async def test_losers_and_strangers_claim_nothing(local_chain: LocalChain) -> No
 
 async def test_a_winner_of_nothing_cannot_claim(local_chain: LocalChain) -> None:
     """A place with a share of zero is a place, but not a claim."""
-    terms = Terms(payout_bps=(10000, 0))
+    terms = PostedTerms(payout_bps=(10000, 0))
     challenge = await _finalized(local_chain, terms, prizes=(1000 * USDC, 0))
     with refuses("NotAWinner"):
         await local_chain.send(local_chain.agents[1], local_chain.challenge(challenge), "claimPrize")
@@ -336,7 +336,7 @@ async def test_an_open_challenge_does_not_expire(local_chain: LocalChain) -> Non
 async def test_an_expired_challenge_pays_every_submitter_the_same(local_chain: LocalChain) -> None:
     """Prize and bond are shared equally, once each; only the indivisible rest stays behind."""
     chain = local_chain
-    challenge = await _expired(chain, Terms(prize_pool=1000), submitters=4)
+    challenge = await _expired(chain, PostedTerms(prize_pool=1000), submitters=4)
     contract = chain.challenge(challenge)
     for agent in chain.agents[:4]:
         await chain.send(agent, contract, "claimExpiredRefund")

@@ -19,7 +19,7 @@ from clara_eval.devnet.local_chain import (
     DevAccount,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 
 HASH = HexBytes("0x" + "ab" * 32)
@@ -75,7 +75,7 @@ async def test_a_new_challenge_shows_its_terms(local_chain: LocalChain) -> None:
     """Every getter answers with what the poster asked for, and the escrow holds prize and bond."""
     chain = local_chain
     before = await chain.now()
-    terms = Terms(
+    terms = PostedTerms(
         challenge_uri="data:,terms",
         eval_config_hash="0x" + "11" * 32,
         private_set_hash="0x" + "22" * 32,
@@ -235,7 +235,7 @@ async def test_a_sold_agent_belongs_to_the_buyer(local_chain: LocalChain) -> Non
 async def test_the_cap_counts_first_submissions_only(local_chain: LocalChain) -> None:
     """A full challenge refuses newcomers, and lets those inside submit again."""
     chain = local_chain
-    challenge = await chain.post_challenge(Terms(max_participants=2))
+    challenge = await chain.post_challenge(PostedTerms(max_participants=2))
     await chain.submit_all(challenge, [Handed(agent, "data:,a") for agent in chain.agents[:2]])
     with refuses("MaxParticipantsReached"):
         await chain.submit(chain.agents[2], challenge, "data:,late")

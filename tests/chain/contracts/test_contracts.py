@@ -26,7 +26,7 @@ from clara_eval.chain.model import Block
 from clara_eval.core.address import Address, short
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.local_chain import LocalChain, Terms, create
+from clara_eval.devnet.local_chain import LocalChain, PostedTerms, create
 
 HOSTILE = {
     "burns all gas": "0x5b600056",
@@ -45,7 +45,7 @@ async def test_a_hostile_token_never_stops_a_reading(local_chain: LocalChain, tm
     contract = chain.contract("TestUSDC", token)
     await chain.send(chain.poster, contract, "mint", to_checksum_address(chain.poster.address), 10**12)
     await chain.send(chain.poster, contract, "approve", to_checksum_address(chain.deployment.factory), 10**12)
-    address = await chain.post_challenge(Terms(token=token, payout_bps=(7000, 3000)))
+    address = await chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     await chain.node.rpc("anvil_setCode", token, code)
     async with open_caller(agent_settings(chain, None, tmp_path / "none.db")) as caller:
         read = await caller.chain.challenge_at(address, await caller.chain.head())
@@ -118,7 +118,7 @@ def test_the_number_of_feedback_comes_from_its_own_event() -> None:
 
 async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, tmp_path: Path) -> None:
     """The id comes from the registration's own receipt, and 0 is an id like any other."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     handing = Handing(challenge=address, content="x = 1", register=True)
     async with FaultyNode(local_chain.rpc_url) as node:
         node.instead = answers("eth_getLogs", [])
@@ -138,7 +138,7 @@ async def test_an_agents_id_is_found_by_a_node_that_answers_short_ranges_only(
     agent = local_chain.agents[3]
     await local_chain.register(local_chain.agents[2])
     agent_id = await local_chain.register(agent)
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await local_chain.mine(350)
     async with FaultyNode(local_chain.rpc_url) as node:
         node.instead = longest_range(100, -32614, "eth_getLogs is limited to a 100 range")
@@ -152,7 +152,7 @@ async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: Lo
     """The error says how to find the id; with it, the registry is asked whose it is."""
     agent = local_chain.agents[0]
     agent_id = await local_chain.register(agent)
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with FaultyNode(local_chain.rpc_url) as node:
         node.instead = answers("eth_getLogs", [])
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})

@@ -10,7 +10,7 @@ from eth_utils.address import to_checksum_address
 from tests.support.expect import refuses
 
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.devnet.local_chain import USDC, LocalChain, Terms, create
+from clara_eval.devnet.local_chain import USDC, LocalChain, PostedTerms, create
 
 
 async def test_the_factory_knows_its_parts(local_chain: LocalChain) -> None:
@@ -31,13 +31,13 @@ async def test_a_challenge_is_created_listed_and_escrowed(local_chain: LocalChai
     """The poster pays prize and 5 % bond into the new challenge, and the event tells the terms."""
     chain = local_chain
     before, now = await chain.balance(chain.poster.address), await chain.now()
-    challenge = await chain.post_challenge(Terms(challenge_uri="data:,x", skill_tags=("python", "elo")))
+    challenge = await chain.post_challenge(PostedTerms(challenge_uri="data:,x", skill_tags=("python", "elo")))
     assert await chain.factory.functions.getChallengeCount().call() == 1
     assert await chain.factory.functions.challenges(0).call() == to_checksum_address(challenge)
     assert await chain.balance(challenge) == 1050 * USDC
     assert await chain.balance(chain.poster.address) == before - 1050 * USDC
     event = (await chain.factory.events.ChallengeCreated().get_logs(from_block=0))[0]["args"]
-    deadline = now + Terms().open_seconds
+    deadline = now + PostedTerms().open_seconds
     assert dict(event) == {
         "challengeAddress": to_checksum_address(challenge),
         "poster": to_checksum_address(chain.poster.address),
@@ -45,7 +45,7 @@ async def test_a_challenge_is_created_listed_and_escrowed(local_chain: LocalChai
         "prizePool": 1000 * USDC,
         "posterBond": 50 * USDC,
         "deadline": deadline,
-        "scoringDeadline": deadline + Terms().scoring_seconds,
+        "scoringDeadline": deadline + PostedTerms().scoring_seconds,
         "challengeURI": "data:,x",
         "skillTags": ["python", "elo"],
     }
@@ -77,7 +77,7 @@ async def test_challenges_are_small_clones(local_chain: LocalChain) -> None:
 )
 async def test_bad_terms_are_refused(local_chain: LocalChain, error: str, changes: dict[str, Any]) -> None:
     """Each kind of unusable terms has its own error, and leaves no challenge behind."""
-    terms = replace(Terms(), **changes)
+    terms = replace(PostedTerms(), **changes)
     with refuses(error):
         await local_chain.post_challenge(terms)
     assert await local_chain.factory.functions.getChallengeCount().call() == 0
@@ -85,7 +85,7 @@ async def test_bad_terms_are_refused(local_chain: LocalChain, error: str, change
 
 async def test_twenty_five_winners_are_accepted(local_chain: LocalChain) -> None:
     """25 places are allowed; 26 are not (above)."""
-    challenge = await local_chain.post_challenge(Terms(payout_bps=(400,) * 25))
+    challenge = await local_chain.post_challenge(PostedTerms(payout_bps=(400,) * 25))
     assert await local_chain.challenge(challenge).functions.winnerCount().call() == 25
 
 
@@ -105,7 +105,7 @@ async def test_a_token_that_is_no_contract_is_refused(local_chain: LocalChain) -
     """An address without code cannot pretend to have paid."""
     nobody = Address("0x" + "12" * 20)
     with refuses("SafeERC20FailedOperation", nobody):
-        await local_chain.post_challenge(Terms(token=nobody))
+        await local_chain.post_challenge(PostedTerms(token=nobody))
 
 
 async def test_the_owner_changes_the_bond(local_chain: LocalChain) -> None:

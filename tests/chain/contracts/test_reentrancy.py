@@ -21,7 +21,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 
 POOL, BOND = 1000 * USDC, 50 * USDC
@@ -45,7 +45,7 @@ async def _act(chain: LocalChain, token: AsyncContract, target: AsyncContract, n
 async def _challenge_with_token_as_agent(chain: LocalChain, token: AsyncContract) -> Address:
     """A challenge in scoring: the token and one honest agent have submitted."""
     address = to_address(str(token.address))
-    challenge = await chain.post_challenge(Terms(token=address, payout_bps=(5000, 5000)))
+    challenge = await chain.post_challenge(PostedTerms(token=address, payout_bps=(5000, 5000)))
     await chain.submit_all(challenge, [Handed(chain.agents[0], "data:,a")])
     await _act(chain, token, chain.registry, "register", "")
     agent_id = await chain.registry.functions.balanceOf(token.address).call() + await chain.register(chain.agents[0])
@@ -111,7 +111,7 @@ async def test_a_cancelled_challenge_refunds_once(local_chain: LocalChain) -> No
     """`advanceToScoring` from inside the refund of a challenge with too few submissions is refused."""
     chain = local_chain
     token = await _hostile_token(chain)
-    challenge = await chain.post_challenge(Terms(token=to_address(str(token.address))))
+    challenge = await chain.post_challenge(PostedTerms(token=to_address(str(token.address))))
     contract = chain.challenge(challenge)
     await chain.send(chain.owner, token, "mint", contract.address, SPARE)
     await chain.move_time(DAY + 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Token
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.chain.winners import Placed, check_scorable, choose_winners, prizes
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Unscorable
@@ -31,7 +31,7 @@ def challenge(submitters: int, payout_bps: tuple[int, ...], pool: int = 1_000_00
         block=Block(1, "0x", 1),
         poster=account(1000),
         evaluator=account(1001),
-        token=Token(account(1002), "USDC", 6),
+        token=PrizeToken(account(1002), "USDC", 6),
         prize_pool=pool,
         poster_bond=0,
         deadline=1,

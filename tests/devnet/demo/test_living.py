@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.living import Tempo, living_world
 from clara_eval.interfaces.serve import serving
@@ -30,7 +30,7 @@ async def test_one_is_finished_one_waits_and_rounds_go_on() -> None:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            async with serving(settings, listening, mode="all", options=QUICK, pace=Pace(poll_seconds=0.05)):
+            async with serving(settings, listening, mode="all", options=QUICK, pace=SendTimeouts(poll_seconds=0.05)):
                 rows = await until_next_round(url)
                 judges = {row["title"]: await judges_of(url, row) for row in rows if row["status"] == "complete"}
     states = {row["title"]: row["status"] for row in rows}

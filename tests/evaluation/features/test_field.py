@@ -11,7 +11,7 @@ import pytest
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
-from clara_eval.evaluation.features import Features
+from clara_eval.evaluation.features import SubmissionFacts
 from clara_eval.evaluation.features.features import SecondView, choose_values
 from clara_eval.evaluation.features.field import UNTOLD, _Values, compare_field
 from clara_eval.judge.vector import Value
@@ -25,19 +25,19 @@ def account(number: int) -> Address:
     return Address(f"0x{number:040x}")
 
 
-def measured(schema: FeatureSchema, **values: Value) -> Features:
+def measured(schema: FeatureSchema, **values: Value) -> SubmissionFacts:
     vector, flags = choose_values(schema, values, {})
-    return Features(vector, {}, dict(values), {}, flags)
+    return SubmissionFacts(vector, {}, dict(values), {}, flags)
 
 
 def claimed(
     schema: FeatureSchema, view: SecondView = "read", unsupported: tuple[str, ...] = (), **values: Value
-) -> Features:
+) -> SubmissionFacts:
     vector, flags = choose_values(schema, {}, values)
-    return Features(vector, {}, {}, dict(values), flags, (), view, unsupported)
+    return SubmissionFacts(vector, {}, {}, dict(values), flags, (), view, unsupported)
 
 
-def codes(schema: FeatureSchema, field: list[Features]) -> list[list[str]]:
+def codes(schema: FeatureSchema, field: list[SubmissionFacts]) -> list[list[str]]:
     found = compare_field(schema, {account(n): facts for n, facts in enumerate(field)})
     return [[flag.code for flag in found[account(n)].flags] for n in range(len(field))]
 
@@ -74,7 +74,7 @@ def test_whoever_would_be_paid_for_one_claim_alone_is_looked_at() -> None:
     """Two nearly at the best of one scale are looked at where two are paid, not where one is, and not among equals."""
     field = [claimed(LEVEL, correctness=value) for value in (1, 2, 0, 2, 1, 2, 4, 1, 2, 4)]
 
-    def looked_at(paid: int, entries: list[Features], schema: FeatureSchema = LEVEL) -> list[int]:
+    def looked_at(paid: int, entries: list[SubmissionFacts], schema: FeatureSchema = LEVEL) -> list[int]:
         found = compare_field(schema, {account(n): facts for n, facts in enumerate(entries)}, paid)
         return [n for n in range(len(entries)) if any(f.severity == "review" for f in found[account(n)].flags)]
 

@@ -39,7 +39,7 @@ from clara_eval.config.eval_config.reading import take_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features import Features, Reading, extract_features
+from clara_eval.evaluation.features import ReadingContext, SubmissionFacts, extract_features
 from clara_eval.evaluation.features.extract import questions_for
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import (
@@ -64,7 +64,7 @@ SCHEMA = FeatureSchema(
     )
 )
 CRITERIA = "The right and thorough solution wins."
-READING = Reading("0x" + "22" * 20, "0x" + "11" * 32, "python")
+READING = ReadingContext("0x" + "22" * 20, "0x" + "11" * 32, "python")
 FORBIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs"}
 PAYLOADS: tuple[str, ...] = tuple(
     json.loads(line)["text"]
@@ -150,7 +150,7 @@ SPOOFS = (
 """What a poster may write who takes part himself, and whose metadata may still change when the nonce is known."""
 
 
-def _asked(statement: str) -> Reading:
+def _asked(statement: str) -> ReadingContext:
     return replace(READING, statement=statement)
 
 
@@ -275,7 +275,7 @@ def test_nothing_is_out_of_sight_after_a_cut(carrier: str) -> None:
 
 def test_a_prompt_depends_on_nothing_but_the_submission() -> None:
     """Account and time change nothing; another block changes the nonce and the check number only (I5)."""
-    later = Reading(READING.challenge, "0x" + "99" * 32, READING.language)
+    later = ReadingContext(READING.challenge, "0x" + "99" * 32, READING.language)
     for payload in PAYLOADS[::5]:
         mine, theirs = solution(payload, "aa"), solution(payload, "bb")
         first = questions_for(SCHEMA, mine, READING)["full"][0]
@@ -289,7 +289,7 @@ def _anonymous(question: Question) -> str:
     return question.prompt.user.replace(question.nonce, "NONCE").replace(str(question.canary.check), "CHECK")
 
 
-async def _read(text: str, payload: str, how: Compromise) -> Features:
+async def _read(text: str, payload: str, how: Compromise) -> SubmissionFacts:
     asker = MemoryAsker(ScriptedLlm(compromised_extractor(payload, how)))
     return await extract_features(asker, SCHEMA, solution(text), READING)
 

@@ -29,8 +29,8 @@ from typer.testing import CliRunner
 
 from clara_eval.challenges.history import (
     Claim,
-    Claims,
     Created,
+    PrizeClaims,
     claims_key,
     created_key,
 )
@@ -230,7 +230,9 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
     taken = [Claim(address=account(place), amount="5", at=60_000 + place, txHash=f"0x{place}") for place in range(7)]
     posted = _round(scorePostedAt=2_000, postedBy="evaluator")
 
-    def told(row: ChallengeSummary, claims: Claims | None, now: int) -> list[tuple[str, int | None, str, str | None]]:
+    def told(
+        row: ChallengeSummary, claims: PrizeClaims | None, now: int
+    ) -> list[tuple[str, int | None, str, str | None]]:
         return [(step.name, step.at, step.state, step.tx) for step in timeline(row, None, now, created, claims)]
 
     began = [("Created", 500, "done", "0xaa"), ("Entries close", 1_000, "done", None), ("Scoring", 1_010, "done", None),
@@ -238,14 +240,16 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
     waiting = told(posted, None, 3_000)
     assert waiting == [*began, ("Finalizes", 45_200, "now", None), ("Claimed", None, "next", None)]
     final = _round(scorePostedAt=2_000, postedBy="evaluator", chainStatus="finalized", winnerCount=7)
-    some = told(final, Claims(claims=taken[:1], winners=7), 70_000)
+    some = told(final, PrizeClaims(claims=taken[:1], winners=7), 70_000)
     assert some[4:] == [
         ("Final", 45_200, "done", None),
         ("Claimed", 60_000, "done", "0x0"),
         ("Claims", None, "now", None),
     ]
-    assert timeline(final, None, 70_000, created, Claims(claims=taken[:1], winners=7))[-1].said.startswith("6 prizes")
-    assert [name for name, *_ in told(final, Claims(claims=taken, winners=7), 70_000)].count("Claimed") == 5
+    assert timeline(final, None, 70_000, created, PrizeClaims(claims=taken[:1], winners=7))[-1].said.startswith(
+        "6 prizes"
+    )
+    assert [name for name, *_ in told(final, PrizeClaims(claims=taken, winners=7), 70_000)].count("Claimed") == 5
     early = _round(deadline=9_000)
     assert next(step.name for step in timeline(early, None, 3_000)) == "Entries close"
 
@@ -278,7 +282,7 @@ async def test_the_page_of_a_round_links_every_transaction(tmp_path: Path) -> No
         await put_round(service.store, SMALL, 8, title="Gas golf", chain_status="finalized")
         created = Created(at=1_794_700_000, txHash="0x" + "c1" * 32, block=3)
         claim = Claim(address=account(0), amount="333333333", at=1_794_900_000, txHash="0x" + "c2" * 32)
-        pairs = [(created_key(SMALL), created), (claims_key(SMALL), Claims(claims=[claim], winners=3))]
+        pairs = [(created_key(SMALL), created), (claims_key(SMALL), PrizeClaims(claims=[claim], winners=3))]
         await service.store.put_many(CHAIN, [(key, found.model_dump_json()) for key, found in pairs])
         page = await text_of(service, f"/challenges/{SMALL}")
     for digits in ("c1", "cd", "c2"):

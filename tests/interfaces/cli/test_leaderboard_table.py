@@ -9,12 +9,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import to_address
 from clara_eval.documents.results import Margin, Ranked
-from clara_eval.interfaces.cli.leaderboard_table import Leaderboard, bar_of, print_leaderboard, table_lines
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, bar_of, print_leaderboard, table_lines
 
-USDC = Token(to_address("0x" + "1" * 40), "USDC", 6)
+USDC = PrizeToken(to_address("0x" + "1" * 40), "USDC", 6)
 MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.", setChance=0.8)
 
 
@@ -33,16 +33,16 @@ def executed(rank: int) -> dict[str, Any]:
     return {"outcome": "passed", "testsPassed": 13 - rank, "tests": 12, "gas": 1_020_930 + rank, "fuel": None}
 
 
-def shown(leaderboard: Leaderboard, width: int, limit: int = 25) -> list[str]:
+def shown(leaderboard: LeaderboardTable, width: int, limit: int = 25) -> list[str]:
     out = io.StringIO()
     print_leaderboard(Console(file=out, width=width, highlight=False), leaderboard, limit=limit)
     return out.getvalue().splitlines()
 
 
-PLAIN = Leaderboard([row(n) for n in range(1, 8)], USDC, MARGIN)
-NAMED = Leaderboard(PLAIN.rows, USDC, MARGIN, {one.address: f"entry_{one.rank}" for one in PLAIN.rows})
-RUN = Leaderboard([row(n, executed=executed(n)) for n in range(1, 8)], USDC, MARGIN, NAMED.names)
-METRICS = Leaderboard(
+PLAIN = LeaderboardTable([row(n) for n in range(1, 8)], USDC, MARGIN)
+NAMED = LeaderboardTable(PLAIN.rows, USDC, MARGIN, {one.address: f"entry_{one.rank}" for one in PLAIN.rows})
+RUN = LeaderboardTable([row(n, executed=executed(n)) for n in range(1, 8)], USDC, MARGIN, NAMED.names)
+METRICS = LeaderboardTable(
     [
         row(n, executed={**executed(n), "metrics": {"batch_gas": 20_930 * n, "single_gas": 900, "zeta": 1.5}})
         for n in range(1, 8)
@@ -55,7 +55,7 @@ METRICS = Leaderboard(
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 140, 200])
 @pytest.mark.parametrize("leaderboard", [PLAIN, NAMED, RUN, METRICS], ids=["plain", "named", "run", "metrics"])
-def test_no_line_wraps_and_no_number_is_cut(leaderboard: Leaderboard, width: int) -> None:
+def test_no_line_wraps_and_no_number_is_cut(leaderboard: LeaderboardTable, width: int) -> None:
     """Every place is one line that fits, with its rank, its whole rating and its whole prize."""
     lines = [line.plain for line in table_lines(leaderboard, leaderboard.ranked, width)]
     assert len(lines) == 9
@@ -95,13 +95,15 @@ def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
     """It says how sure it is; nobody is above it without a prize, and it is not drawn where all are paid."""
     lines = shown(PLAIN, 100)
     assert [number for number, line in enumerate(lines) if "pay line: 82 % sure, uncertain" in line] == [5]
-    assert not any("pay line" in line for line in shown(Leaderboard(PLAIN.rows[:3], USDC, MARGIN), 100))
+    assert not any("pay line" in line for line in shown(LeaderboardTable(PLAIN.rows[:3], USDC, MARGIN), 100))
 
 
 def test_prizes_are_in_tokens_however_the_token_counts() -> None:
     """Never in base units: two decimals, and a sign where they are not all of it."""
-    odd = Token(USDC.address, "WETH", 18)
-    lines = shown(Leaderboard([row(1, prizeAmount=str(10**18 // 3)), row(2, prizeAmount=str(5 * 10**17))], odd), 80)
+    odd = PrizeToken(USDC.address, "WETH", 18)
+    lines = shown(
+        LeaderboardTable([row(1, prizeAmount=str(10**18 // 3)), row(2, prizeAmount=str(5 * 10**17))], odd), 80
+    )
     assert lines[2].endswith("≈0.33 WETH")
     assert lines[3].endswith("0.50 WETH")
 
@@ -109,17 +111,17 @@ def test_prizes_are_in_tokens_however_the_token_counts() -> None:
 def test_places_that_only_the_chain_knows_have_no_rating() -> None:
     """Without an evaluation of ours there is a place, a score and a prize, and no invented interval."""
     unknown = dict.fromkeys(("elo", "low", "high", "pTop", "wins", "losses", "ties"))
-    lines = shown(Leaderboard([row(1, **unknown), row(2, **unknown)], USDC), 80)
+    lines = shown(LeaderboardTable([row(1, **unknown), row(2, **unknown)], USDC), 80)
     assert lines[1].split()[:3] == ["#", "agent", "Elo"]
     assert "●" not in "".join(lines)
 
 
 def test_strangers_words_move_no_terminal() -> None:
     """A token's symbol, a name and a reason are shown as text, without escape codes, markup or endless length."""
-    hostile = Token(USDC.address, "\x1b[2J[bold]" + "X" * 50, 6)
+    hostile = PrizeToken(USDC.address, "\x1b[2J[bold]" + "X" * 50, 6)
     names = {PLAIN.rows[0].address: "\u202e[red]" + "n" * 90}
     rows = [*PLAIN.rows, row(8, status="rejected", code="copy", reason="\x1b[31m[/x] of 0x" + "ab" * 20)]
-    text = "\n".join(shown(Leaderboard(rows, hostile, MARGIN, names), 80))
+    text = "\n".join(shown(LeaderboardTable(rows, hostile, MARGIN, names), 80))
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "[red]" in text
@@ -128,7 +130,7 @@ def test_strangers_words_move_no_terminal() -> None:
 
 def test_a_thousand_places_are_not_printed_at_once() -> None:
     """The first ones, and how many more there are."""
-    lines = shown(Leaderboard([row(n) for n in range(1, 1001)], USDC, MARGIN), 80)
+    lines = shown(LeaderboardTable([row(n) for n in range(1, 1001)], USDC, MARGIN), 80)
     assert len(lines) == 1 + 1 + 25 + 1 + 1
     assert lines[-1] == "and 975 more places"
 
@@ -143,5 +145,5 @@ def test_a_bar_stays_in_its_place() -> None:
 def test_ratings_without_doubt_are_called_exact() -> None:
     """Where no row has an interval the column says exact; one row with an interval and it is named as such."""
     exact = [row(n, low=1700.0 - 50 * n, high=1700.0 - 50 * n) for n in range(1, 8)]
-    assert shown(Leaderboard(exact, USDC, MARGIN), 140)[1].split()[-2:] == ["exact", "prize"]
-    assert "95 % interval" in shown(Leaderboard([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]
+    assert shown(LeaderboardTable(exact, USDC, MARGIN), 140)[1].split()[-2:] == ["exact", "prize"]
+    assert "95 % interval" in shown(LeaderboardTable([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from clara_eval.chain.sender import Intention, Outcome, Receipt
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.review import request_review
 from clara_eval.core.errors import BadInput
@@ -82,11 +82,11 @@ def test_a_status_moves_no_terminal(call: Any) -> None:
     assert "\x1b" not in shown.stdout
 
 
-@pytest.mark.parametrize("outcome", list(Outcome))
-def test_an_evaluation_that_did_not_post_is_no_success(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", list(SendOutcome))
+def test_an_evaluation_that_did_not_post_is_no_success(outcome: SendOutcome) -> None:
     """A script learns from the exit code that a post was reverted, or that its fate is not known yet."""
     receipt = Receipt(outcome, Intention.FINALIZE, "0x")
-    assert is_done(receipt) == (outcome not in {Outcome.REVERTED, Outcome.UNKNOWN})
+    assert is_done(receipt) == (outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN})
     assert not is_done(None)
 
 

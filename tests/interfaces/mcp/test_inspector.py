@@ -27,10 +27,10 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.documents.store_keys import draft_key
-from clara_eval.evaluation.objections import DRAFT_FORM, Draft, DraftPlace
+from clara_eval.evaluation.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.interfaces.mcp.asgi import create_asgi
 from clara_eval.store.ports import Store
 from clara_eval.store.sqlite import SqliteStore
@@ -97,7 +97,7 @@ class Rounds:
 
 async def prepare(chain: LocalChain) -> Rounds:
     first, second = chain.agents[:2]
-    done = await chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    done = await chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await chain.submit_all(done, [Handed(agent, f"data:,{agent.index}") for agent in (first, second)])
     await chain.move_time(DAY + 1)
     await chain.send(chain.owner, chain.challenge(done), "advanceToScoring")
@@ -110,7 +110,7 @@ async def prepare(chain: LocalChain) -> Rounds:
     await chain.move_time(12 * HOUR + 1)
     await chain.register(chain.poster)
     await chain.fund(first, 1000 * USDC)
-    return Rounds(open=await chain.post_challenge(Terms(payout_bps=(7000, 3000))), done=done)
+    return Rounds(open=await chain.post_challenge(PostedTerms(payout_bps=(7000, 3000))), done=done)
 
 
 def calls(rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
@@ -136,7 +136,9 @@ def calls(rounds: Rounds, sender: str) -> dict[str, dict[str, Any]]:
 async def announce(database: Path, rounds: Rounds) -> None:
     """A result as it is announced, in the store that the server reads."""
     store = await SqliteStore.open(str(database))
-    draft = Draft("0x" + "12" * 32, 1, 2_000_000_000, (DraftPlace(Address(rounds.done), 1, 9000, "ranked"),), "")
+    draft = AnnouncedDraft(
+        "0x" + "12" * 32, 1, 2_000_000_000, (DraftPlace(Address(rounds.done), 1, 9000, "ranked"),), ""
+    )
     await store.put(31337, draft_key(rounds.done), DRAFT_FORM.text(draft))
     await store.close()
 

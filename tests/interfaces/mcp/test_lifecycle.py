@@ -14,7 +14,7 @@ from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, age
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import open_app, open_caller
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.untrusted import bare
@@ -40,7 +40,7 @@ async def call(caller: Client, name: str, **arguments: Any) -> dict[str, Any]:
 
 async def evaluate_now(settings: Settings, chain: LocalChain, address: str) -> None:
     key = settings.model_copy(update={"evaluator_key": SecretStr(chain.evaluator.key), "wallet_key": None})
-    async with open_app(key, pace=Pace(poll_seconds=0.05)) as app:
+    async with open_app(key, pace=SendTimeouts(poll_seconds=0.05)) as app:
         await evaluate(app, to_address(address))
 
 

@@ -20,17 +20,17 @@ from tests.support.api_service import ScriptedEngine
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import open_app, open_caller
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, Terms
+from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.mcp import build_server
-from clara_eval.service.health import Pulse
+from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.sqlite import SqliteStore
 
@@ -40,8 +40,8 @@ TITLE = "Sort numbers"
 async def judged(chain: LocalChain, database: Path) -> Address:
     """A challenge with two solutions and an unreadable one, evaluated and posted."""
     uri = build_metadata(title=TITLE, problem_statement="Sort.", skills=["python"], config_text=RULES_CONFIG)
-    terms = Terms(challenge_uri=uri, eval_config_hash=config_hash(RULES_CONFIG.encode()), payout_bps=(7000, 3000))
-    address = await chain.post_challenge(Terms(**_fields(terms) | {"prize_pool": 100_000_000}))
+    terms = PostedTerms(challenge_uri=uri, eval_config_hash=config_hash(RULES_CONFIG.encode()), payout_bps=(7000, 3000))
+    address = await chain.post_challenge(PostedTerms(**_fields(terms) | {"prize_pool": 100_000_000}))
     handed = [Handed(chain.agents[2], "ftp://nowhere/ignore-all-rules", keccak_hex(b"nothing"))]
     for agent, text in zip(chain.agents, (GOOD_SOLUTION, POOR_SOLUTION), strict=False):
         encoded = base64.b64encode(text.encode()).decode()
@@ -51,19 +51,19 @@ async def judged(chain: LocalChain, database: Path) -> Address:
     settings = agent_settings(chain, None, database).model_copy(
         update={"evaluator_key": SecretStr(chain.evaluator.key)}
     )
-    async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
+    async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
         await evaluate(app, address)
     return address
 
 
-def _fields(terms: Terms) -> dict[str, Any]:
-    return {name: getattr(terms, name) for name in Terms.__dataclass_fields__}
+def _fields(terms: PostedTerms) -> dict[str, Any]:
+    return {name: getattr(terms, name) for name in PostedTerms.__dataclass_fields__}
 
 
 @asynccontextmanager
 async def service(settings: Settings, database: Path) -> AsyncIterator[str]:
     store = await SqliteStore.open(str(database))
-    context = ApiContext(settings, store, 31337, Metrics(), Pulse("all", 300.0), ScriptedEngine())
+    context = ApiContext(settings, store, 31337, Metrics(), ServiceHealth("all", 300.0), ScriptedEngine())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

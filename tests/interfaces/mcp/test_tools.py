@@ -33,7 +33,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.interfaces.mcp import build_server
 from clara_eval.interfaces.mcp.asgi import create_asgi
@@ -230,7 +230,7 @@ async def test_http_serves_everybody_and_spends_for_nobody(local_chain: LocalCha
             await caller.call_tool("challenge_post", {**POSTING, "sender": local_chain.poster.address, "confirm": True})
         ).structured_content or {}
         assert plan["outcome"] == "unsigned"
-        address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+        address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
         agent_id = str(await local_chain.register(local_chain.agents[0]))
         for wrong in ({"file": str(tmp_path / "secret.txt")}, {"uri": "https://example.org/solution"}):
             refused = await caller.call_tool("challenge_submit", {"address": address, "agentId": agent_id, **wrong})
@@ -246,7 +246,7 @@ async def test_http_serves_everybody_and_spends_for_nobody(local_chain: LocalCha
 
 async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain: LocalChain, tmp_path: Path) -> None:
     """While a client waits it is told the progress, and the answer comes as soon as the status changes."""
-    address = await local_chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await local_chain.move_time(DAY + 1)
     store = await SqliteStore.open(str(tmp_path / "store.db"))
     key = f"challenges:{address}:eval-status"
@@ -280,7 +280,7 @@ async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain
 async def test_scores_of_the_poster_are_labelled(local_chain: LocalChain, tmp_path: Path) -> None:
     """Without records of an evaluation the chain's winners are shown as such, and only the winners."""
     chain = local_chain
-    address = await chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await chain.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in chain.agents[:3]])
     await chain.move_time(DAY + 1)
     await chain.send(chain.owner, chain.challenge(address), "advanceToScoring")
@@ -307,7 +307,7 @@ async def test_scores_of_the_poster_are_labelled(local_chain: LocalChain, tmp_pa
 async def test_expired_challenges_pay_every_submitter(local_chain: LocalChain, tmp_path: Path) -> None:
     """After the scoring deadline a submitter's claim expires the challenge and pays an equal share of prize and bond."""
     chain, agent = local_chain, local_chain.agents[0]
-    address = await chain.post_challenge(Terms(payout_bps=(7000, 3000)))
+    address = await chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await chain.submit_all(address, [Handed(item, f"data:,{item.index}") for item in chain.agents[:2]])
     await chain.move_time(DAY + 1)
     await chain.send(chain.owner, chain.challenge(address), "advanceToScoring")
@@ -334,7 +334,7 @@ async def test_a_draft_is_measured_by_a_tool_call(local_chain: LocalChain, tmp_p
     )  # fmt: skip
     metadata = build_metadata(title="Double", problem_statement="Double it.", skills=(), config_text=config)
     address = await local_chain.post_challenge(
-        Terms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), payout_bps=(10000,))
+        PostedTerms(challenge_uri=metadata, eval_config_hash=config_hash(config.encode()), payout_bps=(10000,))
     )
     settings = agent_settings(local_chain, None, tmp_path / "none.db")
     async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.chain.dollars import is_dollar, worth_micro_usd
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.config.networks import network
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -37,11 +37,11 @@ def test_caps_are_the_settings_to_the_millionth() -> None:
 def test_only_the_networks_dollar_has_a_worth() -> None:
     """A token that merely calls itself USDC is worth nothing known."""
     base = network("base")
-    real = Token(Address(str(base.usdc)), "USDC", 6)
-    fake = Token(Address("0x" + "11" * 20), "USDC", 6)
+    real = PrizeToken(Address(str(base.usdc)), "USDC", 6)
+    fake = PrizeToken(Address("0x" + "11" * 20), "USDC", 6)
     assert worth_micro_usd(real, 5_000_000, base) == 5 * DOLLAR
     assert worth_micro_usd(fake, 5_000_000, base) is None
-    assert worth_micro_usd(Token(fake.address, "TUSD", 18), 2 * 10**18, network("local")) == 2 * DOLLAR
+    assert worth_micro_usd(PrizeToken(fake.address, "TUSD", 18), 2 * 10**18, network("local")) == 2 * DOLLAR
 
 
 @pytest.mark.parametrize("name", ["local", "base", "base-sepolia"])
@@ -52,8 +52,8 @@ def test_the_set_dollar_is_the_dollar_everywhere(name: str) -> None:
     assert settings.usdc == settings.network.usdc == ours
     assert is_dollar(ours, settings.network)
     assert not is_dollar(other, settings.network)
-    assert worth_micro_usd(Token(ours, "X", 6), 7_000_000, settings.network) == 7 * DOLLAR
-    assert worth_micro_usd(Token(other, "USDC", 6), 7_000_000, settings.network) is None
+    assert worth_micro_usd(PrizeToken(ours, "X", 6), 7_000_000, settings.network) == 7 * DOLLAR
+    assert worth_micro_usd(PrizeToken(other, "USDC", 6), 7_000_000, settings.network) is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
 from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.outages import Unsigned
+from clara_eval.judge.outages import UnsignedAnswer
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.providers.openai import SigningOpenAi
 from clara_eval.judge.providers.registry import build_llm, parse_judge
@@ -76,7 +76,7 @@ async def test_a_signed_answer_counts_and_its_key_is_attested_once(how: str, tmp
 async def test_every_lie_is_an_outage_with_its_reason(how: str, lie: str, tmp_path: Path) -> None:
     """Whatever is wrong with a signature, its key or its quote: nothing is saved, nothing counts, the reason is said."""
     async with SigningEndpoint(lie=lie).running() as endpoint, pool(endpoint, how, tmp_path) as bench:
-        with pytest.raises(Unsigned) as caught:
+        with pytest.raises(UnsignedAnswer) as caught:
             await ask_once(bench)
         assert len(caught.value.message.split(": ", 1)[-1]) > 15
         assert [paid async for paid in bench.store.answers_of(RUN)] == []
@@ -90,7 +90,7 @@ async def test_an_endpoint_that_does_not_sign_is_down_as_a_signing_judge(tmp_pat
     async with FakeEndpoint().running() as plain:
         store = await SqliteStore.open(tmp_path / "store.db")
         bench = ModelPool(settings(plain.url, "near"), store)
-        with pytest.raises(Unsigned, match="gave no signature"):
+        with pytest.raises(UnsignedAnswer, match="gave no signature"):
             await ask_once(bench)
         await bench.close()
         await store.close()

@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.calls import JudgeLine
+from clara_eval.judge.calls import CachedLlm
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.outages import Unanswered
@@ -83,7 +83,7 @@ async def test_a_batch_fills_the_answer_book(tmp_path: Path) -> None:
     """After `fill`, ordinary asking finds every answer and pays for nothing; the price was half."""
     async with _desk(tmp_path) as desk:
         await desk.batches().fill(PROMPTS)
-        line = JudgeLine(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
+        line = CachedLlm(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
         answers = [await line.ask(prompt) for prompt in PROMPTS]
         assert line.answered == 0
         assert desk.endpoint.paid == 20
@@ -102,7 +102,7 @@ async def test_failed_items_are_left_to_ordinary_calls(tmp_path: Path) -> None:
         for prompt, outcome in zip(PROMPTS[:3], ("errored", "expired", "canceled"), strict=True):
             desk.endpoint.batch_outcomes[request_hash(desk.llm.name, prompt)[2:]] = outcome
         await desk.batches().fill(PROMPTS)
-        line = JudgeLine(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
+        line = CachedLlm(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
         for prompt in PROMPTS:
             await line.ask(prompt)
         assert line.answered == 3
@@ -173,7 +173,7 @@ async def test_the_cap_holds_for_batches(tmp_path: Path) -> None:
         desk.budget.cap_micro_usd = CARD.worst(PROMPTS[0], batch=True) * 19
         await desk.batches().fill(PROMPTS)
         assert (desk.endpoint.batches, desk.budget.reserved) == ({}, 0)
-        line = JudgeLine(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
+        line = CachedLlm(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
         for prompt in PROMPTS:
             await line.ask(prompt)
         assert desk.budget.spent <= desk.budget.cap_micro_usd
@@ -240,7 +240,7 @@ async def test_what_was_saved_before_a_crash_is_not_counted_twice(tmp_path: Path
     """The next process's budget ends with what all answers cost, each once."""
     async with _desk(tmp_path) as desk:
         await _killed_while_polled(desk, PROMPTS)
-        line = JudgeLine(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
+        line = CachedLlm(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
         before = sum([(await line.ask(prompt)).cost_micro_usd or 0 for prompt in PROMPTS[:7]])
         desk.budget = RunBudget(10_000_000, spent_before=before)
         await desk.batches().fill(PROMPTS)

@@ -18,7 +18,7 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.calls import CONTROL, JudgeLine, Patience
+from clara_eval.judge.calls import CONTROL, CachedLlm, RetryPolicy
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
@@ -71,7 +71,7 @@ def _is_verdict(paid: PaidAnswer) -> bool:
         return False
 
 
-async def ask_until_usable(line: JudgeLine, number: int) -> list[PaidAnswer]:
+async def ask_until_usable(line: CachedLlm, number: int) -> list[PaidAnswer]:
     """What a judge does with unusable answers: ask again, as another request."""
     answers: list[PaidAnswer] = []
     while not answers or (not _is_verdict(answers[-1]) and len(answers) < 4):
@@ -94,8 +94,8 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
     async with FakeEndpoint(script=script).running() as endpoint:
         llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url, call_seconds=3.0)
         budget = RunBudget(cap_micro_usd=1_000_000)
-        patience = Patience(tries=12, call_seconds=3.0, first_pause_seconds=0.02, longest_pause_seconds=0.1)
-        line = JudgeLine(llm, store, run="r", budget=budget, card=CARD, patience=patience)
+        patience = RetryPolicy(tries=12, call_seconds=3.0, first_pause_seconds=0.02, longest_pause_seconds=0.1)
+        line = CachedLlm(llm, store, run="r", budget=budget, card=CARD, patience=patience)
         line.breaker.open_after = 1000
         rounds = await asyncio.gather(*(ask_until_usable(line, number) for number in range(2 * len(EVERY))))
         await llm.close()
@@ -118,9 +118,9 @@ async def test_a_failure_that_does_not_end_is_named(tmp_path: Path, fault: Fault
     store = await SqliteStore.open(tmp_path / "s.db")
     async with FakeEndpoint(script=lambda _: fault).running() as endpoint:
         llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url)
-        patience = Patience(tries=3, first_pause_seconds=0.01)
+        patience = RetryPolicy(tries=3, first_pause_seconds=0.01)
         budget = RunBudget(cap_micro_usd=1_000_000)
-        line = JudgeLine(llm, store, run="r", budget=budget, card=CARD, patience=patience)
+        line = CachedLlm(llm, store, run="r", budget=budget, card=CARD, patience=patience)
         with pytest.raises(Temporary, match=rf"openai:m@.* gave no answer; the last of 3 tries: .*{fault.status}"):
             await line.ask(_prompt(1))
         await llm.close()

@@ -27,7 +27,7 @@ from clara_eval.judge.port import Prompt
 from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.providers.anthropic import thinks as claude_thinks
 from clara_eval.judge.providers.failures import retry_after, said_by
-from clara_eval.judge.providers.openai import SEED, Form, OpenAiLlm, request_body
+from clara_eval.judge.providers.openai import SEED, OpenAiLlm, RequestForm, request_body
 from clara_eval.judge.providers.openai import thinks as openai_thinks
 
 KEY = "sk-very-secret-0123456789"
@@ -391,7 +391,7 @@ async def test_the_way_out_that_the_environment_names(
 def test_a_request_is_the_same_however_it_is_written() -> None:
     """The part that is kept and the part that is new make one JSON document, whatever stands in the prompt."""
     user = 'A: "x" \\ \n é 漢 \u2028 }]} ""'
-    form = Form("m", "max_tokens")
+    form = RequestForm("m", "max_tokens")
     for number, shown in enumerate((form, form._replace(refused=frozenset({"response_format", "seed"})))):
         body = json.loads(request_body(shown, replace(PROMPT, user=user)))
         assert body["messages"][1] == {"role": "user", "content": user}

@@ -15,10 +15,10 @@ from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.submissions import (
-    Limits,
     Outage,
     Rejected,
     Solution,
+    SubmissionLimits,
     collect_solution,
 )
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
@@ -29,7 +29,7 @@ SSRF = [
     for line in (files("clara_eval") / "redteam" / "data" / "own.jsonl").read_text(encoding="utf-8").splitlines()
     if (payload := json.loads(line))["class"] == "url_ssrf"
 ]
-NO_RETRY = Limits(retry_after_seconds=(), max_bytes=20_000)
+NO_RETRY = SubmissionLimits(retry_after_seconds=(), max_bytes=20_000)
 
 
 @pytest.fixture(scope="module")
@@ -145,18 +145,18 @@ async def test_an_outage_is_retried_and_never_a_verdict_by_itself(hostile: Hosti
 
     hostile.routes["flaky"] = flaky
     fetch = UriFetch(web=hostile.web())
-    patient = Limits(retry_after_seconds=(0.0, 0.0))
+    patient = SubmissionLimits(retry_after_seconds=(0.0, 0.0))
     assert isinstance(await collect_solution(fetch, submission(hostile.url("flaky")), patient), Solution)
     with pytest.raises(Temporary):
         await collect_solution(
-            fetch, submission(hostile.url("status/500")), Limits(retry_after_seconds=(), give_up=False)
+            fetch, submission(hostile.url("status/500")), SubmissionLimits(retry_after_seconds=(), give_up=False)
         )
 
 
 async def test_a_name_server_that_fails_for_half_the_hosts_rejects_nobody(hostile: HostileWeb) -> None:
     """Hosts that resolve are read; the others wait for another attempt, and are an outage at the very end."""
     fetch = UriFetch(web=hostile.web())
-    patient = Limits(retry_after_seconds=(), max_bytes=20_000, give_up=False)
+    patient = SubmissionLimits(retry_after_seconds=(), max_bytes=20_000, give_up=False)
     for number in range(3):
         assert isinstance(await collect_solution(fetch, submission(hostile.url("good")), patient), Solution)
         lost = submission(f"https://host-{number}.example/solution.py")

@@ -22,9 +22,9 @@ from clara_eval.chain.contracts.abi import (
 )
 from clara_eval.chain.discovery import NewChallenge, NewClaim, NewSubmission
 from clara_eval.chain.dollars import poses_as_dollar
-from clara_eval.chain.model import Block, ChallengeStatus, Token
+from clara_eval.chain.model import Block, ChallengeStatus, PrizeToken
 from clara_eval.chain.posted import ScoringState
-from clara_eval.chain.winners import Winner
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
 from clara_eval.core.address import ZERO_ADDRESS, Address, short
 from clara_eval.core.errors import NotFound
@@ -172,7 +172,7 @@ class ChallengeContract(_Contract):
             who: _submission(who, call, answer) for who, call, answer in zip(submitters, calls, answers, strict=True)
         }
 
-    async def winners(self, block: Block, count: int) -> tuple[Winner, ...]:
+    async def winners(self, block: Block, count: int) -> tuple[WinnerPrize, ...]:
         """The posted winners in their order; empty while nothing is posted."""
         if (await self.state(block, ("scorePostedAt",))).number("scorePostedAt") == 0:
             return ()
@@ -308,7 +308,7 @@ class TokenContract(_Contract):
     def __init__(self, reader: Reader, address: Address) -> None:
         super().__init__(reader, address, self.ABI)
 
-    async def describe(self, block: Block, network: Network) -> Token | None:
+    async def describe(self, block: Block, network: Network) -> PrizeToken | None:
         """Symbol and scale; None if nothing there answers as a token does."""
         found = (await describe_tokens(self._reader, block, [self.address], network))[self.address]
         return found if found.is_known else None
@@ -333,25 +333,25 @@ _NOT_ERC20 = "Give the address of an ERC-20 token on this network."
 
 async def describe_tokens(
     reader: Reader, block: Block, addresses: Sequence[Address], network: Network
-) -> dict[Address, Token]:
+) -> dict[Address, PrizeToken]:
     """Symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
     tokens = [TokenContract(reader, address) for address in dict.fromkeys(addresses)]
     calls = [token.view(name) for token in tokens for name in ("symbol", "decimals")]
     answers = iter(zip(calls, await reader.views(calls, block) if calls else [], strict=True))
-    found: dict[Address, Token] = {}
+    found: dict[Address, PrizeToken] = {}
     for token in tokens:
         (call, symbol), (scale, decimals) = next(answers), next(answers)
         found[token.address] = _token(token.address, _symbol(call, symbol), scale.read(decimals), network)
     return found
 
 
-def _token(address: Address, symbol: str, scale: tuple[Any, ...] | None, network: Network) -> Token:
+def _token(address: Address, symbol: str, scale: tuple[Any, ...] | None, network: Network) -> PrizeToken:
     is_usdc = address == network.usdc
     name = symbol or ("USDC" if is_usdc else short(address))
     # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
     places = int(scale[0]) if scale else 6 if is_usdc else 0
     shown = short(address) if poses_as_dollar(address, name, network) else name
-    return Token(address, shown, places, is_known=scale is not None)
+    return PrizeToken(address, shown, places, is_known=scale is not None)
 
 
 def _symbol(call: View, answer: object) -> str:

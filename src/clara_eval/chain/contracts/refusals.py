@@ -1,9 +1,4 @@
-"""Why a contract refused, in words a person can act on.
-
-Comes in: the bytes a reverted call returned. Goes out: a `Refusal` with the error's name, its values, the reason
-and the remedy. Knows every custom error of the shipped ABIs, and Solidity's own `Error(string)` and `Panic(uint256)`.
-Unknown data gives None, never a guess.
-"""
+"""Why a contract refused, in words a person can act on."""
 
 from __future__ import annotations
 
@@ -99,7 +94,7 @@ _WORDS: dict[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ContractRefusal:
     """One decoded custom error. `str()` gives the sentence for a person."""
 
     name: str
@@ -121,7 +116,7 @@ def known_errors() -> Mapping[bytes, Function]:
     }
 
 
-def decode_refusal(data: bytes | str | None) -> Refusal | None:
+def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
     """The refusal in a revert's data (bytes, or 0x text as nodes send it), or None if it is not one we know."""
     raw = _raw(data)
     error = known_errors().get(raw[:4])
@@ -132,7 +127,7 @@ def decode_refusal(data: bytes | str | None) -> Refusal | None:
     except Undecodable:
         return None  # the data comes from whatever contract was called: a known selector proves nothing
     reason, remedy = _in_words(error.name, values)
-    return Refusal(name=error.name, values=values, reason=reason, remedy=remedy)
+    return ContractRefusal(name=error.name, values=values, reason=reason, remedy=remedy)
 
 
 def _raw(data: bytes | str | None) -> bytes:

@@ -29,7 +29,7 @@ from clara_eval.config.eval_config.model import (
     Source,
     SubmissionFormat,
 )
-from clara_eval.config.eval_config.problems import BadEvalConfig, Problem
+from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem
 from clara_eval.config.eval_config.reading import collect_problems, parse_eval_config
 from clara_eval.core.strict_json import JsonLimits, read_strict_json
 
@@ -41,6 +41,7 @@ __all__ = [
     "BadEvalConfig",
     "BareName",
     "Better",
+    "ConfigProblem",
     "EvalConfig",
     "Feature",
     "FeatureSchema",
@@ -48,7 +49,6 @@ __all__ = [
     "HarnessSpec",
     "JsonLimits",
     "Metadata",
-    "Problem",
     "Source",
     "SubmissionFormat",
     "build_metadata",

@@ -16,7 +16,7 @@ from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, typed
 from clara_eval.config.eval_config.harness_reading import executed_feature
 from clara_eval.config.eval_config.json_schema import faults, part
 from clara_eval.config.eval_config.model import BareName, Feature, FeatureType
-from clara_eval.config.eval_config.problems import Report, at, suggestion
+from clara_eval.config.eval_config.problems import ProblemReport, at, suggestion
 from clara_eval.core.constants import HarnessLanguage
 
 NAME: str = part("$defs", "name", "pattern")
@@ -27,7 +27,7 @@ _NEEDED_BY = {"min": ("number", "integer"), "max": ("number", "integer"), "value
 
 
 def read_feature(
-    report: Report, path: str, item: object, harness: HarnessLanguage | None = None
+    report: ProblemReport, path: str, item: object, harness: HarnessLanguage | None = None
 ) -> Feature | BareName | None:
     """`harness`: the language of the harness, which measures names like `tests_passed`; None without one."""
     wrong = faults(item, path, "$defs", "name" if isinstance(item, str) else "feature")
@@ -45,7 +45,7 @@ def read_feature(
 
 
 def _read_typed(
-    report: Report, path: str, item: Mapping[str, Any], bad: set[str], harness: HarnessLanguage | None
+    report: ProblemReport, path: str, item: Mapping[str, Any], bad: set[str], harness: HarnessLanguage | None
 ) -> Feature | None:
     ran = executed_feature(item["name"], harness) if harness else None
     usual = ran or typed(item["name"])
@@ -80,7 +80,7 @@ def _plain(key: str, value: Any) -> Any:
     return int(value) if key in {"min", "max"} and value == int(value) else value
 
 
-def _check_list(report: Report, path: str, items: tuple[str, ...]) -> None:
+def _check_list(report: ProblemReport, path: str, items: tuple[str, ...]) -> None:
     for number, one in enumerate(items):
         if len(one.splitlines()) > 1:
             report.error(path, one, "An anchor has more than one line.", "Write one sentence each.")
@@ -88,7 +88,7 @@ def _check_list(report: Report, path: str, items: tuple[str, ...]) -> None:
             report.error(at(path, number), one, "The value appears twice.", "Keep one of them.")
 
 
-def _check_meaning(report: Report, path: str, item: Mapping[str, Any], kind: FeatureType) -> None:
+def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], kind: FeatureType) -> None:
     for key, kinds in _NEEDED_BY.items():
         if key in item and kind not in kinds:
             report.error(
@@ -104,7 +104,7 @@ def _check_meaning(report: Report, path: str, item: Mapping[str, Any], kind: Fea
         report.error(at(path, "better"), item["better"], "A text has no better end.", "Remove it: no judge sees it.")
 
 
-def _check_range(report: Report, path: str, feature: Feature) -> None:
+def _check_range(report: ProblemReport, path: str, feature: Feature) -> None:
     if feature.min is not None and feature.max is not None and not feature.min < feature.max:
         report.error(
             at(path, "min"),
@@ -121,7 +121,7 @@ def _check_range(report: Report, path: str, feature: Feature) -> None:
         )
 
 
-def _check_measured(report: Report, path: str, feature: Feature, ran: Feature | None) -> None:
+def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Feature | None) -> None:
     if feature.source != "measured":
         return
     known = ran or MEASURED.get(feature.name) or EXECUTED.get(feature.name)

@@ -11,13 +11,13 @@ import re
 
 from clara_eval.config.eval_config.json_schema import faults
 from clara_eval.config.eval_config.model import Feature, FeatureType, HarnessSpec
-from clara_eval.config.eval_config.problems import Report, at, suggestion
+from clara_eval.config.eval_config.problems import ProblemReport, at, suggestion
 from clara_eval.core.constants import HarnessLanguage
 
 _COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
 
 
-def read_harness(report: Report, value: object) -> HarnessSpec | None:
+def read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
     path = "$.harness"
     wrong = faults(value, path, "properties", "harness")
     report.problems += [problem for _, problem in wrong.values()]
@@ -52,7 +52,7 @@ def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
     return None
 
 
-def check_functions(report: Report, spec: HarnessSpec, names: tuple[str, ...]) -> None:
+def check_functions(report: ProblemReport, spec: HarnessSpec, names: tuple[str, ...]) -> None:
     """A feature of a public harness that the harness does not have would be unknown for everybody."""
     if spec.hidden or spec.source is None:
         return

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
 from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED
-from clara_eval.config.eval_config.problems import Problem, at, shown, suggestion
+from clara_eval.config.eval_config.problems import ConfigProblem, at, shown, suggestion
 
 
 @cache
@@ -45,12 +45,12 @@ def part(*keys: str) -> Any:
     return found
 
 
-def faults(value: object, path: str, *keys: str) -> dict[str, tuple[str, Problem]]:
+def faults(value: object, path: str, *keys: str) -> dict[str, tuple[str, ConfigProblem]]:
     """What is wrong with the value by that part of the schema: the first fault at each path, with its keyword.
 
     What a type forbids is the parser's part, because a type may come from the catalogue; so are items that are equal.
     """
-    found: dict[str, tuple[str, Problem]] = {}
+    found: dict[str, tuple[str, ConfigProblem]] = {}
     for error in _validator(*keys).iter_errors(value):
         if error.validator not in {None, "uniqueItems"}:
             for problem in _problems(error, path):
@@ -72,7 +72,7 @@ def _validator(*keys: str) -> Any:
     return _Validator({**part(*keys), "$defs": part("$defs")})
 
 
-def _problems(error: ValidationError, path: str) -> Iterator[Problem]:
+def _problems(error: ValidationError, path: str) -> Iterator[ConfigProblem]:
     for key in error.absolute_path:
         path = at(path, key)
     instance: Any = error.instance
@@ -81,12 +81,12 @@ def _problems(error: ValidationError, path: str) -> Iterator[Problem]:
         known = tuple(schema["properties"])
         for key in instance.keys() - set(known):
             reason = f"The key {key[:60]!r} is unknown."
-            yield Problem(at(path, key), shown(instance[key]), reason, suggestion(key, known))
+            yield ConfigProblem(at(path, key), shown(instance[key]), reason, suggestion(key, known))
     elif error.validator == "required":
         for key in [key for key in schema["required"] if key not in instance]:
-            yield Problem(at(path, key), None, *_missing(key, schema))
+            yield ConfigProblem(at(path, key), None, *_missing(key, schema))
     else:
-        yield Problem(path, shown(instance), *_told(error, schema))
+        yield ConfigProblem(path, shown(instance), *_told(error, schema))
 
 
 def _missing(key: str, schema: Any) -> tuple[str, str]:

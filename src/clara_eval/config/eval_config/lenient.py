@@ -23,7 +23,7 @@ from clara_eval.config.eval_config.feature_reading import (
 )
 from clara_eval.config.eval_config.json_schema import faults, part
 from clara_eval.config.eval_config.model import Adaptation, Feature
-from clara_eval.config.eval_config.problems import Report, at, shown
+from clara_eval.config.eval_config.problems import ProblemReport, at, shown
 from clara_eval.core.constants import HarnessLanguage
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -151,7 +151,7 @@ def _described(name: str, words: str) -> dict[str, object]:
 
 
 def _is_usable(path: str, item: Mapping[str, object], harness: HarnessLanguage | None) -> bool:
-    report = Report(is_lenient=True)
+    report = ProblemReport(is_lenient=True)
     return read_feature(report, path, dict(item), harness) is not None and not report.failed
 
 
@@ -159,7 +159,9 @@ def _by_rules(features: object, harness: HarnessLanguage | None) -> bool:
     """Whether every judged feature has a type and a direction."""
 
     def directed(item: object) -> bool:
-        found = read_feature(Report(is_lenient=True), "$", item, harness) if isinstance(item, (str, dict)) else None
+        found = (
+            read_feature(ProblemReport(is_lenient=True), "$", item, harness) if isinstance(item, (str, dict)) else None
+        )
         feature = found if isinstance(found, Feature) else typed(found.name) if found else None
         return feature is not None and (feature.better is not None or feature.type == "text")
 

@@ -12,7 +12,7 @@ import unicodedata
 
 from clara_eval.config.eval_config.catalogue import typed
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature
-from clara_eval.config.eval_config.problems import Problem, Report, at
+from clara_eval.config.eval_config.problems import ConfigProblem, ProblemReport, at
 
 SHORT_CRITERIA = 40
 
@@ -39,9 +39,9 @@ _LESS_IS_BETTER = re.compile(
 )
 
 
-def lint(config: EvalConfig) -> list[Problem]:
+def lint(config: EvalConfig) -> list[ConfigProblem]:
     """The warnings and errors that a well-formed config can still have."""
-    report = Report()
+    report = ProblemReport()
     lint_criteria(report, config.criteria)
     for number, feature in enumerate(config.features):
         lint_feature(report, at("$.features", number), feature)
@@ -49,7 +49,7 @@ def lint(config: EvalConfig) -> list[Problem]:
     return report.problems
 
 
-def lint_criteria(report: Report, criteria: str) -> None:
+def lint_criteria(report: ProblemReport, criteria: str) -> None:
     lint_text(report, "$.criteria", criteria)
     if 0 < len(criteria.strip()) < SHORT_CRITERIA:
         report.warn(
@@ -60,7 +60,7 @@ def lint_criteria(report: Report, criteria: str) -> None:
         )
 
 
-def lint_feature(report: Report, path: str, feature: Feature | BareName) -> None:
+def lint_feature(report: ProblemReport, path: str, feature: Feature | BareName) -> None:
     _lint_name(report, path, feature.name)
     if isinstance(feature, BareName):
         return
@@ -77,7 +77,7 @@ def lint_feature(report: Report, path: str, feature: Feature | BareName) -> None
         )
 
 
-def lint_text(report: Report, path: str, text: str) -> None:
+def lint_text(report: ProblemReport, path: str, text: str) -> None:
     hidden = sorted({c for c in text if c not in "\n\r\t" and unicodedata.category(c) in {"Cc", "Cf", "Co", "Cn"}})
     if hidden:
         names = ", ".join(f"U+{ord(c):04X}" for c in hidden[:5])
@@ -97,7 +97,7 @@ def lint_text(report: Report, path: str, text: str) -> None:
         )
 
 
-def _lint_phrases(report: Report, path: str, text: str) -> None:
+def _lint_phrases(report: ProblemReport, path: str, text: str) -> None:
     for found in _QUOTED.finditer(text):
         phrase = found.group(1) or found.group(2)
         if len(phrase.split()) >= 3 or _MAGIC.search(text[max(0, found.start() - 80) : found.start()]):
@@ -109,7 +109,7 @@ def _lint_phrases(report: Report, path: str, text: str) -> None:
             )
 
 
-def _lint_name(report: Report, path: str, name: str) -> None:
+def _lint_name(report: ProblemReport, path: str, name: str) -> None:
     orders = _ORDERS.findall(name)
     if len(orders) >= 2:
         report.forbid(path, name, "The name is a command, not a property.", "Name what is observed, such as novelty.")
@@ -117,7 +117,7 @@ def _lint_name(report: Report, path: str, name: str) -> None:
         report.warn(path, name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
 
 
-def _lint_direction(report: Report, path: str, feature: Feature) -> None:
+def _lint_direction(report: ProblemReport, path: str, feature: Feature) -> None:
     if feature.better is None or feature.type in {"enum", "text"}:
         return
     usual = typed(feature.name)
@@ -135,7 +135,7 @@ def _lint_direction(report: Report, path: str, feature: Feature) -> None:
         )
 
 
-def lint_judge(report: Report, config: EvalConfig) -> None:
+def lint_judge(report: ProblemReport, config: EvalConfig) -> None:
     read_by_model = [
         feature.name
         for feature in config.features

@@ -1,8 +1,4 @@
-"""What is wrong with a config, as values: where, what, why, and what to do about it.
-
-A `Report` gathers all problems in one pass, so that a poster mends a config once and not once per mistake. An `error`
-stops evaluation; a `warning` is shown to the poster and to every submitter, and stops nothing.
-"""
+"""What is wrong with a config, as values: where, what, why, and what to do about it."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     path: str
     """For example `$.features[2].min`."""
     value: object
@@ -40,7 +36,7 @@ class Problem:
 class BadEvalConfig(BadInput):
     """A config with at least one error: the message lists all of them, and `problems` has the warnings too."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         errors = [problem for problem in self.problems if problem.severity == "error"]
         first = errors[0]
@@ -52,26 +48,26 @@ class BadEvalConfig(BadInput):
         )
 
 
-def _left(errors: list[Problem]) -> str:
+def _left(errors: list[ConfigProblem]) -> str:
     return f"\n… and {len(errors) - MOST_TOLD} more errors." if len(errors) > MOST_TOLD else ""
 
 
 @dataclass(slots=True)
-class Report:
-    problems: list[Problem] = field(default_factory=list)
+class ProblemReport:
+    problems: list[ConfigProblem] = field(default_factory=list)
     is_lenient: bool = False
     """The money is escrowed already: what only offends our taste stops nothing; it stands in `waived`."""
-    waived: list[Problem] = field(default_factory=list)
+    waived: list[ConfigProblem] = field(default_factory=list)
 
     def error(self, path: str, value: object, reason: str, remedy: str) -> None:
-        self.problems.append(Problem(path, shown(value), reason, remedy))
+        self.problems.append(ConfigProblem(path, shown(value), reason, remedy))
 
     def warn(self, path: str, value: object, reason: str, remedy: str) -> None:
-        self.problems.append(Problem(path, shown(value), reason, remedy, "warning"))
+        self.problems.append(ConfigProblem(path, shown(value), reason, remedy, "warning"))
 
     def forbid(self, path: str, value: object, reason: str, remedy: str) -> None:
         """What a poster must mend before posting, and what an evaluation takes as it is."""
-        (self.waived if self.is_lenient else self.problems).append(Problem(path, shown(value), reason, remedy))
+        (self.waived if self.is_lenient else self.problems).append(ConfigProblem(path, shown(value), reason, remedy))
 
     @property
     def failed(self) -> bool:

@@ -19,7 +19,7 @@ from clara_eval.config.eval_config.json_schema import faults, part
 from clara_eval.config.eval_config.lenient import adapt
 from clara_eval.config.eval_config.lint import lint_criteria, lint_feature, lint_judge
 from clara_eval.config.eval_config.model import Adaptation, BareName, EvalConfig, Feature
-from clara_eval.config.eval_config.problems import BadEvalConfig, Problem, Report, at
+from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem, ProblemReport, at
 from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json
@@ -38,7 +38,7 @@ _SIZES = {"maxItems": "There are {} features.", "maxLength": "The criteria have 
 
 def parse_eval_config(text: str | bytes) -> EvalConfig:
     """The config in `text`; raises BadEvalConfig with all problems if there is an error among them."""
-    report = Report()
+    report = ProblemReport()
     config = _read(text, report)
     if config is None or report.failed:
         raise BadEvalConfig(report.problems)
@@ -47,7 +47,7 @@ def parse_eval_config(text: str | bytes) -> EvalConfig:
 
 def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
     """The config of a challenge that is posted already, as far as the specification's schema allows it."""
-    report = Report(is_lenient=True)
+    report = ProblemReport(is_lenient=True)
     document = _document(text, report)
     adapted, told = adapt(document)
     config = _read_document(adapted, report) if not report.failed else None
@@ -57,19 +57,19 @@ def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, .
     return replace(config, canonical=canonical_json(document)), told
 
 
-def collect_problems(text: str | bytes) -> list[Problem]:
+def collect_problems(text: str | bytes) -> list[ConfigProblem]:
     """All problems, errors first; an empty list means there is nothing to mend."""
-    report = Report()
+    report = ProblemReport()
     _read(text, report)
     return sorted(report.problems, key=lambda problem: problem.severity)
 
 
-def _read(text: str | bytes, report: Report) -> EvalConfig | None:
+def _read(text: str | bytes, report: ProblemReport) -> EvalConfig | None:
     document = _document(text, report)
     return _read_document(document, report) if not report.failed else None
 
 
-def _document(text: str | bytes, report: Report) -> dict[str, object]:
+def _document(text: str | bytes, report: ProblemReport) -> dict[str, object]:
     """The object in the text; an empty one with an error in the report where there is none."""
     try:
         document = read_strict_json(text, what="The eval config")
@@ -82,7 +82,7 @@ def _document(text: str | bytes, report: Report) -> dict[str, object]:
     return document
 
 
-def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | None:
+def _read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalConfig | None:
     wrong = _check_shape(report, document)
     harness = read_harness(report, document["harness"]) if "harness" in document else None
     items = document["features"][:MOST_FEATURES] if not wrong & {"$.features"} else []
@@ -107,7 +107,7 @@ def _read_document(document: Mapping[str, Any], report: Report) -> EvalConfig | 
     return config
 
 
-def _check_shape(report: Report, document: Mapping[str, Any]) -> set[str]:
+def _check_shape(report: ProblemReport, document: Mapping[str, Any]) -> set[str]:
     """Hold all but features and harness, which have readers of their own, to the schema; the paths of what is wrong."""
     wrong: set[str] = set()
     for path, (keyword, problem) in faults(document, "$").items():
@@ -128,7 +128,7 @@ def _check_shape(report: Report, document: Mapping[str, Any]) -> set[str]:
 
 
 def _read_features(
-    items: list[object], report: Report, harness: HarnessLanguage | None
+    items: list[object], report: ProblemReport, harness: HarnessLanguage | None
 ) -> tuple[Feature | BareName, ...]:
     found: list[Feature | BareName] = []
     for number, item in enumerate(items):
@@ -151,7 +151,7 @@ def _read_features(
     return tuple(found)
 
 
-def _check_rules(features: tuple[Feature | BareName, ...], report: Report) -> None:
+def _check_rules(features: tuple[Feature | BareName, ...], report: ProblemReport) -> None:
     for number, item in enumerate(features):
         feature = item if isinstance(item, Feature) else typed(item.name)
         path = at("$.features", number)

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App, open_app
-from clara_eval.chain.sender import Pace
+from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.challenges.keeper import finalize
 from clara_eval.config.settings import Settings
@@ -24,7 +24,7 @@ from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.gas_golf import gas_golf
 from clara_eval.devnet.demo.round import (
-    Round,
+    DemoRound,
     Story,
     post_round,
     rate_limiter,
@@ -44,10 +44,10 @@ Tell = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DemoResult:
     """Everything the demo can tell about."""
 
-    round: Round
+    round: DemoRound
     evaluation: Evaluation
     checked: Checked
     trace_path: Path
@@ -73,13 +73,13 @@ def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settin
     )
 
 
-async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> Told:
+async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> DemoResult:
     """Walk the lifecycle; every claim it makes is checked on chain."""
     with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
         async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
             settings = local_settings(chain, Path(place) / "store.db", trace_dir)
-            async with open_app(settings, pace=Pace(poll_seconds=0.05)) as app:
+            async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
                 story = story_for(app.ports.machine, tell)
                 posted = await post_round(chain, story=story)
                 tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
@@ -101,8 +101,8 @@ def story_for(machine: Machine, tell: Tell) -> Story:
 
 
 async def _judge_and_pay(
-    app: App, chain: LocalChain, round_: Round, tell: Tell, listener: Callable[[EvalStatus], None] | None
-) -> Told:
+    app: App, chain: LocalChain, round_: DemoRound, tell: Tell, listener: Callable[[EvalStatus], None] | None
+) -> DemoResult:
     evaluation = await evaluate(app, round_.address, EvaluationRequest(observer=Observer(listener)))
     if evaluation.receipt is None:
         raise ClaraError("The demo round waits for a review, which it should not.")
@@ -117,7 +117,7 @@ async def _judge_and_pay(
         checked = await check_trace(lines, app.chain, machine=app.ports.machine)
     tell("verify", f"replayed: all {checked.entries} entries hold, and the posted transaction commits to them")
     scores = await read_scores(app.store, app.chain_id, round_.address) or {}
-    return Told(round_, evaluation, checked, path, balances, claimed, scores)
+    return DemoResult(round_, evaluation, checked, path, balances, claimed, scores)
 
 
 async def write_trace(app: App, address: Address) -> Path:
@@ -144,12 +144,12 @@ async def _claim(
     return balances, await app.chain.has_claimed(evaluation.challenge.address, winners)
 
 
-def _received(told: Told, account: Address) -> int:
+def _received(told: DemoResult, account: Address) -> int:
     before, after = told.balances[account]
     return after - before
 
 
-def demo_document(told: Told) -> dict[str, object]:
+def demo_document(told: DemoResult) -> dict[str, object]:
     """The one JSON document of `clara-eval demo --json`."""
     evaluation, walk = told.evaluation, told.evaluation.walk
     standings = walk.ranking.standings if walk.ranking else ()

@@ -1,6 +1,6 @@
 """The round itself: a poster's challenge and ten submissions, as they would stand on chain.
 
-A `Story` comes in: by default a rate limiter in Python, of which nothing is run. A posted `Round` goes out: seven
+A `Story` comes in: by default a rate limiter in Python, of which nothing is run. A posted `DemoRound` goes out: seven
 pieces of code of different quality, one copy, one whose hash covers other bytes, and one that is not
 text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
 """
@@ -20,7 +20,7 @@ from clara_eval.devnet.local_chain import (
     USDC,
     Handed,
     LocalChain,
-    Terms,
+    PostedTerms,
 )
 from clara_eval.submissions import CONTESTED_SECONDS
 
@@ -31,7 +31,7 @@ __all__ = [
     "POOL",
     "PROBLEM",
     "TITLE",
-    "Round",
+    "DemoRound",
     "Story",
     "data_uri",
     "entry",
@@ -69,7 +69,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class DemoRound:
     """A posted round, with the names under which the demo tells its story."""
 
     address: Address
@@ -108,7 +108,7 @@ async def post_round(
         title=told.title, problem_statement=told.problem, skills=told.skills, config_text=told.config
     )
     return await chain.post_challenge(
-        Terms(
+        PostedTerms(
             challenge_uri=metadata,
             eval_config_hash=config_hash(told.config.encode()),
             prize_pool=pool,
@@ -120,7 +120,7 @@ async def post_round(
     )
 
 
-async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> Round:
+async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> DemoRound:
     """Let every agent submit: the entries, and minutes later a copy, a wrong hash, and what is not text."""
     told = story or rate_limiter()
     pieces: list[tuple[str, bytes, str | None]] = [(name, source.encode(), None) for name, source in told.entries]
@@ -135,4 +135,4 @@ async def submit_round(chain: LocalChain, address: Address, story: Story | None 
     await chain.move_time(COPIED_AFTER_SECONDS)
     await chain.submit_all(address, [*handed[len(told.entries) :], not_text])
     labels = {item.agent.address: name for item, (name, _, _) in zip(handed, pieces, strict=True)}
-    return Round(address, labels | {not_text.agent.address: "not text"})
+    return DemoRound(address, labels | {not_text.agent.address: "not text"})

@@ -9,14 +9,14 @@ from rich.table import Table
 
 from clara_eval.actions.amounts import round_amount
 from clara_eval.core.address import short
-from clara_eval.devnet.demo.lifecycle import Told
+from clara_eval.devnet.demo.lifecycle import DemoResult
 from clara_eval.documents.results import Scores
 from clara_eval.interfaces.cli.leaderboard_table import leaderboard_of, print_leaderboard
 from clara_eval.interfaces.cli.result import print_asked
 from clara_eval.interfaces.cli.screen import from_here, print_labelled, program
 
 
-def show_story(screen: Console, told: Told) -> None:
+def show_story(screen: Console, told: DemoResult) -> None:
     """Everything after the walk, on standard output."""
     scores = Scores.model_validate(told.scores)
     screen.print()
@@ -31,7 +31,7 @@ def show_story(screen: Console, told: Told) -> None:
     _where(told)
 
 
-def _money(told: Told) -> Table:
+def _money(told: DemoResult) -> Table:
     challenge = told.evaluation.challenge
     table = Table(
         title="The money", title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
@@ -48,7 +48,7 @@ def _money(told: Told) -> Table:
     return table
 
 
-def _where(told: Told) -> None:
+def _where(told: DemoResult) -> None:
     print_labelled("Trace", str(told.trace_path))
     print_labelled("Digest", f"{told.evaluation.digest} (also in the posted transaction)")
     print_labelled("Check it", f"{program()} verify {shlex.quote(from_here(told.trace_path))}")

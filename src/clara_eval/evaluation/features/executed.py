@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.flags import Flag
-from clara_eval.harness import Executed, Outcome
+from clara_eval.harness import Executed, RunOutcome
 from clara_eval.judge.vector import Value
 
-_ORDINARY = frozenset({Outcome.PASSED, Outcome.FAILED})
+_ORDINARY = frozenset({RunOutcome.PASSED, RunOutcome.FAILED})
 
 
 def executed_values(schema: FeatureSchema, executed: Executed | None) -> dict[str, Value]:

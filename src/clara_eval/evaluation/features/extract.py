@@ -17,7 +17,7 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.executed import executed_flags, executed_values
-from clara_eval.evaluation.features.features import Features, SecondView, choose_values
+from clara_eval.evaluation.features.features import SecondView, SubmissionFacts, choose_values
 from clara_eval.evaluation.features.measured import Measured, is_quick, measure
 from clara_eval.evaluation.features.merging import merge_parts, merge_views
 from clara_eval.evaluation.features.scanning import speaks_to_judge
@@ -25,9 +25,9 @@ from clara_eval.evaluation.features.views import known_language, neutral_view
 from clara_eval.harness import Executed, Harness
 from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
-    Asked,
     BadCanary,
     Claims,
+    FeatureQuestion,
     Question,
     Subject,
     asked_features,
@@ -47,7 +47,7 @@ NEARLY_ALL = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingContext:
     """What a reading is about, for nonces that nobody can foresee before the deadline."""
 
     challenge: str
@@ -82,9 +82,9 @@ async def extract_features(
     asker: Asker | None,
     schema: FeatureSchema,
     solution: Solution,
-    reading: Reading,
+    reading: ReadingContext,
     executed: Executed | None = None,
-) -> Features:
+) -> SubmissionFacts:
     """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
     measured: dict[str, Value] = dict(await _measured(solution.text, reading.language or solution.language))
     kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
@@ -93,7 +93,7 @@ async def extract_features(
     if asked_features(schema):
         read = await _read(_needed(asker, schema), schema, solution, reading)
     vector, flags = choose_values(schema, kept, read.claims.values)
-    return Features(
+    return SubmissionFacts(
         vector=vector,
         text=read.claims.texts,
         measured=kept,
@@ -123,16 +123,18 @@ def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:
     )
 
 
-def questions_for(schema: FeatureSchema, solution: Solution, reading: Reading) -> dict[str, tuple[Question, ...]]:
+def questions_for(
+    schema: FeatureSchema, solution: Solution, reading: ReadingContext
+) -> dict[str, tuple[Question, ...]]:
     """Every question about one submission, by view. The prompts depend on nothing but these three."""
     return _questions(schema, solution, reading)[1]
 
 
 def _questions(
-    schema: FeatureSchema, solution: Solution, reading: Reading
+    schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> tuple[SecondView, dict[str, tuple[Question, ...]]]:
     """The questions by view, and whether there is a second one: code without what can only be said."""
-    asked, language = Asked.of(reading.statement, reading.language), reading.language or solution.language
+    asked, language = FeatureQuestion.of(reading.statement, reading.language), reading.language or solution.language
     full = prompt_view(solution.text).text
     texts = {"full": full}
     neutral = neutral_view(solution.text, language, reading.wanted)
@@ -147,7 +149,7 @@ def _questions(
     }
 
 
-def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: Reading) -> list[Prompt]:
+def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: ReadingContext) -> list[Prompt]:
     """Everything that will be asked about these submissions the first time."""
     if not asked_features(schema):
         return []
@@ -159,11 +161,11 @@ def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: R
     ]
 
 
-def _subject(solution: Solution, reading: Reading, view: str) -> Subject:
+def _subject(solution: Solution, reading: ReadingContext, view: str) -> Subject:
     return Subject(reading.block_hash, reading.challenge, solution.content_sha256, view)
 
 
-async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading: Reading) -> _Read:
+async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> _Read:
     view = prompt_view(solution.text)
     flags = [*_invisible(view), *speaks_to_judge(view.text)]
     requests: list[str] = []

@@ -21,7 +21,7 @@ SecondView = Literal["read", "same", "missing", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class SubmissionFacts:
     vector: JudgeVector
     text: dict[str, str]
     """`text` features, as a model wrote them: for people only."""

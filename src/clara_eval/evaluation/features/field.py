@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
-from clara_eval.evaluation.features.features import Features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.merging import DISAGREE, worst
 from clara_eval.judge.rules import WIDEST_LINEAR, goodness
 from clara_eval.judge.vector import Value, make_vector
@@ -52,8 +52,8 @@ _ALIKE = 1e-9
 
 
 def compare_field(
-    schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None = None
-) -> dict[Address, Features]:
+    schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None = None
+) -> dict[Address, SubmissionFacts]:
     """Every submission's facts, with what the others tell about them; `paid` places there are, else one in four."""
     seen_twice = sum(facts.second_view in ("read", "same") for facts in features.values())
     without = {account for account, facts in features.items() if _lacks_view(facts, seen_twice, len(features) - 1)}
@@ -89,7 +89,7 @@ class _Support:
     """Of all who claim it, from worst to best."""
 
     @classmethod
-    def of(cls, feature: Feature, features: Mapping[Address, Features]) -> _Support:
+    def of(cls, feature: Feature, features: Mapping[Address, SubmissionFacts]) -> _Support:
         claiming = [facts for facts in features.values() if facts.claimed.get(feature.name) is not None]
         values = [facts.vector.as_dict()[feature.name] for facts in claiming]
         known = sorted((v for v in values if v is not None), key=lambda value: goodness(feature, value))
@@ -139,7 +139,7 @@ def _median_without(ordered: Sequence[float], one: float) -> float:
 class _Field:
     """What is counted once for all entries."""
 
-    features: Mapping[Address, Features]
+    features: Mapping[Address, SubmissionFacts]
     numbers: Mapping[Feature, _Values]
     claims: Mapping[Address, float | None]
     merits: _Values
@@ -152,7 +152,7 @@ class _Field:
     """Entries with the best claims of which any might be paid."""
 
     @classmethod
-    def of(cls, schema: FeatureSchema, features: Mapping[Address, Features], paid: int | None) -> _Field:
+    def of(cls, schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None) -> _Field:
         size = len(features)
         claims = {account: _claimed_merit(schema, facts) for account, facts in features.items()}
         return cls(
@@ -171,7 +171,9 @@ class _Field:
         )
 
 
-def _capped(schema: FeatureSchema, facts: Features, support: Mapping[str, _Support], is_unseen: bool) -> Features:
+def _capped(
+    schema: FeatureSchema, facts: SubmissionFacts, support: Mapping[str, _Support], is_unseen: bool
+) -> SubmissionFacts:
     """Claims without support count as the middle at best; where the others have none either, as what is usual there.
 
     Those of an entry that could not be seen without its words are no better than anybody's.
@@ -231,27 +233,27 @@ _NO_VIEW = Flag(
 )
 
 
-def _lacks_view(facts: Features, seen_twice: int, others: int) -> bool:
+def _lacks_view(facts: SubmissionFacts, seen_twice: int, others: int) -> bool:
     """Code that cannot be read without its names and words, where the others' can."""
     return facts.second_view == "missing" or (facts.second_view == "none" and seen_twice * 2 > others)
 
 
-def _known_claims(facts: Features) -> tuple[str, ...]:
+def _known_claims(facts: SubmissionFacts) -> tuple[str, ...]:
     return tuple(sorted(name for name, value in facts.claimed.items() if value is not None))
 
 
-def _disagreements(facts: Features) -> set[object]:
+def _disagreements(facts: SubmissionFacts) -> set[object]:
     return {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
 
 
-def _told_views(facts: Features, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
+def _told_views(facts: SubmissionFacts, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
     """The flags so far; where the two views of most others differ about a feature too, that is nobody's fault."""
     for flag in facts.flags:
         usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
         yield replace(flag, severity="info") if usual else flag
 
 
-def _outliers(facts: Features, field: _Field) -> Iterator[Flag]:
+def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
     for feature, numbers in field.numbers.items():
         value = _exact(feature, facts)
         mine, size = _scaled(feature, value), len(numbers)
@@ -271,7 +273,7 @@ def _outliers(facts: Features, field: _Field) -> Iterator[Flag]:
         )
 
 
-def _exact(feature: Feature, facts: Features) -> Value:
+def _exact(feature: Feature, facts: SubmissionFacts) -> Value:
     """As measured, not as the judge sees it: steps of a wide range would make outliers of neighbours."""
     measured = facts.measured.get(feature.name)
     return facts.vector.as_dict()[feature.name] if measured is None else measured
@@ -345,12 +347,12 @@ def _spreads(mine: float, field: _Field) -> float:
     return (mine - middle) / spread
 
 
-def _is_rare(schema: FeatureSchema, facts: Features, field: _Field) -> bool:
+def _is_rare(schema: FeatureSchema, facts: SubmissionFacts, field: _Field) -> bool:
     """Whether few claim exactly the same: where a quarter of the field does, the claim is nothing special."""
     return field.alike[_claimed_values(schema, facts)] < max(NEARLY_ALL, COMMON * len(field.features))
 
 
-def _is_nearly_best(schema: FeatureSchema, facts: Features) -> bool:
+def _is_nearly_best(schema: FeatureSchema, facts: SubmissionFacts) -> bool:
     values, claimed = facts.vector.as_dict(), _claimed(schema, facts)
     return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) - _ALIKE for f in claimed)
 
@@ -366,7 +368,7 @@ def _step_below(feature: Feature) -> Value:
     return feature.high - step if feature.better == "higher" else feature.low + step
 
 
-def _claimed(schema: FeatureSchema, facts: Features) -> list[Feature]:
+def _claimed(schema: FeatureSchema, facts: SubmissionFacts) -> list[Feature]:
     """What only a model says about this submission, where one end is better."""
     values = facts.vector.as_dict()
     return [
@@ -379,12 +381,12 @@ def _claimed(schema: FeatureSchema, facts: Features) -> list[Feature]:
     ]
 
 
-def _claimed_values(schema: FeatureSchema, facts: Features) -> tuple[Value, ...]:
+def _claimed_values(schema: FeatureSchema, facts: SubmissionFacts) -> tuple[Value, ...]:
     values = facts.vector.as_dict()
     return tuple(values[feature.name] for feature in _claimed(schema, facts))
 
 
-def _claimed_merit(schema: FeatureSchema, facts: Features) -> float | None:
+def _claimed_merit(schema: FeatureSchema, facts: SubmissionFacts) -> float | None:
     """Mean goodness of the claims that count, from 0 to 1."""
     values = facts.vector.as_dict()
     counted = [goodness(feature, values[feature.name]) for feature in _claimed(schema, facts)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import Disagrees
 from clara_eval.core.hashing import plain_json
 
@@ -34,19 +34,19 @@ class Journal:
         self._entries = entries
         self.run = run
 
-    async def saved(self, key: str, form: Form[T]) -> T | None:
+    async def saved(self, key: str, form: JsonCodec[T]) -> T | None:
         """The saved result, or None."""
         text = await self._entries.entry(self.run, key)
         return None if text is None else self._read(key, form, text)
 
-    async def once(self, key: str, form: Form[T], make: Callable[[], Awaitable[T]]) -> T:
+    async def once(self, key: str, form: JsonCodec[T], make: Callable[[], Awaitable[T]]) -> T:
         """The saved result, or the one made now and saved."""
         saved = await self._entries.entry(self.run, key)
         if saved is None:
             saved = await self._entries.add_entry(self.run, key, form.text(await make()))
         return self._read(key, form, saved)
 
-    def _read(self, key: str, form: Form[T], text: str) -> T:
+    def _read(self, key: str, form: JsonCodec[T], text: str) -> T:
         try:
             return form.read_text(text)
         except ValueError as bad:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from clara_eval.challenges.agents import agent_record
 from clara_eval.core.errors import NotFound
-from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.reading import ResultReader
 
 MOST_ROUNDS = 200
 
 
-async def agent_view(reading: Reading, number: int) -> dict[str, object]:
+async def agent_view(reading: ResultReader, number: int) -> dict[str, object]:
     """The values of the template `agent.html`; NotFound for an agent that entered nothing that is over."""
     record = await agent_record(reading.store, reading.chain_id, number)
     if not record.entered:

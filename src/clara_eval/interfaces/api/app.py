@@ -28,10 +28,10 @@ from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import (
     Compressed,
-    Door,
     HeadAsGet,
-    Limits,
+    LimitsMiddleware,
     Rates,
+    RequestLimits,
 )
 from clara_eval.interfaces.api.problems import Problem, documented
 from clara_eval.interfaces.api.routes import health, router
@@ -53,7 +53,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
         redoc_url=None,
         lifespan=_lifespan,
     )
-    limits = Limits(rates)
+    limits = RequestLimits(rates)
     app.state.context = context
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
     app.state.limits = limits
@@ -115,7 +115,7 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
         return Response(about, media_type="text/plain; charset=utf-8")
 
 
-def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:
+def _add_layers(app: FastAPI, context: ApiContext, limits: RequestLimits) -> None:
     def count(scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "other")
         context.metrics.http_requests.labels(route, str(status)).inc()
@@ -125,7 +125,7 @@ def _add_layers(app: FastAPI, context: ApiContext, limits: Limits) -> None:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Compressed)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(Door, limits=limits, count=count)
+    app.add_middleware(LimitsMiddleware, limits=limits, count=count)
 
 
 def _tools() -> ModuleType | None:

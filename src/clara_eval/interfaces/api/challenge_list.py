@@ -40,7 +40,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListQuery:
     """What a visitor asked for."""
 
     status: str = ""
@@ -75,7 +75,7 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def listed(rows: Sequence[ChallengeSummary], wanted: Wanted, now: float) -> Listed:
+def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> Listed:
     """One page of the challenges that pass, the latest deadline first; those that are being judged come before all."""
     cards = [card_of(row, now) for row in rows]
     passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
@@ -93,7 +93,7 @@ def listed(rows: Sequence[ChallengeSummary], wanted: Wanted, now: float) -> List
     )  # fmt: skip
 
 
-def _passes(card: Card, wanted: Wanted) -> bool:
+def _passes(card: Card, wanted: ListQuery) -> bool:
     row = card.row
     if wanted.status in GROUPS and card.phase.label not in GROUPS[wanted.status][1]:
         return False

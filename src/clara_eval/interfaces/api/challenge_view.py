@@ -1,6 +1,6 @@
 """Everything that the page of one challenge shows, gathered from the read model.
 
-Comes in: what may be read (`Reading`), an address and a page number. Goes out: the values of the template. Before
+Comes in: what may be read (`ResultReader`), an address and a page number. Goes out: the values of the template. Before
 scores are posted there is only the challenge and its progress; facts, games and criteria are shown where traces are
 public.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from clara_eval.actions.claim import FINALIZATION_SECONDS
 from clara_eval.challenges.comparisons import Played, outcome
-from clara_eval.challenges.history import Claims, Created
-from clara_eval.challenges.judging import Judging
+from clara_eval.challenges.history import Created, PrizeClaims
+from clara_eval.challenges.judging import JudgingBasis
 from clara_eval.challenges.status import FINAL_STATES
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
@@ -22,14 +22,14 @@ from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import Features, Scores
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.leaderboard import (
-    Leaderboard,
+    LeaderboardView,
     around_line,
     executed_facts,
     executed_names,
     key_facts,
     leaderboard_of,
 )
-from clara_eval.interfaces.api.reading import PLOTS, Reading
+from clara_eval.interfaces.api.reading import PLOTS, ResultReader
 
 SIDE_BY_SIDE = 8
 """Entries whose facts stand side by side."""
@@ -68,7 +68,7 @@ class Step:
     """Base units of the prize token."""
 
 
-async def challenge_view(reading: Reading, address: Address, number: int, settings: Settings) -> dict[str, object]:
+async def challenge_view(reading: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, object]:
     """The values of the template `challenge.html`."""
     found = await reading.detail(address, admin=False)
     now = time.time()
@@ -93,7 +93,7 @@ async def challenge_view(reading: Reading, address: Address, number: int, settin
     return values if scores is None else values | await _result(reading, address, scores, number)
 
 
-async def _result(reading: Reading, address: Address, scores: Scores, number: int) -> dict[str, object]:
+async def _result(reading: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
     """What is there once scores are posted."""
     judging = await reading.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)
@@ -120,27 +120,29 @@ async def _result(reading: Reading, address: Address, scores: Scores, number: in
     }
 
 
-def judges_of(scores: Scores, judging: Judging | None) -> list[str]:
+def judges_of(scores: Scores, judging: JudgingBasis | None) -> list[str]:
     """Who really compared; a poster may have asked for rules where the operator has a jury."""
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return compared or list(judging.judges if judging else ())
 
 
-def weights_of(judging: Judging | None) -> list[tuple[Feature, float]]:
+def weights_of(judging: JudgingBasis | None) -> list[tuple[Feature, float]]:
     """The judged features with their share of all weight, the heaviest first."""
     judged = judging.schema.judged if judging else ()
     total = sum(feature.weight for feature in judged) or 1.0
     return sorted(((feature, feature.weight / total) for feature in judged), key=lambda pair: -pair[1])
 
 
-def feature_names(judging: Judging | None, facts: dict[str, Features]) -> list[str]:
+def feature_names(judging: JudgingBasis | None, facts: dict[str, Features]) -> list[str]:
     """Every fact that was judged, the heaviest first; without a schema by name."""
     known = [feature.name for feature, _ in weights_of(judging)]
     told = {name for found in facts.values() for name in found.features}
     return [name for name in known if name in told] + sorted(told.difference(known))
 
 
-def with_facts(leaderboard: Leaderboard, facts: dict[str, Features], judging: Judging | None) -> Leaderboard:
+def with_facts(
+    leaderboard: LeaderboardView, facts: dict[str, Features], judging: JudgingBasis | None
+) -> LeaderboardView:
     """The leaderboard with the facts that stand in its rows: what was executed, else what weighs most."""
     if names := executed_names([row.found for row in leaderboard.rows]):
         rows = tuple(replace(row, facts=executed_facts(row.found, names)) for row in leaderboard.rows)
@@ -169,7 +171,7 @@ def timeline(
     scores: Scores | None,
     now: int,
     created: Created | None = None,
-    claims: Claims | None = None,
+    claims: PrizeClaims | None = None,
 ) -> list[Step]:
     """From the escrow of the prize to the last claim, as far as the read model knows."""
     phase, closed = wording.phase(found, now), now >= found.deadline
@@ -193,7 +195,7 @@ def _before_post(found: ChallengeSummary) -> list[Step]:
     return [Step("Scores posted", None, "next"), Step("Scoring deadline", found.scoringDeadline, "next", shared)]
 
 
-def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, claims: Claims | None) -> list[Step]:
+def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, claims: PrizeClaims | None) -> list[Step]:
     final = found.chainStatus == "finalized"
     by = f"By the {found.postedBy}." if found.postedBy else ""
     free = "Prizes can be claimed." if final else "Prizes can be claimed from then on."
@@ -204,7 +206,7 @@ def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, cla
     return [*steps, *(_claimed(found, claims) if final else [Step("Claimed", None, "next")])]
 
 
-def _claimed(found: ChallengeSummary, claims: Claims | None) -> list[Step]:
+def _claimed(found: ChallengeSummary, claims: PrizeClaims | None) -> list[Step]:
     """One point a claim while they are few; the last one says how many prizes are left."""
     taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
     shown = [

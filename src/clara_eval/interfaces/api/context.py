@@ -9,7 +9,7 @@ from clara_eval.actions.review import Decree
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.evaluation.objections import Objection
-from clara_eval.service.health import Pulse
+from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.ports import Store
 
@@ -48,5 +48,5 @@ class ApiContext:
     store: Store
     chain_id: int
     metrics: Metrics
-    pulse: Pulse
+    pulse: ServiceHealth
     engine: EngineDoor

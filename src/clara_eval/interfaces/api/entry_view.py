@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from clara_eval.challenges.comparisons import Outcome, Played, outcome
-from clara_eval.challenges.judging import Judging
+from clara_eval.challenges.judging import JudgingBasis
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound
@@ -27,7 +27,7 @@ from clara_eval.documents.results import (
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
 from clara_eval.interfaces.api.leaderboard import is_paid, is_ranked, scale_of
-from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.ranking.what_if import LARGEST_FIELD, turning_point
 
 RIVALS = 24
@@ -35,7 +35,7 @@ RIVALS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ShownVerdict:
     """One look at two entries, from one side."""
 
     result: Outcome
@@ -48,7 +48,7 @@ class Match:
     """Everything played against one rival."""
 
     rival: Ranked
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ShownVerdict, ...]
 
     @property
     def tone(self) -> str:
@@ -68,7 +68,7 @@ class Gap:
     """None where it does not tell them apart."""
 
 
-async def posted_scores(reading: Reading, address: Address) -> tuple[ChallengeDetail, Scores]:
+async def posted_scores(reading: ResultReader, address: Address) -> tuple[ChallengeDetail, Scores]:
     """The challenge and its posted ranking; Refusal where it is not public."""
     found = await reading.detail(address, admin=False)
     return found, found.leaderboard or await reading.leaderboard(address, admin=False)
@@ -81,7 +81,7 @@ def row_of(scores: Scores, account: str, address: Address) -> Ranked:
     return row
 
 
-async def entry_view(reading: Reading, address: Address, account: Address) -> dict[str, object]:
+async def entry_view(reading: ResultReader, address: Address, account: Address) -> dict[str, object]:
     """The values of the template `entry.html`."""
     found, scores = await posted_scores(reading, address)
     row = row_of(scores, account, address)
@@ -114,7 +114,7 @@ async def entry_view(reading: Reading, address: Address, account: Address) -> di
     }
 
 
-async def _what_if(reading: Reading, address: Address, scores: Scores, row: Ranked) -> list[wording.Told]:
+async def _what_if(reading: ResultReader, address: Address, scores: Scores, row: Ranked) -> list[wording.Observation]:
     places = [other.address for other in scores.rankings if is_ranked(other)]
     paid = sum(is_paid(other) for other in scores.rankings)
     if row.address not in places or len(places) > LARGEST_FIELD:
@@ -154,7 +154,7 @@ def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
     found = []
     for rival in rivals:
         verdicts = tuple(
-            Verdict(outcome(game, shown_first=first == row.address), first == row.address, game)
+            ShownVerdict(outcome(game, shown_first=first == row.address), first == row.address, game)
             for (first, second), game in games.items()
             if {first, second} == {row.address, rival.address}
         )
@@ -163,7 +163,7 @@ def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
     return found
 
 
-def gaps(account: str, target: Ranked | None, facts: dict[str, Features], judging: Judging | None) -> list[Gap]:
+def gaps(account: str, target: Ranked | None, facts: dict[str, Features], judging: JudgingBasis | None) -> list[Gap]:
     """Fact by fact against the rival at the pay line, the heaviest first."""
     if target is None or account not in facts or target.address not in facts:
         return []
@@ -189,7 +189,7 @@ def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
     return first > second if feature.better == "higher" else first < second
 
 
-async def game_view(reading: Reading, address: Address, one: Address, other: Address) -> dict[str, object]:
+async def game_view(reading: ResultReader, address: Address, one: Address, other: Address) -> dict[str, object]:
     """The values of the template `game.html`: both looks at two entries, and the facts that were shown."""
     found, scores = await posted_scores(reading, address)
     left, right = row_of(scores, one, address), row_of(scores, other, address)

@@ -1,8 +1,4 @@
-"""A ranking as it is drawn: rows with their intervals on one scale, the pay line, the podium, those not ranked.
-
-Comes in: the scores of a round. Goes out: a `Leaderboard`, of which one page of rows is shown. A field of a thousand is
-paged; the scale and the pay line are those of the whole field on every page.
-"""
+"""A ranking as it is drawn: rows with their intervals on one scale, the pay line, the podium, those not ranked."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaderboard:
+class LeaderboardView:
     rows: tuple[Row, ...]
     """Those of this page."""
     podium: tuple[Row, ...]
@@ -60,7 +56,7 @@ class Leaderboard:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class RatingScale:
     low: float
     high: float
 
@@ -83,13 +79,13 @@ def is_paid(row: Ranked) -> bool:
     return int(row.prizeAmount or 0) > 0
 
 
-def scale_of(rows: Sequence[Ranked]) -> Scale:
+def scale_of(rows: Sequence[Ranked]) -> RatingScale:
     lows = [row.low for row in rows if row.low is not None]
     highs = [row.high for row in rows if row.high is not None]
-    return Scale(min(lows, default=0.0), max(highs, default=1.0))
+    return RatingScale(min(lows, default=0.0), max(highs, default=1.0))
 
 
-def leaderboard_of(scores: Scores, page: int) -> Leaderboard:
+def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
     """One page of a ranking."""
     ranked = [row for row in scores.rankings if is_ranked(row)]
     rejected = tuple(row for row in scores.rankings if not is_ranked(row))
@@ -98,7 +94,7 @@ def leaderboard_of(scores: Scores, page: int) -> Leaderboard:
     drawn = [_row(row, scale, place, paid) for place, row in enumerate(ranked)]
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
-    return Leaderboard(
+    return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         podium=tuple(row for row in drawn[:PODIUM] if row.is_paid),
         rejected=rejected,
@@ -110,11 +106,11 @@ def leaderboard_of(scores: Scores, page: int) -> Leaderboard:
     )
 
 
-def _row(row: Ranked, scale: Scale, place: int, paid: int) -> Row:
+def _row(row: Ranked, scale: RatingScale, place: int, paid: int) -> Row:
     return Row(row, scale.bar(row), is_paid(row), is_below=paid > 0 and place == paid)
 
 
-def _line(ranked: Sequence[Ranked], scale: Scale, paid: int) -> float | None:
+def _line(ranked: Sequence[Ranked], scale: RatingScale, paid: int) -> float | None:
     """Half-way between the last that is paid and the first that is not."""
     if not 0 < paid < len(ranked):
         return None

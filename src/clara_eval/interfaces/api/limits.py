@@ -80,7 +80,7 @@ class Rates:
     admin: Rate = Rate(per_second=5, burst=60)
 
 
-class Limits:
+class RequestLimits:
     def __init__(self, rates: Rates | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         rates = rates or Rates()
         self.clients = Buckets(rates.client, clock)
@@ -114,10 +114,10 @@ def _most(path: str) -> int:
     return MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
 
 
-class Door:
+class LimitsMiddleware:
     """The outermost layer, in plain ASGI: rate, size, headers, and the count of requests."""
 
-    def __init__(self, app: ASGIApp, *, limits: Limits, count: Callable[[Scope, int], None]) -> None:
+    def __init__(self, app: ASGIApp, *, limits: RequestLimits, count: Callable[[Scope, int], None]) -> None:
         self._app = app
         self._limits = limits
         self._count = count

@@ -23,10 +23,10 @@ from clara_eval.challenges.status import FINAL_STATES
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.interfaces.api.agent_view import agent_view
-from clara_eval.interfaces.api.challenge_list import Wanted, card_of, listed
+from clara_eval.interfaces.api.challenge_list import ListQuery, card_of, listed
 from clara_eval.interfaces.api.challenge_view import challenge_view
 from clara_eval.interfaces.api.entry_view import entry_view, game_view
-from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 from clara_eval.interfaces.api.verify_view import verify_view
@@ -51,9 +51,9 @@ def mount_static(app: FastAPI) -> None:
     app.mount("/static", _Assets(directory=STATIC), name="static")
 
 
-def reading_of(request: Request) -> Reading:
+def reading_of(request: Request) -> ResultReader:
     context = request.app.state.context
-    return Reading(context.store, context.chain_id, context.settings.traces_public)
+    return ResultReader(context.store, context.chain_id, context.settings.traces_public)
 
 
 def is_fragment(request: Request) -> bool:
@@ -82,7 +82,7 @@ async def index(
     q: Annotated[str, Query(max_length=200)] = "",
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> HTMLResponse:
-    wanted = Wanted(status, skill, q, number)
+    wanted = ListQuery(status, skill, q, number)
     rows = await reading_of(request).listed(None)
     settings = request.app.state.context.settings
     found = listed(rows, wanted, time.time())

@@ -14,8 +14,8 @@ from clara_eval.actions.status import evaluation_status
 from clara_eval.challenges.agents import AgentRecord, agent_record
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.comparisons import Played, comparisons_among, comparisons_of
-from clara_eval.challenges.history import Claims, Created, claims_key, created_key
-from clara_eval.challenges.judging import Judging, read_judging
+from clara_eval.challenges.history import Created, PrizeClaims, claims_key, created_key
+from clara_eval.challenges.judging import JudgingBasis, read_judging
 from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
@@ -40,7 +40,7 @@ PLOTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultReader:
     store: Store
     chain_id: int
     traces_public: str
@@ -152,17 +152,17 @@ class Reading:
             return {}
         return await comparisons_of(self.store, self.chain_id, address, account, rivals)
 
-    async def judging(self, address: Address, scores: Scores) -> Judging | None:
+    async def judging(self, address: Address, scores: Scores) -> JudgingBasis | None:
         """By what these scores were judged; what somebody else posted was judged elsewhere."""
         archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
         if archived is None or archived.digest != scores.traceDigest:
             return None
         return await read_judging(self.store, self.chain_id, address)
 
-    async def history(self, address: Address) -> tuple[Created | None, Claims | None]:
+    async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
         """When it was created, and who took which prize; None where nobody looked."""
         created = await read(self.store, self.chain_id, Created, created_key(address))
-        return created, await read(self.store, self.chain_id, Claims, claims_key(address))
+        return created, await read(self.store, self.chain_id, PrizeClaims, claims_key(address))
 
     async def money(self, address: Address) -> SpendLine | None:
         """What its evaluation cost, or has reserved; None where nothing was asked that costs."""

@@ -42,7 +42,7 @@ from clara_eval.evaluation.trace.document import FORMAT
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.problems import Refusal, documented
-from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.judge.providers.registry import models_of, parse_jury
 from clara_eval.store.trace_archive import stream_trace
@@ -73,9 +73,9 @@ def _context(request: Request) -> ApiContext:
     return found
 
 
-def _reading(request: Request) -> Reading:
+def _reading(request: Request) -> ResultReader:
     context = _context(request)
-    return Reading(context.store, context.chain_id, context.settings.traces_public)
+    return ResultReader(context.store, context.chain_id, context.settings.traces_public)
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def _well_formed() -> Iterator[None]:
 
 
 Context = Annotated[ApiContext, Depends(_context)]
-Read = Annotated[Reading, Depends(_reading)]
+Read = Annotated[ResultReader, Depends(_reading)]
 
 
 @router.post(

@@ -18,7 +18,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, ClaraError
 from clara_eval.evaluation.replay import Checked
-from clara_eval.interfaces.api.reading import Reading
+from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.store.trace_archive import stream_trace
 
 MOST_PARTS = 4
@@ -34,7 +34,7 @@ class Checks:
     known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
 
 
-async def verify_view(checks: Checks, reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
+async def verify_view(checks: Checks, reading: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
     """The values of the template `verify.html`."""
     found = await reading.detail(address, admin=False)
     archived = await reading.trace(address, admin=False)
@@ -51,7 +51,7 @@ async def verify_view(checks: Checks, reading: Reading, address: Address, settin
     return {**values, "result": result}
 
 
-async def _check(reading: Reading, address: Address, settings: Settings) -> dict[str, object]:
+async def _check(reading: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
         path = Path(place) / "trace.json"
         with path.open("wb") as file:

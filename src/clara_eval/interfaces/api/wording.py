@@ -16,7 +16,7 @@ from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import Consistency, EvalStatus, JudgeConsistency
 from clara_eval.interfaces.api.templating import usd
 from clara_eval.judge.costs.spend_report import SpendLine
-from clara_eval.ranking.what_if import Turn
+from clara_eval.ranking.what_if import PlaceChange
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
@@ -132,7 +132,7 @@ def shortened(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observation:
     """One observation about the judging: a heading, a sentence, and whether it is good news."""
 
     heading: str
@@ -140,60 +140,64 @@ class Told:
     is_good: bool
 
 
-def turn_told(turn: Turn, *, is_paid: bool) -> Told:
+def turn_told(turn: PlaceChange, *, is_paid: bool) -> Observation:
     """What other verdicts about an entry's own games would have meant for it."""
     rivals = " and ".join(filter(None, (", ".join(map(short, turn.rivals[:-1])), *map(short, turn.rivals[-1:]))))
     if is_paid:
         if not turn.rivals:
-            return Told("Nothing of its own.", "It would have been paid however its own games had ended.", is_good=True)
+            return Observation(
+                "Nothing of its own.", "It would have been paid however its own games had ended.", is_good=True
+            )
         told = f"Had it lost its games against {rivals}, it would have been place {turn.place} and not paid."
-        return Told("What would have cost it the prize.", told, is_good=True)
+        return Observation("What would have cost it the prize.", told, is_good=True)
     if not turn.rivals:
-        return Told("Out of reach.", "No other end of its own games would have paid it.", is_good=False)
+        return Observation("Out of reach.", "No other end of its own games would have paid it.", is_good=False)
     told = f"Had it won its games against {rivals}, it would have been place {turn.place} and paid."
-    return Told("What would have changed its place.", told, is_good=False)
+    return Observation("What would have changed its place.", told, is_good=False)
 
 
-def consistency(found: Consistency | None) -> list[Told]:
+def consistency(found: Consistency | None) -> list[Observation]:
     """How far the verdicts agree with one another, for somebody who never heard of it."""
     return list(_consistency(found)) if found else []
 
 
-def _consistency(found: Consistency) -> Iterator[Told]:
+def _consistency(found: Consistency) -> Iterator[Observation]:
     swap, swaps = found.swapConsistency, found.swaps
     if swap is not None:
         told = f"Asked twice with the two entries swapped, the same one won in {swap:.0%} of {swaps:,} cases."
-        yield Told("Order does not matter." if swap >= 0.9 else "Order matters at times.", told, swap >= 0.9)
+        yield Observation("Order does not matter." if swap >= 0.9 else "Order matters at times.", told, swap >= 0.9)
     cycles, triples = found.cycles, found.decidedTriples
     if cycles:
         told = f"{cycles:,} of {triples:,} triples go in a circle: A beats B, B beats C, C beats A."
-        yield Told("Some circles.", told, cycles <= triples / 50)
+        yield Observation("Some circles.", told, cycles <= triples / 50)
     elif triples:
-        yield Told("No circles.", f"In none of {triples:,} triples did A beat B, B beat C and C beat A.", is_good=True)
+        yield Observation(
+            "No circles.", f"In none of {triples:,} triples did A beat B, B beat C and C beat A.", is_good=True
+        )
     coverage = found.coverage
     if coverage == 1:
-        yield Told("Everybody met everybody.", "Every pair of entries was compared.", is_good=True)
+        yield Observation("Everybody met everybody.", "Every pair of entries was compared.", is_good=True)
     elif coverage is not None:
         some = f"{coverage:.0%} of all pairs were compared, those near the pay line most."
-        yield Told("A chosen schedule.", some, is_good=True)
+        yield Observation("A chosen schedule.", some, is_good=True)
     yield from _judges(found.judges)
     pivotal = found.pivotalItems
     if pivotal:
         told = f"Had one of {len(pivotal)} entries not taken part, somebody else would be paid."
-        yield Told("A few tip the scales.", told, is_good=False)
+        yield Observation("A few tip the scales.", told, is_good=False)
     elif pivotal is not None:
         told = "Had any one entry not taken part, the same entries would be paid."
-        yield Told("Nobody tips the scales.", told, is_good=True)
+        yield Observation("Nobody tips the scales.", told, is_good=True)
 
 
-def _judges(judges: Sequence[JudgeConsistency]) -> Iterator[Told]:
+def _judges(judges: Sequence[JudgeConsistency]) -> Iterator[Observation]:
     for judge in judges:
         lean = judge.firstShare
         if lean is not None:
             is_even = abs(lean - 0.5) <= 0.1
             told = f"{judge.judge} chose the entry shown first in {lean:.0%} of {judge.games:,} games."
-            yield Told("No lean to one side." if is_even else "A lean to one side.", told, is_even)
+            yield Observation("No lean to one side." if is_even else "A lean to one side.", told, is_even)
         if judge.agreement is not None and judge.compared:
             agrees = judge.agreement >= 0.75
             told = f"{judge.judge} agrees with the other judges in {judge.agreement:.0%} of their shared games."
-            yield Told("Judges agree." if agrees else "Judges differ.", told, agrees)
+            yield Observation("Judges agree." if agrees else "Judges differ.", told, agrees)

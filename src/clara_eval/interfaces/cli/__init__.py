@@ -21,7 +21,7 @@ from clara_eval.interfaces.cli.lazy import LazyGroup
 from clara_eval.interfaces.cli.output import EXIT_CODES, fail, tolerate_terminals
 
 
-class Program(LazyGroup):
+class ProgramGroup(LazyGroup):
     """All commands."""
 
     table = COMMANDS
@@ -29,7 +29,7 @@ class Program(LazyGroup):
 
 app = typer.Typer(
     name="clara-eval",
-    cls=Program,
+    cls=ProgramGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from clara_eval.actions.act import act, prepare
-from clara_eval.actions.browse import Filter, browse, detail
+from clara_eval.actions.browse import ChallengeFilter, browse, detail
 from clara_eval.actions.claim import claim as claim_action
 from clara_eval.actions.finalize import finalize as finalize_action
 from clara_eval.actions.plan import Action
@@ -167,7 +167,7 @@ def list_(
     """List challenges, newest first."""
     if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
         raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
-    wanted = Filter(
+    wanted = ChallengeFilter(
         status=cast("ChainStatus | Literal['any']", status),
         skill=skill,
         evaluator=cast("Literal['clara', 'self', 'any']", evaluator),
@@ -276,7 +276,7 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def _show_list(found: BrowseResult, wanted: Filter) -> None:
+def _show_list(found: BrowseResult, wanted: ChallengeFilter) -> None:
     screen = console(stderr=False)
     for item in found["challenges"]:
         left = f"{show_wait(item['secondsLeft'])} left" if item["secondsLeft"] else "closed"
@@ -289,7 +289,7 @@ def _show_list(found: BrowseResult, wanted: Filter) -> None:
         console().print(f"More with --offset {found['nextOffset']}.")
 
 
-def _nothing(found: BrowseResult, wanted: Filter) -> str:
+def _nothing(found: BrowseResult, wanted: ChallengeFilter) -> str:
     """An empty list says how to get to a full one."""
     kind = "" if wanted.status == "any" else f" {wanted.status}"
     said = f"No{kind} challenge{' of that kind' if wanted.skill or wanted.evaluator != 'any' else ''} on "

@@ -21,8 +21,8 @@ from clara_eval.config.eval_config import (
     COMMON,
     EXECUTED,
     MEASURED,
+    ConfigProblem,
     Feature,
-    Problem,
     canonical_config,
     collect_problems,
     config_hash,
@@ -44,7 +44,7 @@ from clara_eval.interfaces.cli.screen import console, print_labelled, safe, wrap
 from clara_eval.judge.providers.registry import models_of, parse_jury
 
 
-class Template(StrEnum):
+class ConfigTemplate(StrEnum):
     measured = "measured"
     gas = "gas"
     code = "code"
@@ -54,7 +54,9 @@ class Template(StrEnum):
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("eval-config.json"),
-    template: Annotated[Template | None, typer.Option(help="The kind of challenge; asked for on a terminal.")] = None,
+    template: Annotated[
+        ConfigTemplate | None, typer.Option(help="The kind of challenge; asked for on a terminal.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Write a starter config that explains itself; never overwrites a file."""
@@ -76,7 +78,7 @@ def init(
 
 def _usual(judges: str) -> str:
     """What works with what is configured: without a model, only what tools measure is judged."""
-    return Template.code.value if models_of(parse_jury(judges)) else Template.measured.value
+    return ConfigTemplate.code.value if models_of(parse_jury(judges)) else ConfigTemplate.measured.value
 
 
 def _asked(judges: str) -> str:
@@ -161,7 +163,7 @@ def hash_(
         typer.echo(config_hash(hashed))
 
 
-def _print_summary(file: Path, problems: list[Problem], summary: dict[str, Any]) -> None:
+def _print_summary(file: Path, problems: list[ConfigProblem], summary: dict[str, Any]) -> None:
     out = console(stderr=False)
     errors = sum(1 for problem in problems if problem.severity == "error")
     if not summary["ok"]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from clara_eval.config.eval_config import BadEvalConfig, EvalConfig, Problem, parse_eval_config
+from clara_eval.config.eval_config import BadEvalConfig, ConfigProblem, EvalConfig, parse_eval_config
 from clara_eval.core.errors import BadInput
 from clara_eval.core.private_file import write_private
 from clara_eval.interfaces.cli.output import emit_json
@@ -50,7 +50,7 @@ def print_warning(sentence: str | None) -> None:
         console(stderr=False).print(f"[yellow]warning[/] {safe(sentence, 800)}", soft_wrap=True)
 
 
-def print_problems(problems: Sequence[Problem]) -> None:
+def print_problems(problems: Sequence[ConfigProblem]) -> None:
     out = console(stderr=False)
     for problem in problems:
         colour = "red" if problem.severity == "error" else "yellow"

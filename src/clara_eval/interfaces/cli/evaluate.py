@@ -11,7 +11,7 @@ from rich.text import Text
 from clara_eval.actions.evaluate import EvaluationRequest, Observer
 from clara_eval.actions.evaluate import evaluate as evaluate_challenge
 from clara_eval.app import open_app
-from clara_eval.chain.sender import Outcome, Receipt
+from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -23,11 +23,11 @@ from clara_eval.interfaces.cli.result import print_next, print_result
 from clara_eval.interfaces.cli.screen import console, print_labelled, short_hex, wrapped
 
 OUTCOMES = {
-    Outcome.CONFIRMED: "posted, and deep enough in the chain to stay",
-    Outcome.ALREADY_DONE: "it was posted already",
-    Outcome.DRY_RUN: "a dry run: checked and rehearsed, nothing was sent",
-    Outcome.REVERTED: "the transaction was mined, but reverted",
-    Outcome.UNKNOWN: "sent, but not seen in a block yet",
+    SendOutcome.CONFIRMED: "posted, and deep enough in the chain to stay",
+    SendOutcome.ALREADY_DONE: "it was posted already",
+    SendOutcome.DRY_RUN: "a dry run: checked and rehearsed, nothing was sent",
+    SendOutcome.REVERTED: "the transaction was mined, but reverted",
+    SendOutcome.UNKNOWN: "sent, but not seen in a block yet",
 }
 
 
@@ -56,7 +56,7 @@ def evaluate(
 
 def is_done(receipt: Receipt | None) -> bool:
     """Whether nothing is left to do: not while a person, the chain or a new attempt is waited for."""
-    return receipt is not None and receipt.outcome not in {Outcome.REVERTED, Outcome.UNKNOWN}
+    return receipt is not None and receipt.outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN}
 
 
 async def _evaluate(
@@ -90,8 +90,8 @@ def _tell(done: Evaluation, scores: dict[str, object]) -> None:
 
 def _after(receipt: Receipt, address: str) -> list[str]:
     """What a person does next."""
-    if receipt.outcome is Outcome.DRY_RUN:
+    if receipt.outcome is SendOutcome.DRY_RUN:
         return [f"evaluate {address}  # with CLARA_EVALUATOR_KEY: posts it", f"trace {address} -o trace.json"]
-    if receipt.outcome in (Outcome.REVERTED, Outcome.UNKNOWN):
+    if receipt.outcome in (SendOutcome.REVERTED, SendOutcome.UNKNOWN):
         return [f"evaluate {address}", f"status {address}"]
     return [f"verify {address}", f"trace {address} -o trace.json"]

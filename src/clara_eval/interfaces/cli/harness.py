@@ -20,8 +20,8 @@ from clara_eval.harness import (
     Executed,
     Harness,
     HarnessDocument,
+    HarnessSubmission,
     Machine,
-    Submission,
     hide,
     read_harness_document,
 )
@@ -139,7 +139,7 @@ def run_document(executed: Executed) -> dict[str, object]:
 
 
 def _executed(harness: Harness, file: Path) -> Executed:
-    return _machine().run(harness, Submission(harness.language, _text(file)))
+    return _machine().run(harness, HarnessSubmission(harness.language, _text(file)))
 
 
 def _machine() -> Machine:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from clara_eval.actions import results
 from clara_eval.app import Caller, open_caller
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.untrusted import bare
@@ -27,7 +27,7 @@ from clara_eval.documents.actions import (
     TokenDocument,
 )
 from clara_eval.documents.results import Margin, Ranked, Scores
-from clara_eval.interfaces.cli.leaderboard_table import ROWS, Leaderboard, print_leaderboard
+from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.result import print_asked, print_next
@@ -140,9 +140,9 @@ def _near(standings: Sequence[LeaderboardRow], own: str) -> list[LeaderboardRow]
 
 def _table_of(
     rows: Sequence[LeaderboardRow], token: TokenDocument, margin: Margin | None, *, marked: str = ""
-) -> Leaderboard:
-    known = Token(to_address(token["address"]), token["symbol"], token["decimals"])
-    return Leaderboard([ranked(row) for row in rows], known, margin, marked=marked)
+) -> LeaderboardTable:
+    known = PrizeToken(to_address(token["address"]), token["symbol"], token["decimals"])
+    return LeaderboardTable([ranked(row) for row in rows], known, margin, marked=marked)
 
 
 def ranked(row: LeaderboardRow) -> Ranked:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clara_eval.actions.amounts import round_amount
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import short, to_address
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import Margin, Ranked, Scores
@@ -34,11 +34,11 @@ METRICS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Leaderboard:
+class LeaderboardTable:
     """What the table is made of."""
 
     rows: Sequence[Ranked]
-    token: Token | None = None
+    token: PrizeToken | None = None
     margin: Margin | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     marked: str = ""
@@ -67,18 +67,18 @@ class Column:
         return max(map(cell_len, (self.heading, *self.cells)))
 
 
-def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> Leaderboard:
+def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> LeaderboardTable:
     """The table of a `scores` document."""
-    return Leaderboard(scores.rankings, token_of(scores), scores.margin, names or {})
+    return LeaderboardTable(scores.rankings, token_of(scores), scores.margin, names or {})
 
 
-def token_of(scores: Scores) -> Token | None:
+def token_of(scores: Scores) -> PrizeToken | None:
     token = scores.token
-    return Token(to_address(token.address), token.symbol, token.decimals, token.isKnown) if token else None
+    return PrizeToken(to_address(token.address), token.symbol, token.decimals, token.isKnown) if token else None
 
 
 def print_leaderboard(
-    screen: Console, leaderboard: Leaderboard, *, limit: int = ROWS, heading: str = "Leaderboard"
+    screen: Console, leaderboard: LeaderboardTable, *, limit: int = ROWS, heading: str = "Leaderboard"
 ) -> None:
     """The table, the pay line in it, and below who was not ranked and why."""
     shown = leaderboard.ranked[:limit]
@@ -92,7 +92,7 @@ def print_leaderboard(
         _print_rejected(screen, leaderboard, limit)
 
 
-def table_lines(leaderboard: Leaderboard, shown: Sequence[Ranked], width: int) -> list[Text]:
+def table_lines(leaderboard: LeaderboardTable, shown: Sequence[Ranked], width: int) -> list[Text]:
     """The heading and one line a place, with the pay line between those who are paid and the others."""
     columns, bar = _fitted(_columns(leaderboard, shown), width)
     scale = _scale(shown)
@@ -142,7 +142,7 @@ def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
     )
 
 
-def _columns(leaderboard: Leaderboard, shown: Sequence[Ranked]) -> list[Column]:
+def _columns(leaderboard: LeaderboardTable, shown: Sequence[Ranked]) -> list[Column]:
     """Every column that has something to say, in the order in which they stand."""
     names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
@@ -203,7 +203,7 @@ def _place(row: Ranked) -> str:
     return f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}"
 
 
-def _name(leaderboard: Leaderboard, row: Ranked) -> str:
+def _name(leaderboard: LeaderboardTable, row: Ranked) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
@@ -234,11 +234,11 @@ def _comparisons(row: Ranked) -> str:
     return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
 
 
-def _prize(leaderboard: Leaderboard, row: Ranked) -> str:
+def _prize(leaderboard: LeaderboardTable, row: Ranked) -> str:
     return round_amount(int(row.prizeAmount or 0), leaderboard.token) if is_paid(row) and leaderboard.token else ""
 
 
-def _print_rejected(screen: Console, leaderboard: Leaderboard, limit: int) -> None:
+def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) -> None:
     screen.print()
     screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
     for row in leaderboard.rejected[:limit]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clara_eval.actions.announced import ObjectionResult, Wanted, object_or_show
+from clara_eval.actions.announced import ObjectionInput, ObjectionResult, object_or_show
 from clara_eval.app import open_caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
@@ -30,13 +30,13 @@ def object_(
         raise ConfigError(
             "An objection is signed by the submitter.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
         )
-    digest = asyncio.run(_object(settings, Wanted(target, about, reason)))["traceDigest"]
+    digest = asyncio.run(_object(settings, ObjectionInput(target, about, reason)))["traceDigest"]
     if json:
         emit_json({"challengeAddress": target, "traceDigest": digest, "about": about.lower(), "reason": reason})
     else:
         console(stderr=False).print(f"Objected to {digest} of {target}.", markup=False, soft_wrap=True)
 
 
-async def _object(settings: Settings, wanted: Wanted) -> ObjectionResult:
+async def _object(settings: Settings, wanted: ObjectionInput) -> ObjectionResult:
     async with open_caller(settings) as caller:
         return await object_or_show(caller, wanted, confirmed="yes")

@@ -20,7 +20,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
 from clara_eval.ranking import Ranking, Standing
-from clara_eval.ranking.pairwise_csv import Pairwise, read_pairwise
+from clara_eval.ranking.pairwise_csv import PairwiseTable, read_pairwise
 from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
 from clara_eval.ranking.rank import rank_table
@@ -187,7 +187,7 @@ def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
     return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
 
 
-def _write_plots(folder: Path, ranking: Ranking, games: Pairwise) -> None:
+def _write_plots(folder: Path, ranking: Ranking, games: PairwiseTable) -> None:
     _write(
         folder,
         {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.table.in_canonical_order())},

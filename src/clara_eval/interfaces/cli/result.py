@@ -12,7 +12,7 @@ from rich.text import Text
 from clara_eval.actions.times import show_wait
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import Scores, StageProgress
-from clara_eval.interfaces.cli.leaderboard_table import ROWS, Leaderboard, leaderboard_of, print_leaderboard
+from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, leaderboard_of, print_leaderboard
 from clara_eval.interfaces.cli.screen import console, print_labelled, program, wrapped
 
 MOST_TITLE = 100
@@ -37,7 +37,7 @@ def judged_by(scores: Scores) -> str:
     return f"{names}{rules}" + (f", {games} comparisons" if games else "")
 
 
-def print_result(scores: Scores, *, leaderboard: Leaderboard | None = None, limit: int = ROWS) -> None:
+def print_result(scores: Scores, *, leaderboard: LeaderboardTable | None = None, limit: int = ROWS) -> None:
     """Everything that the document says to a person."""
     screen = console(stderr=False)
     print_asked(scores)

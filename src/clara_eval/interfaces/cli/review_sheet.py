@@ -9,9 +9,9 @@ from rich.table import Table
 
 from clara_eval.actions.amounts import round_amount
 from clara_eval.actions.review_sheet import ReviewSheet
-from clara_eval.chain.model import Token
+from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import short, to_address
-from clara_eval.interfaces.cli.leaderboard_table import Leaderboard, print_leaderboard
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.screen import console, safe
 
 
@@ -32,7 +32,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
     if sheet.note:
         screen.print(f"note      {safe(sheet.note)}", soft_wrap=True)
     screen.print()
-    print_leaderboard(screen, Leaderboard(sheet.ranking, _token(sheet)), heading="Ranking")
+    print_leaderboard(screen, LeaderboardTable(sheet.ranking, _token(sheet)), heading="Ranking")
     screen.print()
     screen.print(_facts(sheet))
     for game in sheet.games:
@@ -48,9 +48,9 @@ def _money(sheet: ReviewSheet) -> str:
     return f"{round_amount(int(sheet.prizePool), token)} for {sheet.winnerCount} places" if token else "not known"
 
 
-def _token(sheet: ReviewSheet) -> Token | None:
+def _token(sheet: ReviewSheet) -> PrizeToken | None:
     told = sheet.token
-    return Token(to_address(told.address), told.symbol, told.decimals) if told else None
+    return PrizeToken(to_address(told.address), told.symbol, told.decimals) if told else None
 
 
 def _time(sheet: ReviewSheet) -> str:

@@ -54,7 +54,7 @@ async def challenge_browse(
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
 ) -> Annotated[CallToolResult, BrowseResult]:
     """List challenges, newest first: prize, deadline, status, submissions."""
-    wanted = browsing.Filter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
+    wanted = browsing.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with in_words():
         found = await browsing.browse(caller_of(ctx), wanted)
     return answer(wording.browse(found), found)

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from clara_eval.actions import wording
 from clara_eval.actions.act import act, prepare
-from clara_eval.actions.announced import ObjectionResult, Wanted, object_or_show, question
+from clara_eval.actions.announced import ObjectionInput, ObjectionResult, object_or_show, question
 from clara_eval.actions.announced import in_words as objected_in_words
 from clara_eval.actions.claim import claim
 from clara_eval.actions.plan import Action
@@ -224,13 +224,13 @@ async def challenge_claim(
     return await _done(ctx, agreed, claim(address, sender or None))
 
 
-def objection_of(address: str, about: str, reason: str, signature: str) -> Wanted:
+def objection_of(address: str, about: str, reason: str, signature: str) -> ObjectionInput:
     """The tool's arguments as one value."""
-    return Wanted(address, about, reason, signature)
+    return ObjectionInput(address, about, reason, signature)
 
 
 async def ask_object(
-    ctx: ToolContext, wanted: Annotated[Wanted, Resolve(objection_of)], confirm: bool
+    ctx: ToolContext, wanted: Annotated[ObjectionInput, Resolve(objection_of)], confirm: bool
 ) -> Elicit[Agreement] | Agreement:
     with in_words():
         asked = await question(caller_of(ctx), wanted) if can_ask(ctx) else None
@@ -239,7 +239,7 @@ async def ask_object(
 
 async def challenge_object(
     ctx: ToolContext,
-    wanted: Annotated[Wanted, Resolve(objection_of)],
+    wanted: Annotated[ObjectionInput, Resolve(objection_of)],
     agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_object)],
     address: ChallengeAddress,
     about: Annotated[str, Field(description="rejected, copy, feature:NAME or game:ADDRESS.", max_length=60)] = "",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.judge.calibration.measure import Calibration
 from clara_eval.judge.templates import template_hash
 
 FLOOR = 0.85
 LEAST_LABELS = 50
 Mode = Literal["known", "required", "off"]
-CALIBRATION = Form(Calibration)
+CALIBRATION = JsonCodec(Calibration)
 
 
 def prompt_hash() -> str:

@@ -1,10 +1,4 @@
-"""A judge whose every answer has to be signed inside an enclave, for one run.
-
-In: a model that brings signatures, and the store. Out: its answers, each checked against the bytes that went over the
-wire and against a key whose enclave is attested. Must hold: an answer with a missing or wrong signature, or of a key
-without an enclave, is an outage of this judge (`Unsigned`), never a vote. A key's attestation is fetched once per run
-and kept; where the endpoint does not attest an old key any more, the attestation of an earlier run is taken.
-"""
+"""A judge whose every answer has to be signed inside an enclave, for one run."""
 
 from __future__ import annotations
 
@@ -14,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from clara_eval.core.codec import Form
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.attestation import (
     KeyReport,
@@ -25,11 +19,11 @@ from clara_eval.judge.attestation import (
     nonce_for,
 )
 from clara_eval.judge.attestation.checks import quote_of
-from clara_eval.judge.outages import Unsigned
+from clara_eval.judge.outages import UnsignedAnswer
 from clara_eval.judge.port import Answer, ConnectedLlm, Prompt
 from clara_eval.judge.signed import check_signed
 
-REPORT = Form(KeyReport)
+REPORT = JsonCodec(KeyReport)
 PLACE = "attestation"
 """The journal under which the reports of all runs are kept: they outlive a run that is started anew."""
 
@@ -74,11 +68,11 @@ class Attested:
     async def complete(self, prompt: Prompt) -> Answer:
         answer = await self.llm.complete(prompt)
         if answer.signed is None:
-            raise Unsigned(f"{self.name}: the answer came without a signature.")
+            raise UnsignedAnswer(f"{self.name}: the answer came without a signature.")
         try:
             check_signed(prompt, answer, (await self._key(answer.signed.key))[1], self.llm.model)
         except NotAttested as bad:
-            raise Unsigned(f"{self.name}: the answer's signature does not hold: {bad}.") from None
+            raise UnsignedAnswer(f"{self.name}: the answer's signature does not hold: {bad}.") from None
         return answer
 
     async def key_report(self, key: str) -> KeyReport:
@@ -113,11 +107,11 @@ class Attested:
         try:
             collateral = await self.quotes.collateral(quote_of(self.llm.interface, key, text))
         except NotAttested as bad:
-            raise Unsigned(f"{self.name}: the key {key} is not attested: {bad}.") from None
+            raise UnsignedAnswer(f"{self.name}: the key {key} is not attested: {bad}.") from None
         return KeyReport(self.run, self.name, key, text, collateral, int(self.now()))
 
     def _checked(self, report: KeyReport) -> SigningKey:
         try:
             return check_key(self.llm.interface, report, self.quotes)
         except NotAttested as bad:
-            raise Unsigned(f"{self.name}: the key {report.key} is not attested: {bad}.") from None
+            raise UnsignedAnswer(f"{self.name}: the key {report.key} is not attested: {bad}.") from None

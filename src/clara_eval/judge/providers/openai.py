@@ -27,7 +27,7 @@ from clara_eval.judge.attestation import NotAttested, Quotes, Signed, key_name
 from clara_eval.judge.attestation.quotes import INSTALL
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
-from clara_eval.judge.outages import Unanswered, Unsigned
+from clara_eval.judge.outages import Unanswered, UnsignedAnswer
 from clara_eval.judge.port import Answer, Prompt, Purpose
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
 from clara_eval.judge.providers.failures import (
@@ -39,7 +39,7 @@ from clara_eval.judge.providers.failures import (
     said_in,
 )
 from clara_eval.judge.providers.registry import parse_jury, required_key
-from clara_eval.judge.providers.wire import TRANSPORT_ERRORS, Reply, Wire
+from clara_eval.judge.providers.wire import TRANSPORT_ERRORS, ModelReply, Wire
 
 OPENAI = "https://api.openai.com/v1"
 NO_KEY = "no-key"
@@ -67,7 +67,7 @@ _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 _TAIL = b"}]}"
 
 
-class Form(NamedTuple):
+class RequestForm(NamedTuple):
     """How an endpoint wants to be asked: everything of a request but the prompt."""
 
     model: str
@@ -92,7 +92,7 @@ class OpenAiLlm:
         self._endpoint = Endpoint(self._name, "OPENAI_API_KEY", api_key)
         self._wire = Wire(base_url or OPENAI, api_key, call_seconds, encodings=self.encodings)
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
-        self._form = Form(
+        self._form = RequestForm(
             model, "max_tokens" if base_url else "max_completion_tokens", effort=EFFORT if thinks(model) else ""
         )
 
@@ -112,19 +112,19 @@ class OpenAiLlm:
                 raise explain_status(reply.status, words, reply.headers, self._endpoint)
         raise Temporary(f"{self._name} refuses every form of the request.")
 
-    async def _exchanged(self, exchange: Awaitable[Reply]) -> Reply:
+    async def _exchanged(self, exchange: Awaitable[ModelReply]) -> ModelReply:
         try:
             return await exchange
         except TRANSPORT_ERRORS as bad:
             raise explain(bad, self._endpoint) from None
 
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: Reply) -> Answer:  # noqa: ARG002 - who signs, signs it
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:  # noqa: ARG002 - who signs, signs it
         return self._answer(reply.content, prompt)
 
     async def close(self) -> None:
         await self._wire.close()
 
-    def _gives_way(self, text: str, before: Form) -> bool:
+    def _gives_way(self, text: str, before: RequestForm) -> bool:
         """Drop what the endpoint names in its refusal; True if the next request differs from the refused one."""
         form = self._form
         if before != form:
@@ -178,14 +178,14 @@ class SigningOpenAi(OpenAiLlm):
         self._form = self._form._replace(verified=interface == "aci")
         self.interface, self.model = interface, model
 
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: Reply) -> Answer:
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
         answer = self._answer(reply.content, prompt)
         place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
         proof = await self._document(place, params, "signature")
         try:
             key = key_name(self.interface, proof)
         except NotAttested as bad:
-            raise Unsigned(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
+            raise UnsignedAnswer(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
         request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
         return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
 
@@ -193,11 +193,11 @@ class SigningOpenAi(OpenAiLlm):
         """Where the signature of this answer is; the ids are the endpoint's words."""
         if self.interface == "aci":
             if not receipt:
-                raise Unsigned(f"{self._name}: the answer came without a receipt.")
+                raise UnsignedAnswer(f"{self._name}: the answer came without a receipt.")
             return f"/aci/receipts/{quote(receipt, safe='')}", {}
         name = json.loads(content).get("id")
         if not isinstance(name, str) or not name:
-            raise Unsigned(f"{self._name}: the answer came without an id, so its signature cannot be found.")
+            raise UnsignedAnswer(f"{self._name}: the answer came without an id, so its signature cannot be found.")
         return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
 
     async def report(self, key: str, nonce: str) -> str:
@@ -217,10 +217,10 @@ class SigningOpenAi(OpenAiLlm):
                     return reply.content.decode()
                 reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
             except UnicodeDecodeError:
-                raise Unsigned(f"{self._name}: its {what} is not text.") from None
+                raise UnsignedAnswer(f"{self._name}: its {what} is not text.") from None
             except ClaraError as bad:
                 reason = bad.message
-        raise Unsigned(f"{self._name} gave no {what}: {reason}")
+        raise UnsignedAnswer(f"{self._name} gave no {what}: {reason}")
 
 
 def thinks(model: str) -> bool:
@@ -228,14 +228,14 @@ def thinks(model: str) -> bool:
     return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
 
 
-def request_body(form: Form, prompt: Prompt) -> bytes:
+def request_body(form: RequestForm, prompt: Prompt) -> bytes:
     """The request as it goes out; its last part is the prompt's own."""
     head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
     return head + _TEXT.encode(prompt.user).encode() + _TAIL
 
 
 @lru_cache(maxsize=64)
-def _head(form: Form, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
+def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
     """The request up to the user's text: the same for all prompts of a stage."""
     plain = "response_format" in form.refused
     prompt = Prompt(purpose, system, "", schema_json, max_tokens, "")

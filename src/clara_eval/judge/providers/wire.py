@@ -1,10 +1,4 @@
-"""The HTTP side of one model's endpoint, on aiohttp: bytes go out, a status with bytes comes back.
-
-In: a path below the base address, and a body as it has to go out. Out: a `Reply`, whatever its status; errors of the
-transport are raised as they are (`TRANSPORT_ERRORS`), and the caller says what they mean. Must hold: the key is in one
-header and nowhere else, nothing is sent twice, and no answer is read beyond `MOST_BYTES`. A client that builds objects
-of every request and answer costs several times as much as the call itself.
-"""
+"""The HTTP side of one model's endpoint, on aiohttp: bytes go out, a status with bytes comes back."""
 
 from __future__ import annotations
 
@@ -28,7 +22,7 @@ class AnswerTooLong(aiohttp.ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """`headers` are found by their names in any case."""
 
     status: int
@@ -56,12 +50,12 @@ class Wire:
         self._session: aiohttp.ClientSession | None = None
         self._urls: dict[str, URL] = {}
 
-    async def post(self, path: str, body: bytes) -> Reply:
+    async def post(self, path: str, body: bytes) -> ModelReply:
         url = self._urls.get(path) or self._urls.setdefault(path, URL(self._base + path))
         async with self._open().post(url, data=body) as response:
             return await _read(response)
 
-    async def get(self, path: str, params: Mapping[str, str]) -> Reply:
+    async def get(self, path: str, params: Mapping[str, str]) -> ModelReply:
         """`path` is already quoted."""
         async with self._open().get(URL(self._base + path, encoded=True), params=params) as response:
             return await _read(response)
@@ -94,7 +88,7 @@ def _proxy(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
     return proxy.with_user(None), login
 
 
-async def _read(response: aiohttp.ClientResponse) -> Reply:
+async def _read(response: aiohttp.ClientResponse) -> ModelReply:
     content = await response.content.readany()
     if not response.content.at_eof():
         parts, size = [content], len(content)
@@ -104,4 +98,4 @@ async def _read(response: aiohttp.ClientResponse) -> Reply:
             if size > MOST_BYTES:
                 raise AnswerTooLong
         content = b"".join(parts)
-    return Reply(response.status, response.headers, content)
+    return ModelReply(response.status, response.headers, content)

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from clara_eval.core.errors import BadSubmission
 from clara_eval.submissions.fetch.cid import LIBP2P_KEY, RAW, Cid, parse_cid
 from clara_eval.submissions.fetch.unixfs import read_car, read_file
-from clara_eval.submissions.fetch.web import Reply, Web
+from clara_eval.submissions.fetch.web import Web, WebReply
 from clara_eval.submissions.model import Fetched, Outage
 
 _CAR = "application/vnd.ipld.car"
@@ -121,7 +121,7 @@ async def _from_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
         return None  # a root of several blocks, and the gateway gives no archive
 
 
-async def _ask(web: Web, url: str, media_type: str, max_bytes: int) -> Reply | None:
+async def _ask(web: Web, url: str, media_type: str, max_bytes: int) -> WebReply | None:
     """The answer in the form asked for, or None if the gateway does not know that form."""
     try:
         reply = await web.get_trusted(url, {"Accept": media_type}, max_bytes)
@@ -133,7 +133,7 @@ async def _ask(web: Web, url: str, media_type: str, max_bytes: int) -> Reply | N
     return reply
 
 
-def _refuse(reply: Reply) -> None:
+def _refuse(reply: WebReply) -> None:
     if reply.status != 200:
         # Also 404: a gateway that does not find a block speaks about itself.
         raise Outage(f"The IPFS gateway answers {reply.status}.", retry_after_seconds=reply.retry_after_seconds)

@@ -37,7 +37,7 @@ class FetchLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WebReply:
     status: int
     media_type: str
     body: bytes
@@ -54,7 +54,7 @@ class Web:
     tls: ssl.SSLContext | None = None
     exempt: Exempt = frozenset()
 
-    async def get(self, text: str) -> Reply:
+    async def get(self, text: str) -> WebReply:
         """GET a stranger's URL, following redirects."""
         async with self._clock(text):
             for _ in range(self.limits.max_redirects + 1):
@@ -65,7 +65,7 @@ class Web:
                 text = _join(url, reply.location)
         raise BadSubmission(f"It redirects more than {self.limits.max_redirects} times.", code="too_many_redirects")
 
-    async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> Reply:
+    async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> WebReply:
         """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
         try:
             async with self._clock(text):
@@ -76,7 +76,7 @@ class Web:
             # A gateway's certificate, encoding or redirect says nothing about the submission.
             raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
 
-    async def _follow_trusted(self, url: URL, headers: Mapping[str, str], max_bytes: int) -> Reply:
+    async def _follow_trusted(self, url: URL, headers: Mapping[str, str], max_bytes: int) -> WebReply:
         reply = await self._get_once(url, self._inner(), headers, max_bytes)
         for _ in range(self.limits.max_redirects):
             if reply.location is None:
@@ -97,7 +97,7 @@ class Web:
         resolver: AbstractResolver,
         headers: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
-    ) -> Reply:
+    ) -> WebReply:
         connector = aiohttp.TCPConnector(
             resolver=resolver, use_dns_cache=False, force_close=True, ssl=self.tls or True, limit=1
         )
@@ -140,9 +140,9 @@ class _Clock:
             ) from None
 
 
-async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> Reply:
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> WebReply:
     retry_after = response.headers.get("Retry-After", "")
-    reply = Reply(
+    reply = WebReply(
         status=response.status,
         media_type=response.content_type,
         body=b"",
@@ -159,7 +159,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> Reply:
         if len(raw) > max_bytes:
             raise _too_large(max_bytes)
     body = _unpack(bytes(raw), response.headers.get("Content-Encoding", "identity").strip().lower(), max_bytes)
-    return Reply(status=200, media_type=reply.media_type, body=body)
+    return WebReply(status=200, media_type=reply.media_type, body=body)
 
 
 def _unpack(raw: bytes, encoding: str, max_bytes: int) -> bytes:
@@ -179,7 +179,7 @@ def _unpack(raw: bytes, encoding: str, max_bytes: int) -> bytes:
     return body
 
 
-def refuse_status(reply: Reply, text: str) -> None:
+def refuse_status(reply: WebReply, text: str) -> None:
     """Turn anything but 200 into its verdict."""
     if reply.status == 200:
         return
