@@ -32,7 +32,7 @@ async def signed_round(
     """Evaluate as the service does, with a judge at this endpoint; the trace as lines. `how` may be empty: unsigned."""
     address = await model_round(chain, {**CONFIG, "features": ["max_complexity", QUALITY]})
     judge = f"openai:m@{endpoint.url}" + (f"#{how}" if how else "")
-    changes = {"judges": judge, "prices": f"openai:m@{endpoint.url}=0/0", "pccs_url": endpoint.root}
+    changes = {"judges": judge, "prices": f"openai:m@{endpoint.url}=1/10", "pccs_url": endpoint.root}
     async with opened(chain, place, **changes) as app:
         app.models.quote_root = endpoint.enclave.root
         done = await evaluate(app, address, EvaluationRequest(plan=EvaluationPlan((judge,)), dry_run=True))
