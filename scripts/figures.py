@@ -109,9 +109,9 @@ def figures() -> list[FigureRow]:
             "most public methods of a class", max(len(public_methods(node)) for _, node in classes(found)), 36, 15
         ),
         FigureRow("protocols with one implementation", len(lonely_protocols(found)), 38, 4),
-        FigureRow("type names with several meanings", len(meanings(found)), 42, 0),
+        FigureRow("type names with several meanings", len(meanings(found)), 0, 0),
         FigureRow("base dependencies", len(project["dependencies"]), 27, 16),
-        FigureRow("words of documentation, not generated", doc_words(), 30_000, 23_970),
+        FigureRow("words of documentation, not generated", doc_words(), 30_100, 23_970),
     ]
 
 

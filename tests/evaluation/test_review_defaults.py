@@ -32,7 +32,7 @@ from clara_eval.ranking.tally import tally
 from clara_eval.submissions import Likeness, Rejected, Solution
 from clara_eval.submissions.copies import Similar, Taken
 
-SRC = Path(__file__).parents[1]
+SRC = Path(__file__).parents[2] / "src" / "clara_eval"
 DOCS = Path(__file__).parents[2] / "docs"
 HOUR = 3600
 

@@ -21,7 +21,7 @@ DECIMALS = 2
 _GIVE = abi("ReputationRegistry").function("giveFeedback")
 
 
-class GivenFeedback(Protocol):
+class FeedbackReader(Protocol):
     """One feedback that stands on chain."""
 
     @property
@@ -39,7 +39,7 @@ class Reputation(Protocol):
 
     async def feedback_since(
         self, registry: Address, agent_id: int, client: Address, since: int
-    ) -> Sequence[GivenFeedback]: ...
+    ) -> Sequence[FeedbackReader]: ...
 
 
 @dataclass(frozen=True, slots=True)
