@@ -21,7 +21,7 @@ from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.quote import Size, quote
-from clara_eval.judge.expected_calls import expected_calls
+from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.service.due import FINALIZATION_DELAY, DueAction, Memory, due
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.resting import DEEP_SECONDS
@@ -215,7 +215,7 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
     size = Size(assumed.entries, assumed.looks)
     read, written = round(assumed.input_usd * 1e6), round(assumed.output_usd * 1e6)
     card = PriceCard(read, written, read // 10, read * 5 // 4)
-    found = quote(size, expected_calls(parse_eval_config(json.dumps(CONFIG)), size, ["model"]), {"model": card})
+    found = quote(size, expected_calls(parse_eval_config(json.dumps(CONFIG)), size, Jury(["model"])), {"model": card})
     return {"calls": sum(line.calls for line in found.lines), "usd": (found.models_micro_usd or 0) / 1e6}
 
 
