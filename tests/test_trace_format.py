@@ -358,6 +358,7 @@ async def test_both_verifiers_refuse_what_the_page_does_not_name(traces: Traces,
     assert [name for name, mutant in made.items() if not await is_refused(mutant, traces, machine)] == []
     everything = {**traces.lines, **{name: mutant.lines(traces) for name, mutant in made.items()}}
     theirs = node_refusals(everything, tmp_path)
+    assert {name: theirs[name] for name in traces.lines if theirs[name]} == {}
     assert {name for name, refusal in theirs.items() if not refusal} == set(traces.lines)
     for name, lines in traces.lines.items():
         assert await refusal_of(lines, machine, traces.quotes) == "", name
