@@ -21,9 +21,7 @@ def modules(folder: Path = SRC) -> list[Path]:
 
 def test_only_app_builds_adapters() -> None:
     """Stores, wallets, nodes and models are built in app.py, in tools, or in the package that has them."""
-    builders = re.compile(
-        r"\b(open_store|open_wallet|Rpc|EthereumChain|SqliteStore|PostgresStore)(\.open)?\("
-    )
+    builders = re.compile(r"\b(open_store|open_wallet|Rpc|EthereumChain|SqliteStore|PostgresStore)(\.open)?\(")
     found = [
         f"{path.relative_to(SRC)}: {match.group()}"
         for path in modules()

@@ -26,6 +26,7 @@ from clara_eval.harness import Machine
 from clara_eval.interfaces.api import templating
 from clara_eval.interfaces.api.verify_view import _held
 from clara_eval.interfaces.cli.verify import _document, _tell
+from clara_eval.ranking.elo import K
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "verifier" / "verify.mjs"
@@ -219,6 +220,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     found = Machine(cache=tmp_path_factory.mktemp("cache"))
     yield found
     found.close()
+
+
+def test_both_verifiers_have_the_same_k() -> None:
+    """The K of Elo is one number in the package, and the same in the second verifier."""
+    assert f" K = {K:g};" in PROGRAM.read_text(encoding="utf-8")
 
 
 def test_the_program_is_small_and_alone() -> None:

@@ -3,7 +3,7 @@
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
-const ZERO = "0x" + "0".repeat(64), RULES = 7;
+const ZERO = "0x" + "0".repeat(64), RULES = 7, K = 32;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
 let problems = []; const fail = (entry, reason) => { problems.push({ entry, reason }); return false; }, hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
@@ -380,7 +380,7 @@ function elo(results, count, seed) {
   for (let p = 0; p < 100; p++) {
     const order = shuffle(rows.length, seed, `permutation ${p >> 1}`), ratings = Array(count).fill(1500); if (p % 2) order.reverse();
     for (const row of order) for (const position of rows[row]) {
-      const [a, b, , half] = results[position], change = 32 * (half / 2 - expected(ratings[a] - ratings[b])); ratings[a] += change; ratings[b] -= change;
+      const [a, b, , half] = results[position], change = K * (half / 2 - expected(ratings[a] - ratings[b])); ratings[a] += change; ratings[b] -= change;
     }
     ratings.forEach((rating, i) => sums[i].push(rating)); } return sums.map((all) => rounded(exactSum(all) / 100, 6));
 }
