@@ -250,7 +250,7 @@ async def test_a_judge_provider_is_one_file(
 async def test_a_flag_is_one_function(local_chain: LocalChain, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule in `review_rules.py` is enough: its flag is in the result, with code, severity, sentence and figures."""
     address = await finished_round(local_chain, monkeypatch, judge="rules")
-    add(source / "pipeline" / "review_rules.py", FLAG_RULE)
+    add(source / "evaluation" / "review_rules.py", FLAG_RULE)
     scores = document(await command(source, "evaluate", address, "--dry-run", "--json", **evaluator(local_chain)))
     flag = next(flag for flag in scores["flags"] if flag["code"] == "crowded")
     assert flag["severity"] == "info"
@@ -369,7 +369,7 @@ def test_a_provider_of_another_package_is_found_and_replaces_none_of_ours(source
 
 def test_a_prompt_is_edited_as_a_file(source: Path) -> None:
     """New words around the vectors are asked and hashed as they are, and still nothing but typed facts fits in."""
-    file = source / "prompts" / "compare.user.md"
+    file = source / "judge" / "prompts" / "compare.user.md"
     before = told(source, PROMPT)
     file.write_text("Left (A): {{first}}\nRight (B): {{second}}\nWho is better?\n", encoding="utf-8")
     after = told(source, PROMPT)
@@ -380,7 +380,7 @@ def test_a_prompt_is_edited_as_a_file(source: Path) -> None:
 
 def test_a_prompt_without_its_placeholder_is_refused_by_name(source: Path) -> None:
     """An edit that loses a vector is a setting's error that names the file and what it has to hold."""
-    (source / "prompts" / "compare.user.md").write_text("Left: {{first}}\n", encoding="utf-8")
+    (source / "judge" / "prompts" / "compare.user.md").write_text("Left: {{first}}\n", encoding="utf-8")
     caught = "from clara_eval.core.errors import ConfigError\ntry:\n" + "".join(
         f"    {line}\n" for line in PROMPT.strip().splitlines()
     )

@@ -233,7 +233,7 @@ async def local_send(w: World, transaction: dict[str, str]) -> None:
 _CHILD = """
 import asyncio, os, signal, sys
 from clara_eval.app import open_app
-from clara_eval.chain.model import to_address
+from clara_eval.core.address import to_address
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.post import publish
 from clara_eval.chain.sender import TransactionSender

@@ -272,7 +272,7 @@ async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain
     found = ended.structured_content or {}
     assert (found["status"], found["progress"]) == ("review", 90)
     assert found["reason"] is None, "why it waits names who stands near the money, and that it waits is said once"
-    assert "approve" in found["explanation"]
+    assert "A person looks at the result" in found["explanation"]
     assert heard[0] == 62
     assert heard[-1] == 90
 
