@@ -48,5 +48,6 @@ def _facts(schema: dict[str, Any], user: str, data: str) -> dict[str, Any]:
         "check_lines": next((name for most, name in sizes if lines < most), "1000_or_more"),
     }
     said = dict(re.findall(r"^(\w+): (\d+)$", data, re.MULTILINE))
+    known |= {f"{name}_line": 1 for name in said}
     names = schema.get("properties", {})
     return {name: known.get(name, int(said[name]) if name in said else None) for name in names}
