@@ -171,7 +171,7 @@ async def test_a_machine_that_fails_costs_nobody_anything_without_a_person(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that this machine cannot finish leaves the facts unknown and the post waiting for a person."""
-    monkeypatch.setattr("clara_eval.harness.model.Limits.__init__.__defaults__", (131_072, 1, 1, 1, 1, -1.0))
+    monkeypatch.setattr("clara_eval.harness.model.RunLimits.__init__.__defaults__", (131_072, 1, 1, 1, 1, -1.0))
     spec = {"language": "javascript", "source": PUBLIC}
     address = await post(local_chain, spec, ("tests_passed", "max_nesting"), TEXTS)
     async with opened(local_chain, tmp_path) as app:
@@ -189,7 +189,7 @@ async def test_a_round_that_only_a_failed_machine_could_measure_ranks_nobody(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing at all could be measured nothing is posted: an outage costs nobody a place."""
-    monkeypatch.setattr("clara_eval.harness.model.Limits.__init__.__defaults__", (131_072, 1, 1, 1, 1, -1.0))
+    monkeypatch.setattr("clara_eval.harness.model.RunLimits.__init__.__defaults__", (131_072, 1, 1, 1, 1, -1.0))
     with pytest.raises(CannotPublish, match="no facts"):
         await public_round(local_chain, tmp_path)
 

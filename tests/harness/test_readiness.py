@@ -35,7 +35,7 @@ def test_what_runs_is_ready_and_what_cannot_be_kept_is_said(machine: Machine) ->
 def test_a_worker_that_was_lost_is_not_ready(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the process does not answer in time the engine failed, with the words of what happened."""
     defaults = (*RunLimits.__init__.__defaults__[:-1], -1.0)  # type: ignore[index]
-    monkeypatch.setattr("clara_eval.harness.model.Limits.__init__.__defaults__", defaults)
+    monkeypatch.setattr("clara_eval.harness.model.RunLimits.__init__.__defaults__", defaults)
     failed = look_at(machine, "javascript")
     assert failed.state == "failed"
     assert "took longer" in failed.reason

@@ -132,7 +132,7 @@ CHILD = """
 import asyncio, sys
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.judge.calls import JudgeLine
+from clara_eval.judge.calls import CachedLlm
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -141,7 +141,7 @@ async def main(path, url, count, schema):
     store = await SqliteStore.open(path)
     card = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
     llm = OpenAiLlm("m", api_key="k", base_url=url)
-    line = JudgeLine(llm, store, run="r", budget=RunBudget(None), card=card)
+    line = CachedLlm(llm, store, run="r", budget=RunBudget(None), card=card)
     prompts = [Prompt("comparison", "judge", f"pair {number}", schema, 50, "0x00") for number in range(count)]
     await line.prefetch(prompts)
     await asyncio.gather(*(line.ask(prompt) for prompt in prompts))
