@@ -109,7 +109,7 @@ def _block(text: str) -> str:
 
 
 def trace_walk(path: Path) -> str:
-    """One real trace, room by room: each kind of entry once, shortened where it is long."""
+    """One real trace: each kind of entry once, long ones shortened."""
     document = json.loads(path.read_text(encoding="utf-8"))
     shown: dict[str, str] = {}
     for line in document["entries"]:

@@ -1,10 +1,5 @@
 """Clara Eval judges on-chain challenges.
 
-The walk of one evaluation, one room after the other:
-
-    eval_config -> challenge -> solutions -> judge -> features -> tournament -> ranking -> winners -> publish
-    ------------------------------------------- trace -------------------------------------------------------
-
 For other programs: `EvalConfig`, `Settings`, `evaluate`, `parse_eval_config`, `rank` and `verify`, loaded when first
 used, so that importing the package costs nothing. `docs/python.md` shows them at work.
 """

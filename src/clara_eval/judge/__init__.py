@@ -1,4 +1,4 @@
-"""Between the rooms: prompts, answers and the port to a language model; the judges of two typed vectors."""
+"""Prompts, strict reading of answers, the judges of two typed vectors, and the providers of models."""
 
 from __future__ import annotations
 

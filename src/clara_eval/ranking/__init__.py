@@ -1,9 +1,4 @@
-"""The ranking room: from verdicts to an order that deserves the money, with its uncertainty beside it.
-
-In come items in canonical order and results in any order; out goes a `Ranking`: Elo as specified, intervals, the margin
-at the pay line, a consistency report and flags. What must hold: the same results give the same bytes, whatever the
-order in which they arrived.
-"""
+"""From verdicts to a ranking: schedules, Elo, intervals and the margin at the pay line."""
 
 from __future__ import annotations
 

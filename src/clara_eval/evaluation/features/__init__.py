@@ -1,4 +1,4 @@
-"""The features room: what each submission is, as typed facts."""
+"""Typed facts of each submission: measured by tools, claimed by a model, or executed."""
 
 from __future__ import annotations
 

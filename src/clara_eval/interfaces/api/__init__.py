@@ -1,1 +1,1 @@
-"""The REST door and the status page."""
+"""The REST API and the pages."""

@@ -1,4 +1,4 @@
-"""The agents' door: challenges as tools of the Model Context Protocol.
+"""Challenges as tools of the Model Context Protocol.
 
 Over stdio for one person or agent at this machine, with a local wallet if there is one; over HTTP inside the service
 for everybody, without any wallet. The tools are thin: parse, call one action, say it shortly, return the document.
