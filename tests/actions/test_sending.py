@@ -114,7 +114,7 @@ async def test_the_same_post_twice_at_once_is_posted_once(local_chain: LocalChai
     before = await nonce(local_chain)
     async with opened(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as caller:
         ends = await asyncio.gather(done(caller), done(caller), return_exceptions=True)
-    assert isinstance(ends[0], dict)
+    assert isinstance(ends[0], ActResult)
     assert isinstance(ends[1], CannotAct)
     assert "already posted" in str(ends[1])
     assert await nonce(local_chain) == before + 1
