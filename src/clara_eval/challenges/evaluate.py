@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
 
-from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.calldata import post_scores_calldata
 from clara_eval.chain.dollars import worth_micro_usd
 from clara_eval.chain.ethereum import EthereumChain
@@ -259,7 +258,7 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
     return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
 
 
-async def is_meant(store: Store, blocks: Blocks, tx: StoredTransaction) -> bool:
+async def is_meant(store: Store, chain: EthereumChain, tx: StoredTransaction) -> bool:
     """Whether a recorded post still says what its round found: the block that was read is there, and nothing newer took
     its place. Of other transactions there is nothing to ask.
     """
@@ -268,7 +267,7 @@ async def is_meant(store: Store, blocks: Blocks, tx: StoredTransaction) -> bool:
     read = await store.entry(tx.run, "challenge")
     if read is None or read_signed(tx.raw).data in await _superseded(store, tx.run):
         return False
-    return await blocks.is_canonical(CHALLENGE.read_text(read).block)
+    return await chain.blocks.is_canonical(CHALLENGE.read_text(read).block)
 
 
 async def _superseded(store: Store, run: str) -> frozenset[bytes]:

@@ -421,7 +421,7 @@ class Ticker:
                 _log.info("challenge_closed", status=challenge.status.name.lower())
             case DueAction.RESEND:
                 store, chain = self.app.store, self.app.chain
-                count = await send_again(chain, store, challenge.evaluator, partial(is_meant, store, chain.blocks))
+                count = await send_again(chain, store, challenge.evaluator, partial(is_meant, store, chain))
                 raise Temporary(
                     f"An earlier key, {challenge.evaluator}, signed the post, and it is not mined yet: {count} of its "
                     "transactions went out again.",
