@@ -131,8 +131,8 @@ async def test_a_token_that_only_calls_itself_usdc_is_named_by_its_address(
     fake = await local_chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     real = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
-        assert (await detail(caller, real))["challenge"]["prize"] == "1000 USDC"
-        assert (await detail(caller, fake))["challenge"]["prize"] == f"1000 {token[:6]}…{token[-4:]}"
+        assert (await detail(caller, real)).challenge.prize == "1000 USDC"
+        assert (await detail(caller, fake)).challenge.prize == f"1000 {token[:6]}…{token[-4:]}"
 
 
 @pytest.mark.parametrize(
