@@ -227,7 +227,7 @@ class Lifecycle:
             allow_duplicate=True,  # an earlier run's challenge may be open still; this run's own was looked for
         )
         done = await self._act(self._key, post(posting))
-        return Address(self._state.keep("challenge", done["challenge"]))
+        return Address(self._state.keep("challenge", done.challenge))
 
     async def _posted(self, deadline: int) -> Address | None:
         """What a run that was killed has posted already: it is known by its poster and its deadline."""
@@ -268,7 +268,7 @@ class Lifecycle:
                 agent_id = await self._agent_id(_address(key))
                 known = Handing(challenge=challenge, content=entry(name), agent_id=agent_id)
                 done = await self._act(key, submit(known))
-            self._state.keep(f"entry {name}", done["sent"][-1]["hash"])
+            self._state.keep(f"entry {name}", done.sent[-1].hash)
 
     async def _agent_id(self, agent: Address) -> int:
         """Who owns which id is all that a silent registry tells: the newest ids are asked, the next one downwards."""
@@ -307,7 +307,7 @@ class Lifecycle:
             return
         try:
             done = await self._act(self._key, finalize(challenge))
-            self._state.keep("finalized", done["sent"][-1]["hash"])
+            self._state.keep("finalized", done.sent[-1].hash)
         except NotYet as soon:
             raise Waiting(str(soon), self._state.get("posted_at") + FINALIZATION_SECONDS) from None
         except CannotAct as done_by_others:
@@ -327,7 +327,7 @@ class Lifecycle:
                 elif "has no prize" not in str(lost):
                     raise
                 continue
-            self._state.keep("claimed", {"winner": name, "hash": done["sent"][-1]["hash"]})
+            self._state.keep("claimed", {"winner": name, "hash": done.sent[-1].hash})
 
     async def _verify(self, challenge: Address) -> None:
         """As a stranger would: from the trace and the node alone."""

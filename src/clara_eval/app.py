@@ -191,7 +191,7 @@ async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple
     """Every judge of the jury with the cap of one challenge, and the store that keeps their answers; None: no model."""
     jury = parse_jury(judges or settings.judges)
     async with opened_store(settings.database_url) as store:
-        pool = ModelPool(settings.model_copy(update={"judges": ",".join(judge.text for judge in jury)}), store)
+        pool = ModelPool(settings.model_copy(update={"judges_as_set": ",".join(judge.text for judge in jury)}), store)
         free = all(card == FREE for card in price_cards(settings, jury).values())
         budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
         models, limits = {judge.text for judge in models_of(jury)}, token_limits(settings, jury)

@@ -107,22 +107,22 @@ def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[SentSte
     """The document of a writing action."""
     challenge = plan.challenge or _created(caller, sent)
     left = [] if outcome == "sent" else [_unsigned(caller, plan, number) for number in range(len(plan.transactions))]
-    return {
-        "action": plan.action,
-        "outcome": outcome,
-        "network": caller.settings.network_name,
-        "chainId": caller.chain_id,
-        "sender": plan.sender,
-        "challenge": challenge,
-        "explorerUrl": caller.explorer("address", challenge) if challenge else None,
-        "pageUrl": caller.page(challenge) if challenge else None,
-        "summary": plan.summary,
-        "transactions": left,
-        "sent": [_sent(caller, item) for item in sent],
-        "warnings": list(plan.warnings),
-        "next": _next(plan, outcome),
-        "details": dict(plan.details),
-    }
+    return ActResult(
+        action=plan.action,
+        outcome=outcome,
+        network=caller.settings.network_name,
+        chainId=caller.chain_id,
+        sender=plan.sender,
+        challenge=challenge,
+        explorerUrl=caller.explorer("address", challenge) if challenge else None,
+        pageUrl=caller.page(challenge) if challenge else None,
+        summary=plan.summary,
+        transactions=left,
+        sent=[_sent(caller, item) for item in sent],
+        warnings=list(plan.warnings),
+        next=_next(plan, outcome),
+        details=dict(plan.details),
+    )
 
 
 def _next(plan: Plan, outcome: Outcome) -> str:

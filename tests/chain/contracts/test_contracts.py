@@ -121,8 +121,8 @@ async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, 
         settings = agent_settings(local_chain, local_chain.agents[0], tmp_path / "kept.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
             found = await act(caller, submit(handing), confirmed="yes")
-    assert found["details"]["agentId"] == "0"
-    assert [item["description"] for item in found["sent"]] == ["Register as an agent", "Submit a solution as agent 0"]
+    assert found.details["agentId"] == "0"
+    assert [item.description for item in found.sent] == ["Register as an agent", "Submit a solution as agent 0"]
     assert node.calls["eth_getLogs"] == 0
 
 
