@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from clara_eval.documents.results import EvalStatus, Scores, Summary
-from clara_eval.documents.review import Request, ReviewDetail
+from clara_eval.documents.review import RestRequest, ReviewDetail
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
 EXAMPLE_ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
@@ -17,7 +17,7 @@ EXAMPLE_ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
 AddressText = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=42)]
 
 
-class EvaluateRequest(Request):
+class EvaluateRequest(RestRequest):
     model_config = ConfigDict(json_schema_extra={"examples": [{"challengeAddress": EXAMPLE_ADDRESS}]})
 
     challengeAddress: AddressText
@@ -60,7 +60,7 @@ class ChallengeDetail(ChallengeSummary):
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
-class ObjectionRequest(Request):
+class ObjectionRequest(RestRequest):
     """Signed (EIP-191) by the submitting address; docs/agents.md says over what."""
 
     about: str = Field(max_length=60, description="`rejected`, `copy`, `feature:NAME` or `game:ADDRESS`.")
@@ -92,7 +92,7 @@ class DraftRecord(BaseModel):
     margin: str
 
 
-class RevealRequest(Request):
+class RevealRequest(RestRequest):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"document": '{"language":"solidity","salt":"0x…"}', "signature": "0x" + "00" * 65}]

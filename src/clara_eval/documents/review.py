@@ -17,7 +17,7 @@ RulingKind = Literal["exclude", "original", "judge"]
 RuledStage = Literal["reading", "comparing"]
 
 
-class Request(BaseModel):
+class RestRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -37,7 +37,7 @@ class ReviewDetail(BaseModel):
     default: str = Field("", description="What is posted then, in words.")
 
 
-class RulingRequest(Request):
+class RulingRequest(RestRequest):
     """Exclude an entry, say who is the original of a copied work, or have another judge asked for a stage."""
 
     kind: RulingKind
@@ -46,7 +46,7 @@ class RulingRequest(Request):
     stage: RuledStage | None = None
 
 
-class ReviewRequest(Request):
+class ReviewRequest(RestRequest):
     model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "approve", "note": "Flags looked at."}]})
 
     decision: Literal["approve", "reject", "rule"]
