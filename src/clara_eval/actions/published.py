@@ -160,16 +160,15 @@ class ResultReader:
             return {}
         return await comparisons_of(self.store, self.chain_id, address, account, rivals)
 
-    async def place_change(
-        self, address: Address, scores: Scores, account: str, places: Sequence[str], paid: int
-    ) -> PlaceChange | None:
+    async def place_change(self, address: Address, scores: Scores, account: str) -> PlaceChange | None:
         """Which of its own comparisons would have moved an entry across the pay line; None if that is not known."""
+        places = [row.address for row in scores.ranked]
         if account not in places or len(places) > LARGEST_FIELD:
             return None
         played = await self.comparisons_among(address, scores, places)
         points = {"A": 1.0, "B": 0.0, "tie": 0.5}
         scored = [(*pair, points[one.winner]) for pair, one in played.items() if one.winner in points]
-        return await asyncio.to_thread(turning_point, account, places, scored, paid)
+        return await asyncio.to_thread(turning_point, account, places, scored, scores.paid_count)
 
     async def judging(self, address: Address, scores: Scores) -> JudgingBasis | None:
         """By what these scores were judged, from the head of their trace; None if somebody else posted them."""

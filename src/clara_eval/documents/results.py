@@ -210,6 +210,14 @@ class RankedEntry(Document):
     status: str | None = None
     executed: ExecutedRun | None = Field(default=None, description="Null if the round runs nothing.")
 
+    @property
+    def is_ranked(self) -> bool:
+        return self.status != "rejected"
+
+    @property
+    def is_paid(self) -> bool:
+        return int(self.prizeAmount or 0) > 0
+
 
 class LeaderboardRow(RankedEntry):
     """A row of the `scores` document."""
@@ -295,13 +303,21 @@ class Scores(Document):
     blockNumber: int | None = None
 
     @property
+    def ranked(self) -> list[LeaderboardRow]:
+        return [row for row in self.rankings if row.is_ranked]
+
+    @property
+    def paid_count(self) -> int:
+        return sum(row.is_paid for row in self.rankings)
+
+    @property
     def warning(self) -> str | None:
         """What everybody should know about the round before its places."""
         return next((flag.sentence for flag in self.flags if flag.code == HARNESS_WITHHELD), None)
 
     @property
     def is_posted(self) -> bool:
-        """Scores are public when they stand on the chain, whoever posted them."""
+        """Scores are public once they are on chain, also if somebody else posted them."""
         return bool(self.publishedAt) or self.postedBy is not None
 
 
