@@ -30,11 +30,11 @@ from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.replay import Checked, check_trace
-from clara_eval.judge.calls import CONTROL
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Answer, Prompt, Purpose
 from clara_eval.judge.providers.anthropic import AnthropicLlm
+from clara_eval.judge.retrying_llm import CONTROL
 
 CLAIMED = {**CONFIG, "features": ["code_correctness", "novelty", "reader_friendliness"]}
 VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"
