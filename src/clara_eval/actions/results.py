@@ -120,7 +120,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
     challenge = await challenge_at(caller, address)
     _require_posted(challenge)
-    posted = await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
+    posted = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     scores = await caller.records.scores(challenge.address)
     standings = _standings(challenge, scores, posted)
     return LeaderboardResult(
@@ -150,7 +150,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
             f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
         )
     _require_posted(challenge)
-    posted = await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
+    posted = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     scores = await caller.records.scores(challenge.address)
     standings = _standings(challenge, scores, posted)
     standing = next((item for item in standings if item.address == account), None)
