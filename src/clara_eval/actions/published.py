@@ -13,7 +13,7 @@ from typing import Any
 
 from clara_eval.actions.status import evaluation_status
 from clara_eval.challenges.agents import agent_record
-from clara_eval.challenges.challenge_index import read_document, summaries
+from clara_eval.challenges.challenge_index import read_document, read_many, summaries
 from clara_eval.challenges.comparisons import comparisons_among, comparisons_of
 from clara_eval.challenges.review import read_review
 from clara_eval.config.eval_config.model import FeatureSchema
@@ -21,7 +21,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
-from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read, read_many
+from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read
 from clara_eval.documents.rounds import AgentRecord, Created, PrizeClaims
 from clara_eval.documents.store_keys import (
     claims_key,

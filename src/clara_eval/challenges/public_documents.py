@@ -1,9 +1,4 @@
-"""The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
-
-Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
-which `a` was shown first, as A; with a jury every vote is listed and the majority stands at the top. A large round by
-rules has one key `verdicts` instead, from which every pair follows.
-"""
+"""Build the public documents of one evaluation: features, comparisons, scores, plots."""
 
 from __future__ import annotations
 
@@ -31,7 +26,7 @@ MOST_CRITERIA = 4000
 
 
 def public_keys(challenge: Challenge, walked: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
-    """Features and pairwise results, ready to be put; there may be a hundred thousand."""
+    """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
     for account, facts in sorted(walked.features.items()):
         yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
     if isinstance(walked.comparisons, RuledComparisons):
@@ -46,7 +41,7 @@ def public_keys(challenge: Challenge, walked: EvaluationResult, *, extracted_at:
 
 
 def plots_document(walked: EvaluationResult, digest: str) -> dict[str, str]:
-    """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
+    """The pictures of one ranking as SVG, with the digest of its trace."""
     if walked.ranking is None:
         return {"traceDigest": digest}
     items = [standing.item for standing in walked.ranking.standings]
@@ -55,7 +50,7 @@ def plots_document(walked: EvaluationResult, digest: str) -> dict[str, str]:
 
 
 def is_posted(receipt: Receipt | None) -> bool:
-    """Whether scores stand on the chain now, whoever posted them."""
+    """Whether scores are on chain now, also if somebody else posted them."""
     return receipt is not None and receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE)
 
 
@@ -67,9 +62,7 @@ def scores_document(
     published_at: int | None = None,
     trace_cid: str | None = None,
 ) -> dict[str, object]:
-    """The `scores` key: everybody's place, the money, and how far to trust it. Where somebody else posted, nobody is
-    called a winner of ours, and no prize is named: what was paid is on the chain.
-    """
+    """The `scores` document; without winners and prizes if somebody else posted."""
     ranking = walked.ranking
     by = (receipt.posted_by or PostedBy.EVALUATOR) if receipt and is_posted(receipt) else None
     winners = walked.winners.entries if by in (None, PostedBy.EVALUATOR) else ()

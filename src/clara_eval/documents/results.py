@@ -7,7 +7,7 @@ Invariant: fields of another version are kept; another shape is a ValueError; am
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -54,30 +54,12 @@ D = TypeVar("D", bound=Document)
 
 
 class Values(Protocol):
-    """What reading needs of a store."""
-
     async def get(self, chain_id: int, key: str) -> str | None: ...
 
 
 async def read(values: Values, chain_id: int, kind: type[D], key: str) -> D | None:
-    """The document under a key, or None."""
     text = await values.get(chain_id, key)
     return kind.model_validate_json(text) if text else None
-
-
-class ManyValues(Protocol):
-    """What reading many needs of a store."""
-
-    async def get_many(self, chain_id: int, keys: Sequence[str]) -> dict[str, str]: ...
-
-
-async def read_many(
-    values: ManyValues, chain_id: int, kind: type[D], key_of: Callable[[str], str], names: Iterable[str]
-) -> dict[str, D]:
-    """The documents of these, in a few questions; those that have none are not in it."""
-    keys = {key_of(name): name for name in names}
-    found = await values.get_many(chain_id, list(keys))
-    return {keys[key]: kind.model_validate_json(text) for key, text in found.items() if text}
 
 
 class StageProgress(Document):

@@ -28,7 +28,7 @@ from clara_eval.chain.events import find_challenges
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewChallenge
 from clara_eval.chain.sender import Intention, send_again
 from clara_eval.challenges.attempt_memory import read_attempts
-from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.challenge_index import read_many, save_summary
 from clara_eval.challenges.claim_recorder import record_claims, watch_claims
 from clara_eval.challenges.evaluate import is_meant
 from clara_eval.challenges.keeper import finalize
@@ -40,7 +40,7 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ClaraError, ConfigError, Stalled, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import EvalStatus, Summary, read, read_many
+from clara_eval.documents.results import EvalStatus, Summary, read
 from clara_eval.documents.rounds import Created
 from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
 from clara_eval.service.alerts import Alert, Alerts

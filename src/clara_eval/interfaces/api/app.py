@@ -11,7 +11,6 @@ from importlib.resources import files
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
@@ -24,6 +23,7 @@ from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import (
     Compressed,
+    HeadAsGet,
     LimitsMiddleware,
     Rates,
     RequestLimits,
@@ -65,10 +65,8 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
         pages.mount_static(app)
         _mount_tools(app, context)
     _add_layers(app, context)
-    app.openapi_schema = _openapi(app)
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
-            route.methods.add("HEAD")
+    document = _openapi(app)
+    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's own way to change the document
     return app
 
 
@@ -121,6 +119,7 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Compressed)
     app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
+    app.add_middleware(HeadAsGet)
 
 
 def _mount_tools(app: FastAPI, context: ApiContext) -> None:

@@ -191,3 +191,15 @@ class Compressed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_page = scope["type"] == "http" and not scope["path"].startswith(_UNCOMPRESSED)
         await (self._gzip if is_page else self._plain)(scope, receive, send)
+
+
+class HeadAsGet:
+    """Route HEAD as GET; the server drops the body, and a stream sees `is_head`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].startswith("/mcp"):
+            scope = {**scope, "method": "GET", "is_head": True}
+        await self._app(scope, receive, send)

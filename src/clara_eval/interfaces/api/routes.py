@@ -151,7 +151,7 @@ async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, reque
     if _matches(request, etag):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
-    if request.method == "HEAD":
+    if request.scope.get("is_head"):
         return Response(headers=headers, media_type="application/json")
     return StreamingResponse(trace.pieces, headers=headers, media_type="application/json")
 

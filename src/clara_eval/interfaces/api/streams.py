@@ -34,7 +34,7 @@ async def status_changes(request: Request, reader: ResultReader, address: Addres
 
 def counted_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Response:
     """Open a stream; Refusal 503 if too many are open."""
-    if request.method == "HEAD":
+    if request.scope.get("is_head"):
         return Response(media_type="text/event-stream")
     state = request.app.state
     if state.streams >= MOST_STREAMS:
