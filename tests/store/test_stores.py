@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 import threading
 import time
 from contextlib import closing
@@ -16,12 +15,11 @@ import psycopg
 import pytest
 
 from clara_eval.chain.model import Checkpoint
+from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
-from clara_eval.core.processes import this_process
 from clara_eval.judge.costs.ledger import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.store.open import open_store
-from clara_eval.store.ports import StoredTransaction
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -135,18 +133,6 @@ async def test_the_databases_clock_decides_about_leases(store: SqlStore, monkeyp
         assert await store.take_lease("wallet", "two", 0.01)
         await asyncio.sleep(0.05)
         assert await store.take_lease("wallet", "one", 30)
-
-
-async def test_the_lease_of_a_dead_process_is_free_at_once(store: SqlStore) -> None:
-    """On this machine its death is proven, and of many heirs exactly one gets it; a living one's stays its own."""
-    say = "from clara_eval.core.processes import this_process; print(this_process())"
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", say, stdout=asyncio.subprocess.PIPE)
-    dead = (await child.communicate())[0].decode().strip()
-    assert await store.take_lease("wallet", f"{dead}:7", 600)
-    heirs = [f"{this_process()}:{number}" for number in range(8)]
-    taken = await asyncio.gather(*(store.take_lease("wallet", heir, 600) for heir in heirs))
-    assert sum(taken) == 1
-    assert not await store.take_lease("wallet", "somebody", 600)
 
 
 async def test_another_program_that_holds_the_file_does_not_hold_the_loop(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.comparisons import outcome
 from clara_eval.challenges.status import MEANINGS
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
 from clara_eval.core.flags import Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence

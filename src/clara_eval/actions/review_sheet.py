@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from clara_eval.challenges.comparisons import read_comparison
 from clara_eval.challenges.review import known_review
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
     EvalStatus,

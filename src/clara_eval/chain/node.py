@@ -29,7 +29,6 @@ from clara_eval.chain.logs import LogFilter, Logs
 from clara_eval.chain.model import (
     Block,
     Challenge,
-    ChallengeStatus,
     Checkpoint,
     PrizeToken,
 )
@@ -257,20 +256,6 @@ class EthereumChain:
             await asyncio.sleep(0.2)
             return await self.challenge(address).scoring_state(await self.head())
 
-    async def openness(self, addresses: Sequence[Address], block: Block) -> dict[Address, tuple[ChallengeStatus, int]]:
-        """Status and number of submissions, of those that tell them: what changes while a challenge is open."""
-        names = ("status", "submissionCount")
-        contracts = [self.challenge(address) for address in addresses]
-        answers = await self.views([contract.view(name) for contract in contracts for name in names], block)
-        found: dict[Address, tuple[ChallengeStatus, int]] = {}
-        for place, contract in enumerate(contracts):
-            try:
-                state = contract.state_in(names, answers[2 * place : 2 * place + 2])
-                found[contract.address] = contract.status_in(state), state.number("submissionCount")
-            except NotFound:
-                continue
-        return found
-
     async def token_at(self, address: Address, block: Block) -> PrizeToken | None:
         """A token's symbol and scale; None if none stands there."""
         return await self.token(address).describe(block, self._network)
@@ -415,9 +400,10 @@ class EthereumChain:
             times = await self._times(found)
             yield tuple(replace(one, claimed_at=times[one.block_number]) for one in found), group.upto.block_number
 
-    async def stirred(self, first: int, last: Block) -> set[Address]:
-        """Contracts that announced a submission or a cancellation, whoever they are: only a hint whom to look at."""
-        topics = tuple(self._version.challenge.event(n).topic for n in ("SubmissionReceived", "ChallengeCancelled"))
+    async def changed_challenges(self, first: int, last: Block) -> set[Address]:
+        """List the contracts that emitted an event of a challenge; anybody can emit one, so it is only a hint."""
+        names = ("SubmissionReceived", "ScoresPosted", "ChallengeFinalized", "ChallengeExpired", "ChallengeCancelled")
+        topics = tuple(self._version.challenge.event(name).topic for name in names)
         found: set[Address] = set()
         async for group in self._logs.groups(LogFilter((), (topics,)), first, last.number):
             found.update(Address(str(entry["address"]).lower()) for entry in group.entries)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -33,7 +34,6 @@ from clara_eval.chain.posted import Posted, PostedBy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
-from clara_eval.core.processes import this_process
 
 log = logging.getLogger(__name__)
 
@@ -327,7 +327,7 @@ class TransactionSender:
 
         Whoever is about to record what it signed asks first whether the wallet is still its own.
         """
-        name, holder = f"wallet:{chain}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
+        name, holder = f"wallet:{chain}:{self.address}", f"{os.getpid()}:{uuid.uuid4().hex}"
         pace = self.pace
         started = pace.now()
         async with self.turn:

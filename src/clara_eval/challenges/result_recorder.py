@@ -20,7 +20,7 @@ from clara_eval.challenges.agents import (
     result_pairs,
 )
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.documents.results import Summary, Token, read_many
 from clara_eval.store.ports import PublicKeys
 

@@ -90,7 +90,7 @@ async def serving(
         if settings.otlp_url:
             stack.push_async_callback(_watch(app, metrics, settings.otlp_url))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
-        context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
+        context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine.requests)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine turns: whoever watches sees the start, too.
         proxies = listed(settings.trusted_proxies)

@@ -1,7 +1,6 @@
-"""One attempt at one challenge: evaluate it, as every door does, and remember how it ended.
+"""Run one attempt at one challenge and remember how it ended.
 
-Comes in: an address and the number of the attempt. Goes out: a small dictionary for the workflow's record; everything
-else is in the store already. Must hold: an attempt is never begun twice; whatever happens has an ending.
+Invariant: an attempt never begins twice, and every attempt has an ending.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""SQLite as the embedded store: one file, one process, WAL.
+"""The SQLite driver of the store: one file in WAL mode, on the thread of the event loop.
 
-Statements run on the event loop's thread: a write takes some tens of microseconds, less than handing it to another
-thread. A file that another program holds is waited for without holding the loop. WAL with `synchronous=NORMAL` keeps
-every commit across kill -9. A signed transaction is written with `synchronous=FULL`, because it must also survive a
-power cut. Leases are counted by the time since the machine's start, which nobody can set.
+Invariant: commits survive kill -9, and signed transactions also a power cut.
 """
 
 from __future__ import annotations
@@ -18,13 +15,8 @@ from typing import TypeVar
 
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.private_file import make_private
-from clara_eval.store.sql_store import (
-    Driver,
-    Row,
-    SqlStore,
-    SqlValue,
-    migrate,
-)
+from clara_eval.store.driver import Driver, Row, SqlValue, migrate
+from clara_eval.store.sql_store import SqlStore
 
 BUSY_SECONDS = 20
 """How long another program may hold the file before we say so."""

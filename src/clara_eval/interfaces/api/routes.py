@@ -19,7 +19,7 @@ from clara_eval.actions.review_sheet import ReviewSheet, review_sheet
 from clara_eval.challenges.agents import AgentRecord
 from clara_eval.challenges.status import FINAL_STATES
 from clara_eval.core.address import to_address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import (

@@ -46,8 +46,6 @@ class RunBudget:
     reserved: int = 0
     unsure_micro_usd: int = 0
     """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
-    unsure_elsewhere: int = 0
-    """The same of other workers that ask for this run, as the ledger has it."""
     lost_before: int = 0
     """Of `spent_before`, what may have been charged for nothing."""
     kept_micro_usd: int = 0
@@ -60,7 +58,7 @@ class RunBudget:
     @property
     def spent(self) -> int:
         """Everything that counts against the cap, calls in flight excepted."""
-        return self.spent_before + self._spent + self.unsure_elsewhere
+        return self.spent_before + self._spent
 
     async def reserve(self, judge: str, card: PriceCard | None, prompt: Request) -> int:
         """Set the worst case of one call aside and return it."""
@@ -138,7 +136,7 @@ class RunBudget:
 
     def _over(self, worst: int, kept: int) -> OutOfBudget:
         cap = self.cap_micro_usd or 0
-        lost = self.lost_before + self.unsure_elsewhere + sum(stage.unsure_micro_usd for stage in self.stages.values())
+        lost = self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
         is_lost = self.spent - lost + worst + kept <= cap
         for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(
