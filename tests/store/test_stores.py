@@ -20,6 +20,7 @@ from clara_eval.core.errors import ConfigError, Deferred, Temporary
 from clara_eval.judge.costs.ledger import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.store.open import open_store
+from clara_eval.store.retries import DATABASE, DatabaseRetries
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -253,7 +254,7 @@ async def test_a_file_held_by_another_program_is_explained(tmp_path: Path, monke
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     holder.execute("PRAGMA journal_mode=WAL")
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("clara_eval.store.sqlite.BUSY_SECONDS", 0)
+    monkeypatch.setattr("clara_eval.store.sqlite.DATABASE", DatabaseRetries(statement_seconds=0))
     try:
         with pytest.raises(Temporary, match="locked"):
             await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -320,3 +321,24 @@ async def test_what_is_unsure_grows_and_counts_under_every_cap(store: SqlStore) 
     await store.reserve_spend(RUN, "poster", "evaluation", 60, caps)
     with pytest.raises(Deferred):
         await store.reserve_spend("31337:0xother", "poster", "evaluation", 1, caps)
+
+
+async def test_a_write_that_must_not_be_lost_waits_no_longer_than_stated() -> None:
+    """It succeeds when the database is back; else the outage is raised within the stated longest wait."""
+    assert DATABASE.longest_seconds == 81
+    policy, failures = DatabaseRetries(statement_seconds=0.1, write_seconds=0.3, pause_seconds=0.05), iter("ab")
+
+    async def shaky() -> None:
+        for _ in failures:
+            raise Temporary("Postgres does not answer.")
+
+    await policy.until_written(shaky)
+
+    async def away() -> None:
+        await asyncio.sleep(policy.statement_seconds)
+        raise Temporary("Postgres does not answer.")
+
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Temporary):
+        await policy.until_written(away)
+    assert asyncio.get_running_loop().time() - began <= policy.longest_seconds + 0.2

@@ -146,7 +146,7 @@ async def finished(app: App, count: int) -> None:
 
 async def still_open(app: App, count: int) -> None:
     """List so many challenges of ours that were read before and are open."""
-    deadline = (await app.chain.head()).timestamp + 24 * HOUR
+    deadline = (await app.chain.blocks.head()).timestamp + 24 * HOUR
     rows: list[tuple[str, str]] = []
     for address in (f"0x{2**80 + number:040x}" for number in range(count)):
         summary = summary_of(app, address, chainStatus="open", deadline=deadline, scoringDeadline=deadline + HOUR)

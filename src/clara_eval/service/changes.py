@@ -27,10 +27,10 @@ async def read_changes(tick: Tick) -> set[str] | None:
     last = Checkpoint(place["block"], place["hash"])
     if head.number - last.block_number > LONGEST_GAP_BLOCKS:
         return None
-    if last.block_number <= head.number and not await chain.is_canonical(last):
+    if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
         return None
     first = min(last.block_number, tick.safe.number) + 1
-    return {*place["again"], *await chain.changed_challenges(first, head)}
+    return {*place["again"], *await chain.events.challenges_with_events(first, head)}
 
 
 async def save_changes(tick: Tick) -> None:

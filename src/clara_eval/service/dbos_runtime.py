@@ -132,7 +132,7 @@ async def launched(
         await _register_queues(options, evaluator)
         yield registered
     finally:
-        await _interrupt()
+        await interrupt()
         await _destroy()
         if engine is not None:
             engine.dispose()
@@ -186,8 +186,8 @@ async def step_apart(name: str, run: Workflow, *args: object) -> object:
     return await DBOS.run_step_async({"name": name}, body)
 
 
-async def _interrupt() -> None:
-    """Cancel running steps before DBOS ends: their workflows stay pending and are taken over."""
+async def interrupt() -> None:
+    """Cancel the running steps: their workflows stay pending and are taken over."""
     tasks = list(_apart)
     for task in tasks:
         task.cancel()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clara_eval.chain.discovery import NewChallenge, find_challenges
+from clara_eval.chain.events import find_challenges
+from clara_eval.chain.model import NewChallenge
 from clara_eval.challenges.history import Created, created_key
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
@@ -22,7 +23,7 @@ async def discover(tick: Tick) -> None:
 
     factory = to_address(app.settings.factory)
     try:
-        await find_challenges(app.chain, app.store, factory, app.settings.first_block, keep)
+        await find_challenges(app.chain.events, app.store, factory, app.settings.first_block, keep)
     except Exception as bad:
         tick.alerts.raise_alert(Alert("DiscoveryFailing", "critical", reason_of(bad)))
         raise

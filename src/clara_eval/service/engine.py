@@ -23,7 +23,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
-from clara_eval.service.dbos_runtime import Workflow, launched, step_apart
+from clara_eval.service.dbos_runtime import Workflow, interrupt, launched, step_apart
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
@@ -85,7 +85,7 @@ class Engine:
         beating.cancel()
         with suppress(asyncio.CancelledError):
             await beating
-        await self._runner.stop()
+        await interrupt()
         with suppress(Temporary):
             # Given back, so that others need not wait for it to run out.
             await self.app.store.drop_lease(worker_lease(self.worker), self.worker)
@@ -96,7 +96,7 @@ class Engine:
         return await step_apart("attempt", self._runner.attempt, Address(address), number)
 
     async def _tick(self, _at: Any, _context: Any) -> Any:
-        return await step_apart("tick", self._runner.tracked, self.tick)
+        return await step_apart("tick", self.tick)
 
     async def tick(self) -> dict[str, Any]:
         """Run one tick in this process and report its problem, if it has one."""
@@ -171,7 +171,7 @@ class Engine:
         _log.error("worker_declared_dead", worker=self.worker)
         self.alerts.raise_alert(Alert("WorkerLost", "critical", f"{self.worker} was declared dead and stops."))
         self.lost.set()
-        await self._runner.stop()
+        await interrupt()
 
     async def _follow_reports(self, seen: int) -> int:
         """Show the ticks of other processes; one from before our start updates metrics but not health."""

@@ -18,7 +18,7 @@ FINALIZED_AT_ONCE = 16
 
 
 async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:
-    receipt = await finalize(challenge, sender=tick.app.sender, results=tick.app.chain)
+    receipt = await finalize(challenge, sender=tick.app.sender, results=tick.app.chain.results)
     tick.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
     _log.info("challenge_finalized", outcome=receipt.outcome.value)
 

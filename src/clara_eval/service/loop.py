@@ -51,9 +51,9 @@ async def run_tick(
         ClaraError: what stops the whole tick, such as a node that does not answer.
 
     """
-    head = await app.chain.head()
+    head = await app.chain.blocks.head()
     report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
-    safe = await app.chain.safe_block()
+    safe = await app.chain.blocks.safe_block()
     tick = Tick(app, alerts, metrics, start, active, limits or TickLimits(), head, safe, report)
     for name, duty in FIRST_DUTIES.items():
         await tick.apart(name, duty(tick))

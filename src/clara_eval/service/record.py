@@ -28,7 +28,7 @@ _RESULTS_AT_ONCE = 20
 
 
 async def record_post(tick: Tick, challenge: Challenge) -> None:
-    posted = await record_posted(tick.app.store, tick.app.chain, challenge)
+    posted = await record_posted(tick.app.store, tick.app.chain.results, challenge)
     by = str(posted.by) if posted else None
     await save_summary(tick.app.store, challenge, by)
     _log.info("post_recognised", posted_by=by)

@@ -160,7 +160,7 @@ class Survey:
                 break
             try:
                 async with asyncio.timeout(min(self.tick.limits.read_seconds, _TOGETHER_SECONDS)):
-                    challenges = await self.tick.app.chain.challenges_at(group, self.tick.head)
+                    challenges = await self.tick.app.chain.challenges.challenges_at(group, self.tick.head)
             except ConfigError:
                 raise
             except Exception as bad:  # noqa: BLE001 - the failing one is found when each is read alone
@@ -171,7 +171,7 @@ class Survey:
 
     async def _read(self, address: Address, known: Challenge | None) -> Found:
         app = self.tick.app
-        challenge = known or (await app.chain.challenges_at([address], self.tick.head))[0]
+        challenge = known or (await app.chain.challenges.challenges_at([address], self.tick.head))[0]
         self.texts |= await app.store.get_many(app.chain_id, [key(address) for key in _KEYS])
         status = self._stored(EvalStatus, status_key(address))
         await save_summary(app.store, challenge, status.postedBy if status else None)

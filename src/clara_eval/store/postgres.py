@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.store.driver import MIGRATIONS, Driver, Migrations, Row, SqlValue, migrate
+from clara_eval.store.retries import DATABASE
 from clara_eval.store.sql_store import SqlStore
 
 _LEDGER_LOCK = 0x636C617261
@@ -110,13 +111,14 @@ class PostgresStore:
             kwargs={"autocommit": True},
             connection_class=_Connection,
             check=_check,
+            timeout=DATABASE.statement_seconds,
         )
         try:
-            await pool.open(wait=True, timeout=15)
+            await pool.open(wait=True, timeout=DATABASE.open_seconds)
         except PoolTimeout:
             await pool.close()
             raise ConfigError(
-                "CLARA_DATABASE_URL: the Postgres server does not answer within 15 s.",
+                f"CLARA_DATABASE_URL: the Postgres server does not answer within {DATABASE.open_seconds:.0f} s.",
                 remedy="Is it running, and are host, user, password and database right?",
             ) from None
         driver = PostgresDriver(pool)
