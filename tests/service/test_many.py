@@ -7,11 +7,11 @@ from pathlib import Path
 from tests.support.service import finished, settings_of, ticked
 
 from clara_eval.app import open_app
-from clara_eval.challenges.agents import PaidWinner, RoundResult, result_key
 from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.documents.results import Summary, read
-from clara_eval.documents.store_keys import index_key
+from clara_eval.documents.rounds import PaidWinner, RoundResult
+from clara_eval.documents.store_keys import index_key, result_key
 from clara_eval.service.record import RECORDED
 
 MANY = 300

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from clara_eval.chain.events import find_challenges
 from clara_eval.chain.model import NewChallenge
-from clara_eval.challenges.history import Created, created_key
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
 from clara_eval.core.hashing import plain_json
+from clara_eval.documents.rounds import Created
+from clara_eval.documents.store_keys import created_key
 from clara_eval.service.alerts import Alert
 from clara_eval.service.duty import ANNOUNCED, Tick
 
