@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.faulty_node import FaultyNode
 from tests.support.service import posted_round, settings_of, still_open
+from tests.support.web3_chain import as_web3
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge, ChallengeStatus
@@ -150,7 +151,7 @@ async def test_a_reorg_is_read_again(local_chain: LocalChain, tmp_path: Path) ->
         await local_chain.reorg(4)
         await local_chain.mine(4)
         await ticked(app)
-        count = await local_chain.challenge(address).functions.submissionCount().call()
+        count = await as_web3(local_chain.challenge(address)).functions.submissionCount().call()
         assert ((await read_at(app, [address]))[0][1], count) == (0, 0)
         await local_chain.move_time(HOUR + 1)
         assert (await ticked(app))[1] == [address]
@@ -178,7 +179,7 @@ async def test_a_posted_challenge_is_read_again_when_it_can_be_finalized(
         assert (quiet.statuses, quiet.problems, node.calls["eth_call"]) == ({"complete": 1}, [], 0)
         await local_chain.move_time(HOUR)
         await ticked(app)
-        assert await contract.functions.status().call() == ChallengeStatus.FINALIZED.value
+        assert await as_web3(contract).functions.status().call() == ChallengeStatus.FINALIZED.value
         await ticked(app)
         assert (await summaries(app.store, app.chain_id))[address].chainStatus == "finalized"
 

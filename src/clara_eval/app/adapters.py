@@ -6,10 +6,10 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet
 from clara_eval.challenges.stored_results import MAX_TRACE_BYTES

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from clara_eval.app.adapters import PERSON_RETRIES, chain_of, evaluator_address, person_account
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.dollars import is_dollar
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import SendTimeouts
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address

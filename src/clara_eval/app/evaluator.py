@@ -14,9 +14,9 @@ from clara_eval.app.adapters import (
     open_machine,
     publication_places,
 )
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.wallet import Wallet, open_wallet
 from clara_eval.challenges.evaluate import Options, Ports
 from clara_eval.challenges.model_pool import ModelPool

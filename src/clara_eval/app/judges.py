@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import micro_usd
-from clara_eval.judge.calls import CachedLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.limits import within
-from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.port import PaidAnswer
 from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury, price_cards, token_limits
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.store.open import opened_store
 from clara_eval.store.sql_store import SqlStore
 
@@ -22,7 +23,7 @@ CALIBRATION_RUN = "calibration"
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Asker | None]:
+async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[StructuredLlm | None]:
     """Open the first model of the jury without keeping answers; None if the jury has no model."""
     models = models_of(parse_jury(judges or settings.judges))[:1]
     if not models:
@@ -32,14 +33,16 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
     card = price_cards(settings, models)[models[0].text]
     budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
     try:
-        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=RetryPolicy(tries=3))
-        yield within(token_limits(settings, models), line)
+        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, policy=RetryPolicy(tries=3))
+        yield StructuredLlm(line, token_limits(settings, models))
     finally:
         await llm.close()
 
 
 @asynccontextmanager
-async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple[dict[str, Asker | None], SqlStore]]:
+async def open_jury(
+    settings: Settings, judges: str = ""
+) -> AsyncIterator[tuple[dict[str, StructuredLlm | None], SqlStore]]:
     """Open every judge of the jury, None for rules, and the store that keeps their answers."""
     jury = parse_jury(judges or settings.judges)
     async with opened_store(settings.database_url) as store:
@@ -50,7 +53,7 @@ async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple
         try:
             yield (
                 {
-                    j.text: within(limits, pool.line(j.text, CALIBRATION_RUN, budget, 3600.0))
+                    j.text: StructuredLlm(pool.line(j.text, CALIBRATION_RUN, budget, 3600.0), limits)
                     if j.text in models
                     else None
                     for j in jury

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.sending import send_again
+from clara_eval.chain.sender import send_again
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.claim_recorder import watch_claims
 from clara_eval.challenges.evaluate import is_meant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clara_eval.chain.sending import posts_covered
+from clara_eval.chain.account import posts_covered
 from clara_eval.service.alerts import Alert
 from clara_eval.service.duty import Tick
 
