@@ -1,9 +1,4 @@
-"""What a provider of judges says about itself, and the name of one judge.
-
-A provider is one file: it holds a `Provider` called `PROVIDER` that says how its judges are named, built and priced,
-how many calls it takes at once, and whether it answers in batches or signs its answers. Nothing else in the product
-knows a provider by name. `judge/providers/registry.py` finds them.
-"""
+"""What a provider of judges declares; one file with a `PROVIDER`, found by `providers/registry.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ LONGEST_CALL_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
-    """One judge. `text` is its one name, as set but for a slash at the end; `base_url` only for a foreign endpoint."""
+    """One judge. `text` is its name in traces; `base_url` only for a foreign endpoint."""
 
     text: str
     provider: str

@@ -1,9 +1,4 @@
-"""What a call costs, in millionths of a dollar.
-
-Comes in: a model, or the prices the operator gave. Goes out: a `PriceCard`, or None where nobody knows the price: such
-a call is reported as "no known price", never as free. A judge on our own machine has the card `FREE`.
-Every amount is rounded up to the millionth, so a sum of parts never undercounts.
-"""
+"""Prices of model calls in millionths of a dollar, rounded up. An unknown price is None, never free."""
 
 from __future__ import annotations
 
@@ -69,7 +64,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class PriceCard:
-    """Picodollars a token, by kind of token. `beyond` prices the calls with more than `up_to` input tokens."""
+    """Picodollars per token, by kind of token. `beyond` prices calls with more than `up_to` input tokens."""
 
     input: int
     output: int
@@ -79,7 +74,6 @@ class PriceCard:
     beyond: PriceCard | None = None
 
     def cost(self, answer: TokenUse, *, batch: bool = False) -> int:
-        """What this answer cost."""
         card = self._card(answer.input_tokens)
         fresh = answer.input_tokens - answer.cached_tokens - answer.cache_write_tokens
         total = (
@@ -91,7 +85,7 @@ class PriceCard:
         return _micro(total, batch=batch)
 
     def worst(self, prompt: Request, *, batch: bool = False) -> int:
-        """What one call with this prompt can cost at most: a token a byte, nothing cached, the longest answer."""
+        """Return the most that one call can cost: a token per byte, nothing cached, the longest answer."""
         tokens = _size(prompt.system) + _size(prompt.user) + len(prompt.schema_json) + HIDDEN_TOKENS
         card = self._card(tokens)
         total = max(card.input, card.cache_write) * tokens + card.output * prompt.max_tokens
@@ -115,12 +109,11 @@ FREE = PriceCard(0, 0, 0, 0)
 
 
 def estimated_tokens(text: str) -> int:
-    """How many tokens a text will probably be."""
     return math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
 
 
 def parse_prices(text: str) -> dict[str, PriceCard]:
-    """`CLARA_PRICES`: a comma list of `JUDGE=INPUT/OUTPUT`, in dollars per million tokens."""
+    """Parse `CLARA_PRICES`: a comma list of `JUDGE=INPUT/OUTPUT`, in dollars per million tokens."""
     cards: dict[str, PriceCard] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, amounts = part.rpartition("=")
@@ -148,7 +141,7 @@ def _bad_price(part: str) -> ConfigError:
 def public_price(
     model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
 ) -> PriceCard | None:
-    """Today's price in the public table, of a provider by name or of whoever serves that address; None if unknown."""
+    """Return the public table's price, by provider or by address; None if unknown."""
     require(provider if provider in ("anthropic", "openai") else "openai", f"The price of {model}")
     from genai_prices.data_snapshot import get_snapshot
 

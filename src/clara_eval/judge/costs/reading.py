@@ -1,8 +1,6 @@
-"""The money for reading the entries of one round: shared out before anything is read, counted by recorded tokens.
+"""The money for reading entries, shared out before anything is read.
 
-In: a total with its prices, and what reading each entry once usually costs. Out: the next entries to read, each with
-its bound. Must hold: small entries are read first, no entry has more than its share while others wait, and together
-they have no more than the total, so no entry keeps another from being read or compared. Pure: a replay shares alike.
+Invariant: no entry takes more than its share while others wait. Pure, so a replay shares alike.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ SLOW_CALLS = 2
 
 @dataclass(frozen=True, slots=True)
 class ReadingBudget:
-    """Millionths of a dollar for all entries together, and the prices by which they are counted; part of a plan."""
+    """Millionths of a dollar for all entries together, with the prices; part of a plan."""
 
     micro_usd: int
     input: int
@@ -37,13 +35,13 @@ class ReadingBudget:
         return PriceCard(self.input, self.output, self.input, self.input)
 
     def usual(self, prompts: Iterable[Request], answer_tokens: int | None = None) -> int:
-        """What asking each of these once will probably cost."""
+        """Return what asking each of these once will probably cost."""
         answer = self.answer_tokens if answer_tokens is None else answer_tokens
         texts = (prompt.system + prompt.user + prompt.schema_json for prompt in prompts)
         return sum(self.card.cost(Tokens(estimated_tokens(text), answer)) for text in texts)
 
     def cost(self, prompt: Request, answer: TokenUse, *, is_slow: bool = False) -> int:
-        """What an answer counts. A slow one without any token was waited for in vain and may be charged in full."""
+        """Count an answer. A slow one without tokens may have been charged in full."""
         if is_slow and not answer.input_tokens and not answer.output_tokens:
             return SLOW_CALLS * self.card.worst(prompt)
         return self.card.cost(answer)
@@ -83,10 +81,9 @@ class EntryShare:
 
 
 def next_to_read(left: int, usual: Mapping[str, int]) -> dict[str, int]:
-    """Of the entries that wait, those that are read now, smallest first, each with its bound; none if none fits.
+    """Return the entries to read now, smallest first, each with its bound; none if none fits.
 
-    Those that an equal share of what is left suffices for have that share. If it suffices for nobody, the smallest are
-    read, as many as there is money for.
+    Entries for which an equal share suffices get it; else the smallest, as many as there is money for.
     """
     waiting = sorted(usual, key=lambda name: (usual[name], name))
     share = left // len(waiting) if waiting else 0

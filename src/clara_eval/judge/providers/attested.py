@@ -1,4 +1,4 @@
-"""A judge whose every answer has to be signed inside an enclave, for one run."""
+"""A wrapper around a model that accepts only answers signed inside an enclave."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Attested:
         return answer
 
     async def key_report(self, key: str) -> KeyReport:
-        """The attestation of one key of this judge, as it goes into the trace."""
+        """Return the attestation of one key of this judge, as it goes into the trace."""
         return (await self._key(key))[0]
 
     async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:

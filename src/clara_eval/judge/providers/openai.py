@@ -1,10 +1,6 @@
-"""Any OpenAI-compatible endpoint, asked directly over HTTP.
+"""Any OpenAI-compatible endpoint over HTTP.
 
-A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format, to a model that
-thinks with a low `reasoning_effort` instead of the temperature. An endpoint that
-refuses one of these is asked again without it, once, and that is remembered for the endpoint: without the response
-format the schema stands in the system text instead. Nothing else is asked twice here. What is the same for all
-prompts of a stage is written once: of a request only the user's part is new.
+An endpoint that refuses an option (temperature, seed, response format, effort) is asked once more without it.
 """
 
 from __future__ import annotations
@@ -125,7 +121,7 @@ class OpenAiLlm:
         await self._wire.close()
 
     def _gives_way(self, text: str, before: RequestForm) -> bool:
-        """Drop what the endpoint names in its refusal; True if the next request differs from the refused one."""
+        """Drop what the refusal names; True if the next request differs from the refused one."""
         form = self._form
         if before != form:
             return True
@@ -148,7 +144,7 @@ class OpenAiLlm:
             raise Unanswered(f"{self._name} answered with something that is not a chat completion.") from None
 
     def _raise_hidden_error(self, content: bytes) -> None:
-        """Some gateways answer 200 with an error inside."""
+        """Raise the error of a gateway that answers 200 with an error inside."""
         if b'"error"' not in content:
             return
         body = json.loads(content)
@@ -161,10 +157,7 @@ class OpenAiLlm:
 
 
 class SigningOpenAi(OpenAiLlm):
-    """The same at an endpoint that signs: exact bytes are kept, the signature is fetched right after the answer.
-
-    Nothing is checked here but that there is one; `Attested` does it for every run.
-    """
+    """An endpoint that signs: exact bytes are kept, the signature is fetched after the answer and checked elsewhere."""
 
     encodings = "identity"
     """Compressed bytes would not be the signed ones."""
@@ -190,7 +183,6 @@ class SigningOpenAi(OpenAiLlm):
         return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
 
     def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
-        """Where the signature of this answer is; the ids are the endpoint's words."""
         if self.interface == "aci":
             if not receipt:
                 raise UnsignedAnswer(f"{self._name}: the answer came without a receipt.")
@@ -201,14 +193,14 @@ class SigningOpenAi(OpenAiLlm):
         return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
 
     async def report(self, key: str, nonce: str) -> str:
-        """The attestation report of a signing key."""
+        """Fetch the attestation report of a signing key."""
         if self.interface == "aci":
             return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
         params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
         return await self._document("/attestation/report", params, "attestation")
 
     async def _document(self, place: str, params: dict[str, str], what: str) -> str:
-        """A document of the endpoint; that it does not give one is its outage, whatever the status."""
+        """Fetch a document; any failure is the endpoint's outage."""
         for attempt in range(PROOF_TRIES):
             await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
             try:
@@ -224,19 +216,18 @@ class SigningOpenAi(OpenAiLlm):
 
 
 def thinks(model: str) -> bool:
-    """Whether models of this name think before they answer, as far as it is known here."""
+    """Return whether models of this name are known to think before they answer."""
     return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
 
 
 def request_body(form: RequestForm, prompt: Prompt) -> bytes:
-    """The request as it goes out; its last part is the prompt's own."""
     head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
     return head + _TEXT.encode(prompt.user).encode() + _TAIL
 
 
 @lru_cache(maxsize=64)
 def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
-    """The request up to the user's text: the same for all prompts of a stage."""
+    """Encode the request up to the user's text, which is constant for a stage."""
     plain = "response_format" in form.refused
     prompt = Prompt(purpose, system, "", schema_json, max_tokens, "")
     request: dict[str, Any] = {"model": form.model, form.token_limit: max_tokens}
@@ -270,7 +261,7 @@ def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
 
 
 def _key(settings: Settings, judge: JudgeName) -> str:
-    """OpenAI's key goes to OpenAI, or to the one foreign address where OpenAI is not asked; never to a second party."""
+    """Choose the key: OpenAI's goes to OpenAI, or to the one foreign address if OpenAI is not asked."""
     if judge.base_url is None:
         return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
     own = settings.keys_by_endpoint.get(judge.base_url)
