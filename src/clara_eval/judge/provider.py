@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -50,12 +50,8 @@ class BatchRun:
     """Between two looks at a batch."""
 
 
-class FillByBatches(Protocol):
-    """Gets answers in batches, where the time allows it."""
-
-    async def __call__(self, run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
-        """Collect what was submitted earlier, submit more if that is worth it; False: it is not, ask otherwise."""
-        ...
+AnswerInBatches = Callable[[BatchRun, Sequence[Prompt], float], Awaitable[bool]]
+"""Answers prompts in batches, given the seconds left; False if that is not worth it and they must be asked singly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +74,6 @@ class Provider:
     """Whether a judge thinks before it answers, as far as that is known."""
     most_tokens: int | None = None
     """The longest answer it can give, where that is less than CLARA_ANSWER_TOKENS."""
-    fill_by_batches: FillByBatches | None = None
+    answer_in_batches: AnswerInBatches | None = None
     signs: tuple[str, ...] = ()
     """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""

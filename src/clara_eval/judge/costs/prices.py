@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.extras import require
+from clara_eval.judge.port import Answer, Prompt
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -24,37 +25,9 @@ BYTES_PER_TOKEN = 3.5
 """For estimates of code and JSON; the worst case counts one token a byte, which no tokenizer exceeds."""
 
 
-class TokenUse(Protocol):
-    """What an answer counted; `cached_tokens` and `cache_write_tokens` are part of the input."""
-
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def cached_tokens(self) -> int: ...
-    @property
-    def cache_write_tokens(self) -> int: ...
-
-
-class Request(Protocol):
-    """What of a call decides how much it can cost at most, and which money it may use."""
-
-    @property
-    def purpose(self) -> str: ...
-    @property
-    def system(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-    @property
-    def schema_json(self) -> str: ...
-    @property
-    def max_tokens(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A `TokenUse` that is expected."""
+    """Tokens that an answer is expected to use; the last two are part of the input."""
 
     input_tokens: int
     output_tokens: int
@@ -73,7 +46,7 @@ class PriceCard:
     up_to: int | None = None
     beyond: PriceCard | None = None
 
-    def cost(self, answer: TokenUse, *, batch: bool = False) -> int:
+    def cost(self, answer: Answer | Tokens, *, batch: bool = False) -> int:
         card = self._card(answer.input_tokens)
         fresh = answer.input_tokens - answer.cached_tokens - answer.cache_write_tokens
         total = (
@@ -84,7 +57,7 @@ class PriceCard:
         )
         return _micro(total, batch=batch)
 
-    def worst(self, prompt: Request, *, batch: bool = False) -> int:
+    def worst(self, prompt: Prompt, *, batch: bool = False) -> int:
         """Return the most that one call can cost: a token per byte, nothing cached, the longest answer."""
         tokens = _size(prompt.system) + _size(prompt.user) + len(prompt.schema_json) + HIDDEN_TOKENS
         card = self._card(tokens)

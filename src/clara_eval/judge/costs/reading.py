@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clara_eval.core.dollars import MICRO
-from clara_eval.judge.costs.prices import PriceCard, Request, Tokens, TokenUse, estimated_tokens
+from clara_eval.judge.costs.prices import PriceCard, Tokens, estimated_tokens
 from clara_eval.judge.outages import AnswerCut, TooCostly
-from clara_eval.judge.port import Answer
+from clara_eval.judge.port import Answer, Prompt
 
 MARGIN_PERCENT = 130
 """Of what an entry usually costs, where there is no full share for it: answers are asked again now and then."""
@@ -34,13 +34,13 @@ class ReadingBudget:
     def card(self) -> PriceCard:
         return PriceCard(self.input, self.output, self.input, self.input)
 
-    def usual(self, prompts: Iterable[Request], answer_tokens: int | None = None) -> int:
+    def usual(self, prompts: Iterable[Prompt], answer_tokens: int | None = None) -> int:
         """Return what asking each of these once will probably cost."""
         answer = self.answer_tokens if answer_tokens is None else answer_tokens
         texts = (prompt.system + prompt.user + prompt.schema_json for prompt in prompts)
         return sum(self.card.cost(Tokens(estimated_tokens(text), answer)) for text in texts)
 
-    def cost(self, prompt: Request, answer: TokenUse, *, is_slow: bool = False) -> int:
+    def cost(self, prompt: Prompt, answer: Answer | Tokens, *, is_slow: bool = False) -> int:
         """Count an answer. A slow one without tokens may have been charged in full."""
         if is_slow and not answer.input_tokens and not answer.output_tokens:
             return SLOW_CALLS * self.card.worst(prompt)
@@ -63,7 +63,7 @@ class EntryShare:
         if self.tokens > most:
             raise AnswerCut(f"{name} used {self.tokens:,} tokens for one entry, thinking included", requests)
 
-    def check_money(self, prompt: Request, requests: Sequence[str], answer_tokens: int | None) -> None:
+    def check_money(self, prompt: Prompt, requests: Sequence[str], answer_tokens: int | None) -> None:
         """Raise TooCostly unless the share pays for this request, by default with an answer of usual length."""
         if self.money is None:
             return
@@ -75,7 +75,7 @@ class EntryShare:
                 requests,
             )
 
-    def count(self, prompt: Request, answer: Answer) -> None:
+    def count(self, prompt: Prompt, answer: Answer) -> None:
         self.tokens += answer.output_tokens
         self.spent += self.money.cost(prompt, answer, is_slow=answer.stop == "max_tokens") if self.money else 0
 

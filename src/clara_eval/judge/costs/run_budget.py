@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
-from clara_eval.judge.costs.prices import PriceCard, Request, TokenUse
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.port import Answer, Prompt
 
 Extend = Callable[[int], Awaitable[int]]
 """Told what a run needs in all; returns what it may spend then. Raises Deferred over a cap of the ledger."""
@@ -58,11 +59,11 @@ class RunBudget:
         """Return all that counts against the cap, without calls in flight."""
         return self.spent_before + self._spent + self.unsure_elsewhere
 
-    async def reserve(self, judge: str, card: PriceCard | None, prompt: Request) -> int:
+    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
         return (await self.reserve_all(judge, card, (prompt,)))[0]
 
     async def reserve_all(
-        self, judge: str, card: PriceCard | None, prompts: Sequence[Request], *, batch: bool = False
+        self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], *, batch: bool = False
     ) -> list[int]:
         """Reserve the worst case of every call, all or nothing; one amount for each prompt."""
         if card is None:
@@ -95,7 +96,7 @@ class RunBudget:
         self.cap_micro_usd = max(self.cap_micro_usd, most)
         return self.cap_micro_usd > before
 
-    def charge(self, reserved: int, purpose: str, answer: TokenUse, cost: int | None) -> None:
+    def charge(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
         """Replace a reservation by the real cost."""
         stage = self._stage(purpose)
         stage.calls += 1

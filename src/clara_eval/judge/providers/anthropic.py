@@ -126,17 +126,10 @@ def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
     return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
 
 
-async def _fill_by_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
-    """What an earlier walk submitted is paid for: it is collected also when no new batch is worth it."""
-    from clara_eval.judge.providers.batches import MessageBatches, should_batch
+async def _answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    from clara_eval.judge.providers.batches import answer_in_batches
 
-    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
-    worth_it = should_batch(seconds_left, len(prompts))
-    batches = MessageBatches(
-        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
-    )
-    await batches.fill(prompts, only_earlier=not worth_it)
-    return worth_it
+    return await answer_in_batches(run, prompts, seconds_left)
 
 
 PROVIDER = Provider(
@@ -144,6 +137,6 @@ PROVIDER = Provider(
     form="anthropic:MODEL",
     build=_build,
     price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
-    fill_by_batches=_fill_by_batches,
+    answer_in_batches=_answer_in_batches,
     thinks=lambda judge: thinks(judge.model),
 )

@@ -19,7 +19,7 @@ from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
-from clara_eval.judge.provider import BatchStore
+from clara_eval.judge.provider import BatchRun, BatchStore
 from clara_eval.judge.providers.anthropic import MISSHAPEN, AnthropicLlm
 from clara_eval.judge.providers.failures import explain
 
@@ -39,6 +39,17 @@ def should_batch(seconds_left: float, calls: int) -> bool:
     Most batches end within an hour and all within a day. Half of the time left is for batches, half for single calls.
     """
     return calls >= FEWEST and seconds_left >= LEAST_SECONDS
+
+
+async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
+    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
+    is_worth_it = should_batch(seconds_left, len(prompts))
+    batches = MessageBatches(
+        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
+    )
+    await batches.fill(prompts, only_earlier=not is_worth_it)
+    return is_worth_it
 
 
 @dataclass(frozen=True, slots=True)
