@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import EvalConfig
@@ -37,7 +36,7 @@ from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun
-from clara_eval.judge.providers.attested import Attested, SigningLlm
+from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
     build_llm,
     parse_judge,
@@ -174,10 +173,11 @@ class ModelPool:
 
     def _judge(self, name: str, run: str) -> Llm:
         """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
-        if not parse_judge(name).attestation:
-            return self._llm(name)
+        llm = self._llm(name)
+        if not isinstance(llm, SigningOpenAi):
+            return llm
         if (name, run) not in self._attested:
-            self._attested[name, run] = Attested(cast("SigningLlm", self._llm(name)), run, self.store, self.quotes)
+            self._attested[name, run] = Attested(llm, run, self.store, self.quotes)
         return self._attested[name, run]
 
     async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
@@ -189,14 +189,14 @@ class ModelPool:
         """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
         card = self._card(name)
-        by_batches = provider_of(parse_judge(name)).fill_by_batches if self.settings.batches == "auto" else None
-        if by_batches is None:
+        in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
+        if in_batches is None:
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
             left = ends_at - asyncio.get_running_loop().time()
             batch = BatchRun(self._llm(name), self.store, run, budget, card, self.poll_seconds)
-            await by_batches(batch, prompts, left)
+            await in_batches(batch, prompts, left)
 
         return look
 
