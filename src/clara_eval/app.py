@@ -20,7 +20,7 @@ from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet, open_wallet
-from clara_eval.challenges.evaluate import Options, Ports
+from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.stored_results import MAX_TRACE_BYTES, ApiRecords, StoreRecords
 from clara_eval.config.networks import Network

@@ -22,6 +22,7 @@ from tests.support.ipfs_gateway import LocalGateway, raw_uri
 from tests.support.scenarios import ended_well
 
 from clara_eval.app import open_app
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import known_review
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
@@ -36,7 +37,6 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.judge.calls import RetryPolicy
 from clara_eval.service.alerts import Alerts

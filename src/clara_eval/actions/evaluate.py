@@ -23,11 +23,12 @@ from clara_eval.app import App
 from clara_eval.chain.dollars import worth_micro_usd
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
-from clara_eval.challenges.evaluate import Evaluation, walk_and_publish
+from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
 from clara_eval.challenges.post_recorder import record_posted
 from clara_eval.challenges.public_documents import is_posted
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.read import look_at_challenge, pin_challenge
 from clara_eval.challenges.status import StatusWriter, gravest
+from clara_eval.challenges.venue import window_of
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import (
     CannotPublish,
@@ -135,17 +136,18 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
 
 
 async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    challenge = await look_at_challenge(app.chain, address)
-    check_ours(challenge, app.evaluator)
-    if challenge.score_posted_at and not request.dry_run:
+    state = await app.chain.scoring_state(address)
+    if state.score_posted_at and not request.dry_run:
+        challenge = await look_at_challenge(app.chain, address)
+        check_ours(challenge, app.evaluator)
         return await _recognised(app, challenge)
-    _check_open_to_scores(challenge)
+    challenge = await _read(app, address, restart=request.restart)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, state.status)
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
     check_prize(worth, app.settings.min_prize_usd, int(time.time()))
-    window = Window.of(challenge)
+    window = window_of(challenge).at((await app.chain.head()).timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
-    if request.restart:
-        await Journal(app.store, challenge.run).forget()
     options = app.options(
         plan,
         seconds=window.seconds_left,
@@ -157,7 +159,9 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     budget = asyncio.timeout(seconds)
     try:
         async with budget:
-            done = await _while_there(address, walk_and_publish(address, app.ports, options, status))
+            is_open = state.status is ChallengeStatus.OPEN
+            evaluating = evaluate_challenge(challenge, app.ports, options, status, is_open=is_open)
+            done = await _while_there(address, evaluating)
     except TimeoutError:
         if not budget.expired():
             raise
@@ -175,6 +179,22 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
         await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
     return done
+
+
+async def _read(app: App, address: Address, *, restart: bool) -> Challenge:
+    """The challenge at its pinned block. What is refused whatever the time is refused before its deadline, too."""
+    if restart:
+        challenge = await look_at_challenge(app.chain, address)
+        check_ours(challenge, app.evaluator)
+        _check_open_to_scores(address, challenge.status)
+        await Journal(app.store, challenge.run).forget()
+    try:
+        return await pin_challenge(app.chain, app.store, address)
+    except NotYet:
+        challenge = await look_at_challenge(app.chain, address)
+        check_ours(challenge, app.evaluator)
+        _check_open_to_scores(address, challenge.status)
+        raise
 
 
 async def _was_seen(app: App, address: Address) -> bool:
@@ -210,14 +230,12 @@ def check_ours(challenge: Challenge, evaluator: Address) -> None:
         )
 
 
-def _check_open_to_scores(challenge: Challenge) -> None:
+def _check_open_to_scores(address: Address, status: ChallengeStatus) -> None:
     """Nothing is paid for a contract that takes no scores any more."""
-    if challenge.status is ChallengeStatus.CANCELLED:
-        raise Unscorable(f"Challenge {challenge.address} was cancelled and its poster refunded.")
-    if challenge.status is ChallengeStatus.EXPIRED:
-        raise CannotPublish(
-            f"Challenge {challenge.address} expired without scores: every submitter may claim an equal share."
-        )
+    if status is ChallengeStatus.CANCELLED:
+        raise Unscorable(f"Challenge {address} was cancelled and its poster refunded.")
+    if status is ChallengeStatus.EXPIRED:
+        raise CannotPublish(f"Challenge {address} expired without scores: every submitter may claim an equal share.")
 
 
 async def _recognised(app: App, challenge: Challenge) -> Evaluation:
@@ -235,7 +253,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
         posted_by=posted.by,
         detail=f"Scores were already posted, by the {posted.by} ({posted.sender}).",
     )
-    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None)
+    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None, is_recognised=True)
 
 
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:

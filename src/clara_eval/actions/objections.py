@@ -19,15 +19,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
-from clara_eval.challenges.read import Chain, look_at_challenge
-from clara_eval.core.address import Address
-from clara_eval.core.eip191 import normal_signature, signer_of
-from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
-from clara_eval.core.http_body import TooLong, read_at_most
-from clara_eval.core.processes import this_process
-from clara_eval.core.untrusted import escaped
-from clara_eval.documents.store_keys import draft_key
-from clara_eval.evaluation.objections import (
+from clara_eval.challenges.objections import (
     ABOUT,
     ABOUT_WORDS,
     DRAFT_FORM,
@@ -39,6 +31,14 @@ from clara_eval.evaluation.objections import (
     objection_message,
     raised_key,
 )
+from clara_eval.challenges.read import Chain, look_at_challenge
+from clara_eval.core.address import Address
+from clara_eval.core.eip191 import normal_signature, signer_of
+from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
+from clara_eval.core.http_body import TooLong, read_at_most
+from clara_eval.core.processes import this_process
+from clara_eval.core.untrusted import escaped
+from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.ports import KeyedDocuments, Store
 

@@ -34,6 +34,7 @@ from clara_eval.evaluation.rulings import (
     RulingKind,
     read_rulings,
 )
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.ports import Store
@@ -124,7 +125,7 @@ async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
     """The ruling beside the earlier ones; what a finished walk of this run closed is open again."""
     about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
     ruling = Ruling(decree.kind, digest, int(time.time()), *about)
-    rulings = (*(one for one in await read_rulings(store, run) if one.kind != "default"), ruling)
-    for key in ("rulings", "digest", "unanswered"):
-        await store.forget_entry(run, key)
-    await store.add_entry(run, "rulings", RULINGS.text(rulings))
+    journal = Journal(store, run)
+    rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
+    await journal.drop("rulings", "digest", "unanswered")
+    await journal.keep("rulings", RULINGS, rulings)

@@ -17,11 +17,11 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.posted import Posted
 from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.networks import Network, network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 

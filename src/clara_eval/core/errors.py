@@ -65,10 +65,6 @@ class BadSubmission(ClaraError):
         self.code = code
 
 
-class GivenUp(BadSubmission):
-    """An outage lasted until nothing was tried any more. Nobody knows whose fault it was."""
-
-
 class CannotPublish(ClaraError):
     """The contract would refuse, or we must not send: stop this challenge and raise the alarm."""
 

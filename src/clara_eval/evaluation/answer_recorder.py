@@ -1,9 +1,4 @@
-"""The one frame around a walk's questions: keeps every answer it used and every request that stayed unanswered.
-
-Changes nothing that an asker says. What a finished walk left unanswered (`closed`) is not asked again, or another
-result would come out of the same evidence. What was said waits in a file until the trace is written, one answer after
-the other: a round of signed answers is larger than anything else that a walk holds.
-"""
+"""Keep every answer that a run used, and every request that stayed unanswered."""
 
 from __future__ import annotations
 
@@ -13,6 +8,8 @@ from tempfile import TemporaryFile
 
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import Temporary
+from clara_eval.evaluation.sources import ModelSource
+from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.outages import GoneWithout
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
 
@@ -51,11 +48,17 @@ class KeptAnswers(Mapping[str, PaidAnswer]):
 @dataclass(slots=True)
 class AnswerRecorder:
     closed: Mapping[str, str]
+    """What a finished run left unanswered: asked again, it would give another result from the same evidence."""
     answers: KeptAnswers = field(default_factory=KeptAnswers)
     unanswered: dict[str, str] = field(default_factory=dict)
 
     def over(self, asker: Asker) -> Asker:
         return _Recorded(self, asker)
+
+    async def key_reports(self, models: ModelSource) -> tuple[KeyReport, ...]:
+        """The attestation of every key that signed an answer, in order of judge and key."""
+        signers = {(paid.llm, paid.answer.signed.key) for paid in self.answers.values() if paid.answer.signed}
+        return tuple([await models.key_report(judge, key) for judge, key in sorted(signers)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clara_eval.challenges.evaluate import Evaluation
-    from clara_eval.evaluation.replay import Checked
+    from clara_eval.challenges.replay import Checked
     from clara_eval.ranking import Ranking
     from clara_eval.ranking.results import Winner
 

@@ -27,6 +27,7 @@ from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.attempt_memory import read_attempts, save_attempts, workflow_id
 from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.objections import Objection
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.status import FINAL_STATES, StatusWriter
 from clara_eval.core.address import Address
@@ -34,7 +35,6 @@ from clara_eval.core.errors import ClaraError, ConfigError, NotYet, Temporary
 from clara_eval.core.processes import this_process
 from clara_eval.documents.results import EvalStatus, read
 from clara_eval.documents.store_keys import status_key
-from clara_eval.evaluation.objections import Objection
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.chunks import Spreader

@@ -30,10 +30,10 @@ from clara_eval.chain.sending import posts_covered, send_again
 from clara_eval.challenges.attempt_memory import read_attempts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.claim_recorder import record_claims, watch_claims
-from clara_eval.challenges.evaluate import is_meant
 from clara_eval.challenges.history import Created, created_key
 from clara_eval.challenges.keeper import finalize
 from clara_eval.challenges.post_recorder import record_closed, record_posted
+from clara_eval.challenges.read import is_still_current
 from clara_eval.challenges.result_recorder import has_news, known_results, record_result
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import FINAL_STATES, STATES, reason_of
@@ -419,7 +419,7 @@ class Ticker:
                 _log.info("challenge_closed", status=challenge.status.name.lower())
             case DueAction.RESEND:
                 store, chain = self.app.store, self.app.chain
-                count = await send_again(chain, store, challenge.evaluator, partial(is_meant, store, chain))
+                count = await send_again(chain, store, challenge.evaluator, partial(is_still_current, store, chain))
                 raise Temporary(
                     f"An earlier key, {challenge.evaluator}, signed the post, and it is not mined yet: {count} of its "
                     "transactions went out again.",

@@ -15,23 +15,11 @@ from clara_eval.chain.discovery import Checkpoints
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.sender import TransactionLog
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.evaluation.trace.journal import Entries
+from clara_eval.evaluation.trace.journal import RunEntries
 from clara_eval.judge.costs.ledger import Ledger
 from clara_eval.judge.port import AnswerBook, PaidAnswer
 
 __all__ = ["Checkpoint", "KeyedDocuments", "PublicKeys", "RunAnswers", "RunEntries", "Store", "StoredTransaction"]
-
-
-class RunEntries(Entries, Protocol):
-    """The journals of all runs."""
-
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
-        """All (key, value) below `prefix`, in order of key."""
-        ...
-
-    async def forget_entry(self, run: str, key: str) -> None:
-        """Drop one entry, so that it is made anew."""
-        ...
 
 
 class RunAnswers(AnswerBook, Protocol):

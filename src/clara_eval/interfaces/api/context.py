@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from clara_eval.actions.review import Decree
+from clara_eval.challenges.objections import Objection
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.evaluation.objections import Objection
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.ports import Store

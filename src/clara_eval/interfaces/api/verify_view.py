@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clara_eval.actions.verify import verify_trace
+from clara_eval.challenges.replay import Checked
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, ClaraError
-from clara_eval.evaluation.replay import Checked
 from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.store.trace_archive import stream_trace
 
@@ -72,7 +72,7 @@ def _walk_again(path: str, settings: Settings) -> Checked:
 
 
 def _held(checked: Checked) -> dict[str, object]:
-    walk = checked.walk
+    walk = checked.result
     held = [
         f"All {checked.entries:,} entries of the trace hang together by their hashes.",
         f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",

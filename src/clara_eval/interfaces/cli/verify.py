@@ -10,10 +10,10 @@ import typer
 
 from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
 from clara_eval.actions.verify import verify_trace
+from clara_eval.challenges.replay import Checked, JudgeEvidence
 from clara_eval.config.settings import Settings
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, JudgeEvidence
 from clara_eval.interfaces.cli.options import JsonFlag, YesToCost
 from clara_eval.interfaces.cli.output import emit_json, fail
 from clara_eval.interfaces.cli.screen import agree_to_cost, console, safe
@@ -81,7 +81,7 @@ def _tell_rejudged(found: Rejudged) -> None:
 
 
 def _document(checked: Checked) -> dict[str, object]:
-    walk, posted = checked.walk, checked.posted
+    walk, posted = checked.result, checked.posted
     return {
         "ok": True,
         "executionChecked": checked.is_execution_checked,
@@ -114,7 +114,8 @@ def _document(checked: Checked) -> dict[str, object]:
             for one in checked.judges
         ],
         "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
+            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+            for w in checked.winners.entries
         ],
         "onChain": None
         if posted is None
@@ -123,7 +124,7 @@ def _document(checked: Checked) -> dict[str, object]:
 
 
 def _tell(checked: Checked) -> None:
-    screen, walk = console(stderr=False), checked.walk
+    screen, walk = console(stderr=False), checked.result
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
     if warning := checked.execution_warning:
         screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
