@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt, TransactionSender
-from clara_eval.challenges.read import ChainOfRecord
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.networks import Network
 from clara_eval.evaluation.plan import EvaluationPlan
@@ -45,7 +45,7 @@ class MeteredModels(ModelSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    chain: ChainOfRecord
+    chain: EthereumChain
     fetch: Fetch
     store: Store
     sender: TransactionSender

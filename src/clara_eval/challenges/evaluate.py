@@ -85,8 +85,8 @@ async def evaluate_challenge(
 
 async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
     """Move a challenge past its deadline that is still open on to scoring, before anything is paid for."""
-    options.sent(await advance(challenge, sender=ports.sender, results=ports.chain))
-    if (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.CANCELLED:
+    options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results))
+    if (await ports.chain.results.scoring_state(challenge.address)).status is ChallengeStatus.CANCELLED:
         raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
 
 

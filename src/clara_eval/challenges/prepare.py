@@ -42,7 +42,7 @@ class RoundCase:
     """Whether the contract still takes submissions, so that no post can be rehearsed."""
 
     async def chain_now(self) -> int:
-        return (await self.ports.chain.head()).timestamp
+        return (await self.ports.chain.blocks.head()).timestamp
 
     async def is_signed(self) -> bool:
         return bool(await self.ports.store.transactions(self.journal.run, Intention.POST_SCORES))

@@ -8,17 +8,17 @@ rules has one key `verdicts` instead, from which every pair follows.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
-from clara_eval.chain.winners import Winners
+from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.core.address import Address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import ExecutedRun, Ranked
+from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.record import ruled_verdicts
@@ -106,6 +106,21 @@ def with_receipt(scores: dict[str, Any], receipt: Receipt, posted_at: int | None
     }
 
 
+def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
+    """The paid places as the contract holds them; nothing is known about the others."""
+    return [
+        LeaderboardRow(
+            address=winner.account,
+            agentId=winner.agent_id,
+            rank=place,
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            status="ranked",
+        )
+        for place, winner in enumerate(winners, start=1)
+    ]
+
+
 def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Address, str]) -> list[dict[str, object]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     runs = result.execution.summaries if result.execution else {}
@@ -113,7 +128,7 @@ def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Addre
     ranked = list(result.ranking.standings) if result.ranking else []
     places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}
     rows = [
-        Ranked(
+        LeaderboardRow(
             address=s.item,
             agentId=agents[Address(s.item)],
             rank=places[Address(s.item)],
@@ -137,7 +152,7 @@ def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Addre
     for refused in result.rejected:
         account = refused.submission.submitter
         rows.append(
-            Ranked(
+            LeaderboardRow(
                 address=account,
                 agentId=agents[account],
                 rank=places[account],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Protocol
 
+from clara_eval.chain.blocks import Blocks
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, Challenge
-from clara_eval.chain.posted import Results
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.core.address import Address
@@ -21,42 +21,9 @@ _SUPERSEDED = "superseded"
 """The journal's entry with the calldata that was signed about a block that is gone."""
 
 
-class Chain(Protocol):
-    """What reading a challenge asks of a node."""
-
-    @property
-    def chain_id(self) -> int: ...
-
-    async def head(self) -> Block:
-        """The newest block there is."""
-        ...
-
-    async def safe_block(self) -> Block:
-        """The newest block that the network will not take back."""
-        ...
-
-    async def deadline(self, address: Address) -> int:
-        """When submissions close; NotFound if no challenge lives there."""
-        ...
-
-    async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
-
-    async def is_canonical(self, block: Block) -> bool:
-        """Whether that block is still part of the chain; Temporary while the nodes have not come so far."""
-        ...
-
-
-class ChainOfRecord(Chain, Results, Protocol):
-    """The node, as the evaluation of a challenge needs it."""
-
-    async def block_at(self, number: int) -> Block:
-        """The block of this number; Temporary if it is not there yet."""
-        ...
-
-
-async def pinned_block(chain: Chain, not_before: int) -> Block:
+async def pinned_block(blocks: Blocks, not_before: int) -> Block:
     """The safe block to read at; NotYet while none is later than `not_before`."""
-    block = await chain.safe_block()
+    block = await blocks.safe_block()
     if block.timestamp <= not_before:
         wait = not_before - block.timestamp + 1
         raise NotYet(
@@ -66,21 +33,21 @@ async def pinned_block(chain: Chain, not_before: int) -> Block:
     return block
 
 
-async def read_challenge(chain: Chain, address: Address) -> Challenge:
+async def read_challenge(chain: EthereumChain, address: Address) -> Challenge:
     """The challenge with its frozen submissions, pinned to a block."""
-    block = await pinned_block(chain, await chain.deadline(address))
-    challenge = await chain.challenge_at(address, block)
-    if not await chain.is_canonical(block):
+    block = await pinned_block(chain.blocks, await chain.challenges.deadline(address))
+    challenge = await chain.challenges.challenge_at(address, block)
+    if not await chain.blocks.is_canonical(block):
         raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
     return challenge
 
 
-async def look_at_challenge(chain: Chain, address: Address) -> Challenge:
+async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge:
     """The challenge at the newest block, whatever its status; for people who look, never for judging."""
-    return await chain.challenge_at(address, await chain.head())
+    return await chain.challenges.challenge_at(address, await chain.blocks.head())
 
 
-async def pin_challenge(chain: Chain, store: Store, address: Address) -> Challenge:
+async def pin_challenge(chain: EthereumChain, store: Store, address: Address) -> Challenge:
     """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew.
 
     Raises:
@@ -89,7 +56,7 @@ async def pin_challenge(chain: Chain, store: Store, address: Address) -> Challen
     """
     journal = Journal(store, f"{chain.chain_id}:{address}")
     challenge = await journal.saved("challenge", CHALLENGE)
-    if challenge is not None and await chain.is_canonical(challenge.block):
+    if challenge is not None and await chain.blocks.is_canonical(challenge.block):
         return challenge
     if challenge is not None:
         signed = {
@@ -104,14 +71,14 @@ async def pin_challenge(chain: Chain, store: Store, address: Address) -> Challen
     return await journal.keep("challenge", CHALLENGE, await read_challenge(chain, address))
 
 
-async def is_still_current(store: Store, chain: Chain, tx: StoredTransaction) -> bool:
+async def is_still_current(store: Store, chain: EthereumChain, tx: StoredTransaction) -> bool:
     """Whether a recorded post is of a block that is still there and was not superseded; true of other transactions."""
     if tx.intention != Intention.POST_SCORES:
         return True
     read = await store.entry(tx.run, "challenge")
     if read is None or read_signed(tx.raw).data in await superseded(store, tx.run):
         return False
-    return await chain.is_canonical(CHALLENGE.read_text(read).block)
+    return await chain.blocks.is_canonical(CHALLENGE.read_text(read).block)
 
 
 async def superseded(store: Store, run: str) -> frozenset[bytes]:

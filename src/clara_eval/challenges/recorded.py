@@ -69,7 +69,7 @@ async def _check_posted(case: RoundCase, digest: str) -> None:
     posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
     if posted in {None, digest}:
         return
-    if (await case.ports.chain.scoring_state(challenge.address)).score_posted_at:
+    if (await case.ports.chain.results.scoring_state(challenge.address)).score_posted_at:
         raise Disagrees(
             f"The result of {challenge.address} is posted with the trace {posted}; this run gives {digest}.",
             remedy="The posted trace is kept. Nothing is to be done here.",

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from clara_eval.chain.calldata import read_calldata
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import Posted
 from clara_eval.chain.winners import Winners
-from clara_eval.challenges.read import ChainOfRecord
 from clara_eval.challenges.venue import ChallengeVenue
 from clara_eval.core.errors import BadInput, BadTrace
 from clara_eval.evaluation.replay import JudgeEvidence, Replay, replay
@@ -67,7 +67,7 @@ class Checked(Replay):
 
 async def check_trace(
     lines: Iterable[str],
-    chain: ChainOfRecord | None = None,
+    chain: EthereumChain | None = None,
     machine: Machine | None = None,
     quotes: Quotes | None = None,
 ) -> Checked:
@@ -79,16 +79,16 @@ async def check_trace(
     if chain is None:
         return checked
     posted = await _check_chain(checked, chain)
-    return replace(checked, posted=posted, is_replaced=not await chain.is_canonical(venue.challenge.block))
+    return replace(checked, posted=posted, is_replaced=not await chain.blocks.is_canonical(venue.challenge.block))
 
 
-async def _check_facts(challenge: Challenge, posted: Posted | None, chain: ChainOfRecord) -> None:
+async def _check_facts(challenge: Challenge, posted: Posted | None, chain: EthereumChain) -> None:
     """Compare the challenge at its block; if a reorg replaced the block, what is frozen just before the post."""
-    is_there = await chain.is_canonical(challenge.block)
+    is_there = await chain.blocks.is_canonical(challenge.block)
     if not is_there and posted is None:
         raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
-    block = challenge.block if is_there or posted is None else await chain.block_at(posted.block_number - 1)
-    again = await chain.challenge_at(challenge.address, block)
+    block = challenge.block if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
+    again = await chain.challenges.challenge_at(challenge.address, block)
     if not is_there:
         again = replace(
             again, block=challenge.block, status=challenge.status, score_posted_at=challenge.score_posted_at
@@ -97,12 +97,12 @@ async def _check_facts(challenge: Challenge, posted: Posted | None, chain: Chain
         raise BadTrace(f"The chain has other facts about the challenge at block {block.number}.", entry="challenge")
 
 
-async def _check_chain(checked: Checked, chain: ChainOfRecord) -> Posted:
+async def _check_chain(checked: Checked, chain: EthereumChain) -> Posted:
     """Compare the chain's own facts, and the digest and the winners in the transaction that posted."""
     challenge = checked.challenge
     if chain.chain_id != challenge.chain_id:
         raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")
-    posted = await chain.posted_by(challenge)
+    posted = await chain.results.posted_by(challenge)
     await _check_facts(challenge, posted, chain)
     if posted is None:
         raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")

@@ -25,12 +25,9 @@ async def post_result(case: RoundCase, found: RecordedResult, status: StatusWrit
     receipt = await _publish(case, found)
     case.options.sent(receipt)
     challenge, store = case.challenge, case.ports.store
-    posted_at = (
-        (await case.ports.chain.scoring_state(challenge.address)).score_posted_at if is_posted(receipt) else None
-    )
-    document = await _scores(case, found)
-    text = plain_json(with_receipt(document, receipt, posted_at))
-    await store.put(challenge.chain_id, scores_key(challenge.address), text)
+    state = await case.ports.chain.results.scoring_state(challenge.address) if is_posted(receipt) else None
+    document = with_receipt(await _scores(case, found), receipt, state.score_posted_at if state else None)
+    await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
     await _say_outcome(status, receipt)
     return receipt
 
@@ -41,7 +38,7 @@ async def _publish(case: RoundCase, found: RecordedResult) -> Receipt:
         return _unrehearsed(case, found)
     gone = await superseded(ports.store, challenge.run)
     return await publish(
-        challenge, found.winners, found.digest, sender=ports.sender, results=ports.chain, superseded=gone
+        challenge, found.winners, found.digest, sender=ports.sender, results=ports.chain.results, superseded=gone
     )
 
 
