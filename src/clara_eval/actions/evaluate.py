@@ -136,7 +136,8 @@ async def _evaluate(app: App, address: Address, request: EvaluationRequest, stat
 
 
 async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    state = await app.chain.results.scoring_state(address)
+    head = await app.chain.blocks.head()
+    state = await app.chain.results.scoring_state(address, head)
     if state.score_posted_at and not request.dry_run:
         challenge = await look_at_challenge(app.chain, address)
         check_ours(challenge, app.evaluator)
@@ -146,7 +147,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     _check_open_to_scores(address, state.status)
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
     check_prize(worth, app.settings.min_prize_usd, int(time.time()))
-    window = window_of(challenge).at((await app.chain.blocks.head()).timestamp)
+    window = window_of(challenge).at(head.timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
     options = app.options(
         plan,
@@ -160,7 +161,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     try:
         async with budget:
             is_open = state.status is ChallengeStatus.OPEN
-            evaluating = evaluate_challenge(challenge, app.ports, options, status, is_open=is_open)
+            evaluating = evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp)
             done = await _while_there(address, evaluating)
     except TimeoutError:
         if not budget.expired():
@@ -190,11 +191,13 @@ async def _read(app: App, address: Address, *, restart: bool) -> Challenge:
         await Journal(app.store, challenge.run).forget()
     try:
         return await pin_challenge(app.chain, app.store, address)
-    except NotYet:
+    except (NotYet, NotFound) as early:
         challenge = await look_at_challenge(app.chain, address)
         check_ours(challenge, app.evaluator)
         _check_open_to_scores(address, challenge.status)
-        raise
+        if isinstance(early, NotYet):
+            raise
+        raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from early
 
 
 async def _was_seen(app: App, address: Address) -> bool:

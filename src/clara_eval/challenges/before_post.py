@@ -25,56 +25,56 @@ ANNOUNCED = "The result is announced; its submitters may object before it is pos
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PostDecision:
     then: Literal["post", "wait", "run again"]
     review: Review | None = None
     draft: AnnouncedDraft | None = None
     retry_seconds: float | None = None
 
 
-async def before_post(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Decision:
+async def before_post(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision:
     """Decide whether this result is posted now. A change of the evidence has the round run again."""
-    now = await case.chain_now()
-    review = found.review if found.result is None else await _review(case, found, found.result, now)
+    review = found.review if found.result is None else await _review(case, found, found.result)
     if case.options.dry_run:
-        return Decision("post", review)
+        return PostDecision("post", review)
     if review is not None and review.state != "approved":
-        return await _wait_for_review(case, found, review, now, status)
+        return await _wait_for_review(case, found, review, status)
     if case.options.objection_window and found.disputed is None:
-        held = await _hear_objections(case, found, now, status)
+        held = await _hear_objections(case, found, status)
         if held is not None:
             return held
-    return Decision("post", review)
+    return PostDecision("post", review)
 
 
 async def _wait_for_review(
-    case: RoundCase, found: RecordedResult, review: Review, now: int, status: StatusWriter
-) -> Decision:
+    case: RoundCase, found: RecordedResult, review: Review, status: StatusWriter
+) -> PostDecision:
     """Wait for a person; once the time for that is over, the clock rules and the round is run with its ruling."""
+    now = await case.chain_now()
     if review.posts_at is not None and now >= review.posts_at:
         await case.journal.drop("digest")
         await rule_by_clock(case.journal, review.digest, review.posts_at)
         await lapse(case.ports.store, case.challenge.chain_id, review)
-        return Decision("run again")
+        return PostDecision("run again")
     await status.say("review", 90, reason=review_meaning(review.posts_at), posts_at=review.posts_at)
     waits = [float(review.posts_at - now)] if review.posts_at is not None else []
     if found.tries_again and found.result and any(one.is_outage for one in found.result.rejected):
         waits.append(window_of(case.challenge).recheck_seconds)
-    return Decision("wait", review, retry_seconds=min(waits, default=None))
+    return PostDecision("wait", review, retry_seconds=min(waits, default=None))
 
 
-async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult, now: int) -> Review | None:
+async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult) -> Review | None:
     """Ask for a review if there is a reason; None if there is none."""
     challenge, disputed, said = case.challenge, found.disputed, found.review
     if said is not None and said.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
-    is_due = disputed is not None and window_of(challenge).at(now).must_post
+    is_due = disputed is not None and window_of(challenge).at(await case.chain_now()).must_post
     reasons = review_reasons(result.flags, result.rulings, await _terms(case, result, None if is_due else disputed))
     if not reasons or (is_due and disputed is not None and disputed.places == places_of(result)):
         return None  # a draft is announced only once it is approved, and an objection does not undo that
     if said is not None and said.state != "waiting":
         return said
-    since = said.requested_at if said is not None else now
+    since = said.requested_at if said is not None else await case.chain_now()
     codes = [reason.code for reason in reasons]
     posts_at = default_moment(window_of(challenge), codes, since) if result.ranking else None
     return await request_review(
@@ -123,16 +123,17 @@ def _default_words(result: EvaluationResult) -> str:
     return f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
 
 
-async def _hear_objections(case: RoundCase, found: RecordedResult, now: int, status: StatusWriter) -> Decision | None:
+async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
     """Announce the result, wait until the window for objections is over, and have disputed steps done again."""
+    now = await case.chain_now()
     store, window, seconds = case.ports.store, window_of(case.challenge).at(now), case.options.objection_window
     draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
     if now < draft.until:
         await status.say("publishing", 91, reason=ANNOUNCED, objections_until=draft.until)
-        return Decision("wait", draft=draft, retry_seconds=float(draft.until - now))
+        return PostDecision("wait", draft=draft, retry_seconds=float(draft.until - now))
     objections = await raised(case.journal, draft.digest)
     if not objections:
         return None
     judge = case.options.objection_judge or None
     await reopen(Disputed(draft.digest, draft.until, draft.places, objections, judge), case.journal)
-    return Decision("run again")
+    return PostDecision("run again")

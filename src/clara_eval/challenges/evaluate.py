@@ -7,25 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
-from clara_eval.chain.winners import Winners, check_scorable, choose_winners
+from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable, choose_winners
 from clara_eval.challenges.before_post import before_post
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.keeper import advance
 from clara_eval.challenges.objections import AnnouncedDraft
-from clara_eval.challenges.prepare import RoundCase, fetch_metadata, prepare
+from clara_eval.challenges.prepare import RoundCase, open_case, prepare
 from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result
 from clara_eval.challenges.review import Review
 from clara_eval.challenges.settle import post_result, read_scores, save_scores
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.challenges.venue import round_of
 from clara_eval.core.errors import NotFound, Unscorable
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.rulings import ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources, left_unanswered
-from clara_eval.evaluation.trace.journal import Journal
 
 __all__ = ["Evaluation", "evaluate_challenge", "read_scores"]
 
@@ -62,18 +60,16 @@ class Evaluation:
 
 
 async def evaluate_challenge(
-    challenge: Challenge, ports: Ports, options: Options, status: StatusWriter, *, is_open: bool
+    challenge: Challenge, ports: Ports, options: Options, status: StatusWriter, *, is_open: bool, now: int
 ) -> Evaluation:
     """Evaluate a challenge that `pin_challenge` read, and post the result unless somebody is waited for."""
-    journal = Journal(ports.store, challenge.run)
     ports = replace(ports, sender=replace(ports.sender.telling(status.explain), is_dry=options.dry_run))
     if is_open and ports.sender.can_sign:
         await _advance(challenge, ports, options)
     check_scorable(challenge)
-    given = round_of(challenge, await fetch_metadata(journal, ports.fetch, challenge))
-    case = RoundCase(challenge, given, journal, ports, options, is_open)
+    case = await open_case(challenge, ports, options, is_open=is_open)
     while True:
-        found = await recorded_result(case) or await _run(case, status)
+        found = await recorded_result(case) or await _run(case, status, now)
         decision = await before_post(case, found, status)
         if decision.then == "wait":
             waits = (decision.review, decision.draft, decision.retry_seconds)
@@ -81,18 +77,19 @@ async def evaluate_challenge(
         if decision.then == "post":
             receipt = await post_result(case, found, status)
             return Evaluation(challenge, found.result, found.digest, receipt, decision.review)
+        now = await case.chain_now()
 
 
 async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
     """Move a challenge past its deadline that is still open on to scoring, before anything is paid for."""
-    options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results))
-    if (await ports.chain.results.scoring_state(challenge.address)).status is ChallengeStatus.CANCELLED:
+    options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))
+    if challenge.submission_count < MIN_SUBMISSIONS:
         raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
 
 
-async def _run(case: RoundCase, status: StatusWriter) -> RecordedResult:
+async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResult:
     """Run the round once and record the result."""
-    prepared = await prepare(case, status)
+    prepared = await prepare(case, status, now)
     ports, options, plan = case.ports, case.options, ruled_plan(prepared.plan, prepared.rulings)
     async with ports.models.open_run(case.challenge, case.given.config, plan, options.seconds) as models:
         status.meter = models.meter

@@ -11,7 +11,7 @@ from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.challenges.venue import ChallengeVenue, window_of
+from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, CannotPublish, NotYet
 from clara_eval.documents.store_keys import harness_key
@@ -22,7 +22,6 @@ from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import Ruling, is_by_default, read_rulings
 from clara_eval.evaluation.sources import any_missed
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.submissions import Fetch
 
 REVEAL_SHARE = 0.25
 """Of the scoring window: how long a round waits for a hidden harness."""
@@ -59,9 +58,9 @@ class Prepared:
     """Whether entries that could not be read are tried once more."""
 
 
-async def prepare(case: RoundCase, status: StatusWriter) -> Prepared:
+async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     """Settle everything that a run takes as given. Raises NotYet while a hidden harness is waited for."""
-    now, challenge, journal = await case.chain_now(), case.challenge, case.journal
+    challenge, journal = case.challenge, case.journal
     reveal = await _reveal(case, now)
     status.warn(WITHHELD if reveal is not None and reveal.is_withheld else None)
 
@@ -79,12 +78,13 @@ async def prepare(case: RoundCase, status: StatusWriter) -> Prepared:
     return Prepared(venue, plan, (*ruled, *rulings_of(disputed)), reveal, tries_again)
 
 
-async def fetch_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -> bytes:
-    """The bytes behind `challengeURI`, fetched once."""
+async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
+    """The case of a challenge, with the metadata behind `challengeURI`, which is fetched once."""
+    journal = Journal(ports.store, challenge.run)
 
     async def read() -> str:
         try:
-            fetched = await fetch.fetch(challenge.challenge_uri)
+            fetched = await ports.fetch.fetch(challenge.challenge_uri)
         except BadSubmission as bad:
             raise CannotPublish(
                 f"The metadata at challengeURI cannot be read: {bad}",
@@ -93,7 +93,7 @@ async def fetch_metadata(journal: Journal, fetch: Fetch, challenge: Challenge) -
         return base64.b64encode(fetched.content).decode()
 
     encoded: str = await journal.once("metadata", TEXT, read)
-    return base64.b64decode(encoded)
+    return RoundCase(challenge, round_of(challenge, base64.b64decode(encoded)), journal, ports, options, is_open)
 
 
 async def _reveal(case: RoundCase, now: int) -> Reveal | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Block, Challenge
+from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.core.address import Address
@@ -21,22 +20,16 @@ _SUPERSEDED = "superseded"
 """The journal's entry with the calldata that was signed about a block that is gone."""
 
 
-async def pinned_block(blocks: Blocks, not_before: int) -> Block:
-    """The safe block to read at; NotYet while none is later than `not_before`."""
-    block = await blocks.safe_block()
-    if block.timestamp <= not_before:
-        wait = not_before - block.timestamp + 1
+async def read_challenge(chain: EthereumChain, address: Address) -> Challenge:
+    """The challenge with its frozen submissions, pinned to a block."""
+    block = await chain.blocks.safe_block()
+    challenge = await chain.challenges.challenge_at(address, block)
+    if block.timestamp <= challenge.deadline:
+        wait = challenge.deadline - block.timestamp + 1
         raise NotYet(
             f"The newest safe block {block.number} is {wait} s short of the first moment after the deadline.",
             remedy="Try again then.",
         )
-    return block
-
-
-async def read_challenge(chain: EthereumChain, address: Address) -> Challenge:
-    """The challenge with its frozen submissions, pinned to a block."""
-    block = await pinned_block(chain.blocks, await chain.challenges.deadline(address))
-    challenge = await chain.challenges.challenge_at(address, block)
     if not await chain.blocks.is_canonical(block):
         raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
     return challenge

@@ -25,11 +25,18 @@ async def post_result(case: RoundCase, found: RecordedResult, status: StatusWrit
     receipt = await _publish(case, found)
     case.options.sent(receipt)
     challenge, store = case.challenge, case.ports.store
-    state = await case.ports.chain.results.scoring_state(challenge.address) if is_posted(receipt) else None
-    document = with_receipt(await _scores(case, found), receipt, state.score_posted_at if state else None)
+    document = with_receipt(await _scores(case, found), receipt, await _posted_at(case, receipt))
     await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
     await _say_outcome(status, receipt)
     return receipt
+
+
+async def _posted_at(case: RoundCase, receipt: Receipt) -> int | None:
+    if not is_posted(receipt):
+        return None
+    if receipt.block_number is not None:
+        return (await case.ports.chain.blocks.block_at(receipt.block_number)).timestamp
+    return (await case.ports.chain.results.scoring_state(case.challenge.address)).score_posted_at
 
 
 async def _publish(case: RoundCase, found: RecordedResult) -> Receipt:
