@@ -15,7 +15,9 @@ from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
+from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.read import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain
@@ -88,6 +90,8 @@ async def test_a_round_reads_the_challenge_once_and_every_submission_once(
     """From the start of an evaluation to its post: one run, one reading, one fetch each, few requests."""
     address = await closed_round(local_chain)
     async with counting(local_chain, tmp_path) as world:
+        await save_summary(world.app.store, await look_at_challenge(world.app.chain, address), None)
+        world.node.counted = world.node.readings = 0  # what a tick asked
         done = await world.evaluate(address)
     assert done.receipt is not None
     assert done.receipt.outcome is SendOutcome.CONFIRMED

@@ -256,7 +256,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
         posted_by=posted.by,
         detail=f"Scores were already posted, by the {posted.by} ({posted.sender}).",
     )
-    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None, is_recognised=True)
+    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None)
 
 
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:

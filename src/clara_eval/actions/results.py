@@ -21,7 +21,6 @@ from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.challenges.challenge_index import STATUS
-from clara_eval.challenges.comparisons import outcome
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import MEANINGS
 from clara_eval.core.address import Address, to_address
@@ -273,7 +272,7 @@ def _comparison(game: Pairwise, rival: Address, *, shown_first: bool) -> Compari
     return ComparisonRow(
         rival=rival,
         shownFirst=shown_first,
-        result=outcome(game, shown_first=shown_first),
+        result=game.outcome(shown_first=shown_first),
         confidence=game.confidence,
         reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
     )

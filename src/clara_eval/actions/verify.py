@@ -25,6 +25,8 @@ from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 
+__all__ = ["Checked", "first_block_of", "verify_trace"]
+
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
     """Walk the trace again and recompute everything but the models' words; BadTrace names what does not hold.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
-from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable, choose_winners
+from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable
 from clara_eval.challenges.before_post import before_post
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.keeper import advance
@@ -42,28 +42,37 @@ class Evaluation:
     """Announced and open for objections; then `receipt` is None, too."""
     retry_seconds: float | None = None
     """When to look again, if time alone changes something."""
-    is_recognised: bool = False
-    """Whether the result was found on the chain."""
+    winners_found: Winners | None = None
+    """None if the result was found on the chain."""
+
+    @property
+    def is_recognised(self) -> bool:
+        return self.winners_found is None
 
     @property
     def result(self) -> EvaluationResult:
         if self.ran is None:
-            raise NotFound(
-                f"The result of {self.challenge.address} was recorded before; nothing was run here.",
-                remedy="Read the scores, or evaluate it again as a dry run.",
-            )
+            raise self._missing()
         return self.ran
 
     @property
     def winners(self) -> Winners:
-        return choose_winners(self.challenge, self.result.placed)
+        if self.winners_found is None:
+            raise self._missing()
+        return self.winners_found
+
+    def _missing(self) -> NotFound:
+        return NotFound(
+            f"The result of {self.challenge.address} was recorded, or found on the chain; nothing was run here.",
+            remedy="Read the scores, or evaluate it again as a dry run.",
+        )
 
 
 async def evaluate_challenge(
     challenge: Challenge, ports: Ports, options: Options, status: StatusWriter, *, is_open: bool, now: int
 ) -> Evaluation:
     """Evaluate a challenge that `pin_challenge` read, and post the result unless somebody is waited for."""
-    ports = replace(ports, sender=replace(ports.sender.telling(status.explain), is_dry=options.dry_run))
+    ports = replace(ports, sender=replace(ports.sender.with_notice(status.explain), is_dry=options.dry_run))
     if is_open and ports.sender.can_sign:
         await _advance(challenge, ports, options)
     check_scorable(challenge)
@@ -73,10 +82,11 @@ async def evaluate_challenge(
         decision = await before_post(case, found, status)
         if decision.then == "wait":
             waits = (decision.review, decision.draft, decision.retry_seconds)
-            return Evaluation(challenge, found.result, found.digest, None, *waits)
+            return Evaluation(challenge, found.result, found.digest, None, *waits, found.winners)
         if decision.then == "post":
             receipt = await post_result(case, found, status)
-            return Evaluation(challenge, found.result, found.digest, receipt, decision.review)
+            review, winners = decision.review, found.winners
+            return Evaluation(challenge, found.result, found.digest, receipt, review, winners_found=winners)
         now = await case.chain_now()
 
 

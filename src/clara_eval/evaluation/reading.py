@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schema, with_types
 from clara_eval.core.address import Address
 from clara_eval.core.gather import gather_or_raise
-from clara_eval.evaluation.answer_recorder import AnswerRecorder
 from clara_eval.evaluation.execution import Execution
 from clara_eval.evaluation.features import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.extract import ReadingContext, prompts_for
@@ -17,8 +16,8 @@ from clara_eval.evaluation.plan import EvaluationPlan, ProgressListener
 from clara_eval.evaluation.sources import ModelSource
 from clara_eval.judge import type_names
 from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
-from clara_eval.judge.limits import about_one_entry, spent_on, within
-from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.port import Prompt
+from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.submissions import Solution
 
 
@@ -26,22 +25,22 @@ from clara_eval.submissions import Solution
 class RoundReader:
     """The model that reads the entries, and the money for it; None is no model, or no bound."""
 
-    asker: Asker | None
+    llm: StructuredLlm | None
     money: ReadingBudget | None
 
     @classmethod
-    def of(cls, plan: EvaluationPlan, recorder: AnswerRecorder, sources: ModelSource) -> RoundReader:
+    def of(cls, plan: EvaluationPlan, log: AnswerLog, sources: ModelSource) -> RoundReader:
         if not plan.readers:
             return cls(None, plan.reading)
-        others = [recorder.over(sources.reader((name,))) for name in plan.readers[1:]]
-        return cls(within(plan.tokens, recorder.over(sources.reader(plan.readers)), others), plan.reading)
+        others = tuple(sources.reader((name,)) for name in plan.readers[1:])
+        return cls(StructuredLlm(sources.reader(plan.readers), plan.tokens, others, log), plan.reading)
 
     async def settle_schema(self, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
         """Close the schema from the poster's words alone; also the names that a model typed."""
         schema, untyped = compile_schema(metadata.config)
-        if not untyped or self.asker is None:
+        if not untyped or self.llm is None:
             return schema, ()
-        typed = await type_names(self.asker, metadata.config, untyped)
+        typed = await type_names(self.llm, metadata.config, untyped)
         return with_types(schema, typed), tuple(feature.name for feature in typed)
 
     async def read(
@@ -57,23 +56,23 @@ class RoundReader:
 
         async def one(solution: Solution, most: int, needs: int) -> int:
             account = solution.submission.submitter
-            asker = about_one_entry(self.asker, self.money, most=most, needs=needs)
+            llm = self.llm.about_one_entry(self.money, most=most, needs=needs) if self.llm else None
             executed = execution.executed.get(account) if execution else None
-            found[account] = await extract_features(asker, schema, solution, context, executed)
+            found[account] = await extract_features(llm, schema, solution, context, executed)
             listener("extracting", len(found), len(solutions))
-            return spent_on(asker)
+            return llm.share.spent if llm and llm.share else 0
 
         def prompts_by_account() -> dict[str, list[Prompt]]:
             return {name: prompts_for(schema, [solution], context) for name, solution in by_account.items()}
 
         by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
-        prompts = await asyncio.to_thread(prompts_by_account) if self.asker else {}
+        prompts = await asyncio.to_thread(prompts_by_account) if self.llm else {}
         usual = {name: self.money.usual(prompts.get(name, ())) if self.money else 0 for name in by_account}
         left = self.money.micro_usd if self.money else 0
         while usual:
             most = next_to_read(left, usual)
-            if self.asker is not None and most:
-                await self.asker.foresee([prompt for name in most for prompt in prompts[name]])
+            if self.llm is not None and most:
+                await self.llm.prefetch([prompt for name in most for prompt in prompts[name]])
             most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
             left -= sum(
                 await gather_or_raise(one(by_account[name], bound, usual.pop(name)) for name, bound in most.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clara_eval.evaluation.answer_recorder import AnswerRecorder
+from clara_eval.evaluation.answer_recorder import KeptAnswers
 from clara_eval.evaluation.evaluable import unevaluable
 from clara_eval.evaluation.execution import run_all
 from clara_eval.evaluation.features.extract import ReadingContext
@@ -18,17 +18,19 @@ from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, pl
 from clara_eval.evaluation.review_rules import JudgedRound, round_flags
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import is_by_default
-from clara_eval.evaluation.sources import Sources
+from clara_eval.evaluation.sources import Sources, key_reports
 from clara_eval.evaluation.tournament import RoundJury, hold_tournament
 from clara_eval.judge import prompt_files
+from clara_eval.judge.structured_llm import AnswerLog
 
 
 async def evaluate_round(
     given: Round, plan: EvaluationPlan, sources: Sources, listener: ProgressListener
 ) -> EvaluationResult:
     """Rank the entries of a round; `plan` has the rulings of `sources` applied (`ruled_plan`)."""
-    recorder = AnswerRecorder(sources.unanswered)
-    reader = RoundReader.of(plan, recorder, sources)
+    answers = KeptAnswers()
+    log = AnswerLog(answers.keep, sources.unanswered)
+    reader = RoundReader.of(plan, log, sources)
     schema, typed_by_model = await reader.settle_schema(given.metadata)
     entries = await collect_entries(given, sources, listener)
     judged, likeness, rulings = entries.judged, entries.likeness, sources.rulings
@@ -49,7 +51,7 @@ async def evaluate_round(
     rejected = in_order([*entries.rejected, *unevaluable(judged, features)])
     refused = accounts(rejected)
     choice, comparisons, ranking = await hold_tournament(
-        RoundJury(given, plan, schema, sources, recorder),
+        RoundJury(given, plan, schema, sources, log),
         {s.submission.submitter: s.content_keccak for s in judged if s.submission.submitter not in refused},
         {account: facts.vector for account, facts in features.items()},
         likeness.families,
@@ -69,9 +71,9 @@ async def evaluate_round(
         rejected=rejected,
         execution=execution,
         features=features,
-        answers=recorder.answers,
-        unanswered=recorder.unanswered,
-        key_reports=await recorder.key_reports(sources),
+        answers=answers,
+        unanswered=log.unanswered,
+        key_reports=await key_reports(sources, answers),
         schedule=choice.schedule.name,
         schedule_reason=choice.reason,
         comparisons=comparisons,

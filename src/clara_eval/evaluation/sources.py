@@ -21,7 +21,7 @@ from clara_eval.harness import Executed, Harness, Machine
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.port import Asker
+from clara_eval.judge.port import Asker, PaidAnswer
 from clara_eval.submissions import Fetch, SubmissionLimits, fetch_submission
 
 _UNANSWERED = JsonCodec(dict[str, str])
@@ -114,6 +114,12 @@ class LiveSources:
 
     def reader(self, names: Sequence[str]) -> Asker:
         return self.models.reader(names)
+
+
+async def key_reports(models: ModelSource, answers: Mapping[str, PaidAnswer]) -> tuple[KeyReport, ...]:
+    """The attestation of every key that signed an answer, in order of judge and key."""
+    signers = {(paid.llm, paid.answer.signed.key) for paid in answers.values() if paid.answer.signed}
+    return tuple([await models.key_report(judge, key) for judge, key in sorted(signers)])
 
 
 async def any_missed(journal: Journal) -> bool:

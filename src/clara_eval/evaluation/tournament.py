@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.evaluation.answer_recorder import AnswerRecorder
 from clara_eval.evaluation.covariates import covariates
 from clara_eval.evaluation.plan import EvaluationPlan, ProgressListener
 from clara_eval.evaluation.play import Comparison, play_tournament
@@ -16,9 +15,8 @@ from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.ruled import judge_by_rules
 from clara_eval.evaluation.sources import Sources
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge
-from clara_eval.judge.limits import within
 from clara_eval.judge.ordering import OrderingJudge
-from clara_eval.judge.port import Asker
+from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.ranking.rank import Ranking, rank_table
 from clara_eval.ranking.results import canonical_order
 from clara_eval.ranking.schedule import Choice, choose_schedule
@@ -33,7 +31,7 @@ class RoundJury:
     plan: EvaluationPlan
     schema: FeatureSchema
     sources: Sources
-    recorder: AnswerRecorder
+    log: AnswerLog
 
     def judges(self) -> dict[str, Judge]:
         """Rules if the poster asks for them, otherwise the operator's jury."""
@@ -44,9 +42,9 @@ class RoundJury:
         """The models of the jury, for questions about several entries at once."""
         return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
 
-    def _model(self, name: str) -> tuple[Asker, str, FeatureSchema]:
-        asker = within(self.plan.tokens, self.recorder.over(self.sources.asker(name)))
-        return asker, self.given.config.criteria, self.schema
+    def _model(self, name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
+        llm = StructuredLlm(self.sources.asker(name), self.plan.tokens, log=self.log)
+        return llm, self.given.config.criteria, self.schema
 
 
 async def hold_tournament(

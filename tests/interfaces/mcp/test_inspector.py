@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
+from tests.support.web3_chain import as_web3
 
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.config.settings import Settings
@@ -32,7 +33,6 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.interfaces.mcp.asgi import create_asgi
-from clara_eval.store.ports import Store
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]
@@ -187,15 +187,9 @@ async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain
     found = await call_all(Inspector(program, environment, tmp_path), rounds, agent.address)
     check_reading(found, rounds, chain)
     assert {found[name]["outcome"] for name in ("challenge_post", "challenge_submit", "challenge_claim")} == {"sent"}
-    assert await chain.challenge(rounds.open).functions.submissionCount().call() == 1  # type: ignore[arg-type]
-    assert await chain.challenge(found["challenge_post"]["challenge"]).functions.winnerCount().call() == 3
+    assert await as_web3(chain.challenge(rounds.open)).functions.submissionCount().call() == 1  # type: ignore[arg-type]
+    assert await as_web3(chain.challenge(found["challenge_post"]["challenge"])).functions.winnerCount().call() == 3
     assert await chain.balance(agent.address) - before == 700 * USDC - 105 * USDC
-
-
-@dataclass(frozen=True, slots=True)
-class Mounting:
-    settings: Settings
-    store: Store
 
 
 @asynccontextmanager
@@ -204,7 +198,7 @@ async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = create_asgi(Mounting(settings, store), path="/mcp")
+    app = create_asgi(settings, store, path="/mcp")
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way
