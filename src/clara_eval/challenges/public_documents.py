@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import cast
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import PostedBy
@@ -90,11 +90,11 @@ def scores_document(
     }
 
 
-def with_receipt(scores: dict[str, Any], receipt: Receipt, posted_at: int | None) -> dict[str, Any]:
+def with_receipt(scores: dict[str, object], receipt: Receipt, posted_at: int | None) -> dict[str, object]:
     """The scores after the post. If somebody else posted, they name no winner and no prize of ours."""
     by = (receipt.posted_by or PostedBy.EVALUATOR) if is_posted(receipt) else None
     if by not in (None, PostedBy.EVALUATOR):
-        rankings = [{**row, "prizeAmount": None} for row in scores["rankings"]]
+        rankings = [{**row, "prizeAmount": None} for row in cast("list[dict[str, object]]", scores["rankings"])]
         scores = {**scores, "winners": [], "rankings": rankings}
     return {
         **scores,

@@ -70,7 +70,7 @@ async def save_scores(case: RoundCase, found: RecordedResult) -> None:
         await store.put(challenge.chain_id, scores_key(challenge.address), text)
 
 
-async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, Any]:
+async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, object]:
     """The scores of this result: made anew if it was run now, else as they were saved."""
     challenge = case.challenge
     earlier = await read_scores(case.ports.store, challenge.chain_id, challenge.address) or {}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from eth_abi.exceptions import EncodingError
 
@@ -22,7 +20,7 @@ from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.scoring_window import Window
-from clara_eval.evaluation.trace_sources import recorded_metadata
+from clara_eval.evaluation.trace_sources import Bodies, recorded_metadata
 
 _ADDRESS, _HASH = re.compile("0x[0-9a-f]{40}"), re.compile("0x[0-9a-f]{64}")
 _FORM_WORDS = {_ADDRESS: "an address in lower case", _HASH: "a hash of 32 bytes in lower case"}
@@ -57,7 +55,7 @@ class ChallengeVenue:
     """What submitters objected to in an earlier result."""
 
     @classmethod
-    def read(cls, evidence: Mapping[str, Any]) -> ChallengeVenue:
+    def read(cls, evidence: Bodies) -> ChallengeVenue:
         """The venue of a trace; BadTrace if the trace does not hold it."""
         if "challenge" not in evidence:
             raise BadTrace("The trace has no entry challenge.", entry="challenge")

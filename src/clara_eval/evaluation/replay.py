@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from clara_eval.core.errors import BadTrace, ClaraError
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
@@ -20,7 +20,7 @@ from clara_eval.evaluation.rulings import is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.trace.document import Approval
 from clara_eval.evaluation.trace.evidence import Evidence
-from clara_eval.evaluation.trace_sources import TraceSources
+from clara_eval.evaluation.trace_sources import Bodies, TraceSources
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import Quotes, SigningKey
 from clara_eval.judge.attestation.quotes import INSTALL
@@ -154,7 +154,7 @@ class Replay:
 
 async def replay(
     lines: Iterable[str],
-    venue_of: Callable[[Mapping[str, Any]], V],
+    venue_of: Callable[[Bodies], V],
     machine: Machine | None = None,
     quotes: Quotes | None = None,
 ) -> tuple[Replay, V]:

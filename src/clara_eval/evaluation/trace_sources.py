@@ -24,6 +24,8 @@ from clara_eval.judge.signed import check_signed, signing
 from clara_eval.submissions import Fetched, SubmissionLimits
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
 
+Bodies = Mapping[str, Any]
+"""The body of each entry of a trace by its key."""
 ANSWER = JsonCodec(Answer)
 SIGNED = JsonCodec(Signed)
 KEY_REPORT = JsonCodec(KeyReport)
@@ -36,7 +38,7 @@ SHOWN_DIFFERENCES = 4
 class TraceSources:
     """The evidence of a trace. What was run is run again if the engine is here; `unchecked` lists what was not."""
 
-    entries: Mapping[str, Any]
+    entries: Bodies
     machine: Machine | None = None
     unchecked: list[str] = field(default_factory=list)
     gives_up: bool = True
@@ -147,7 +149,7 @@ class TraceSources:
         return self.entries[key]
 
 
-def recorded_metadata(entries: Mapping[str, Any], uri: str) -> bytes:
+def recorded_metadata(entries: Bodies, uri: str) -> bytes:
     """The metadata of a trace; BadTrace if it is not what a `data:` URI of the challenge holds."""
     if "metadata" not in entries:
         raise BadTrace("The trace has no entry metadata.", entry="metadata")
