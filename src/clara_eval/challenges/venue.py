@@ -13,7 +13,7 @@ from clara_eval.chain.winners import Winners, check_scorable, choose_winners
 from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, check_recorded
 from clara_eval.challenges.read import CHALLENGE
 from clara_eval.config.eval_config import read_metadata
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadTrace
 from clara_eval.evaluation.record import VenueRecords
 from clara_eval.evaluation.result import EvaluationResult

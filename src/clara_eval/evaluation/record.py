@@ -6,8 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from clara_eval.core.camel_json import to_camel_json
-from clara_eval.core.codec import JsonCodec
+from clara_eval.core.codec import JsonCodec, to_camel_json
 from clara_eval.core.version import __version__
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.received import RECEIVED, SubmissionResult

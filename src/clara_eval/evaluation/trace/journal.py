@@ -19,7 +19,7 @@ _RESTART = (
 )
 
 
-class RunEntries(Protocol):
+class JournalEntries(Protocol):
     """The journals of all runs, as the store keeps them."""
 
     async def entry(self, run: str, key: str) -> str | None: ...
@@ -36,7 +36,7 @@ class RunEntries(Protocol):
 
 
 class Journal:
-    def __init__(self, entries: RunEntries, run: str) -> None:
+    def __init__(self, entries: JournalEntries, run: str) -> None:
         self._entries = entries
         self.run = run
 
