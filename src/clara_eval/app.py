@@ -16,7 +16,8 @@ from clara_eval.chain.dollars import is_dollar
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
+from clara_eval.chain.sender import Receipt, TransactionSender
+from clara_eval.chain.sender import SendTimeouts as SendTimeouts
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet, open_wallet
@@ -57,10 +58,23 @@ CALIBRATION_RUN = "calibration"
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class Connections:
+    """The settings, node and store of an action."""
+
     settings: Settings
-    store: SqlStore
     chain: EthereumChain
+    store: Store
+
+    @property
+    def chain_id(self) -> int:
+        return self.settings.network.chain_id
+
+
+@dataclass(frozen=True, slots=True)
+class App(Connections):
+    """Everything that an evaluator needs."""
+
+    store: SqlStore
     sender: TransactionSender
     ports: Ports
     models: ModelPool
@@ -68,10 +82,6 @@ class App:
     """Where posted results are published beside this store; what gives a trace its address comes first."""
     wallet: Wallet | None = None
     """The evaluator's key with its policy; None is a dry run."""
-
-    @property
-    def chain_id(self) -> int:
-        return self.settings.network.chain_id
 
     @property
     def evaluator(self) -> Address:
@@ -129,7 +139,7 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
     machine = open_machine(settings)
     try:
         ports = Ports(chain, fetch, store, sender, models, machine)
-        yield App(settings, store, chain, sender, ports, models, publication_places(settings), wallet)
+        yield App(settings, chain, store, sender, ports, models, publication_places(settings), wallet)
     finally:
         machine.close()
         await models.close()
@@ -248,6 +258,9 @@ class Caller:
     @property
     def chain_id(self) -> int:
         return self.settings.network.chain_id
+
+    async def connected(self) -> Connections:
+        return Connections(self.settings, self.chain, await self.store.opened())
 
     def is_dollar(self, token: Address) -> bool:
         """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""

@@ -1,8 +1,4 @@
-"""Check an eval config: everything that is wrong with it at once, what it compiles to, and what an evaluation costs.
-
-In: the config's bytes, before any money is escrowed. Out: one document, the same for the command and the tool. Nothing
-is sent and nothing is kept.
-"""
+"""Check an eval config: every problem, what it compiles to, and what an evaluation costs."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ USUAL_ENTRIES = 20
 
 
 class ConfigResult(TypedDict, total=False):
-    """Only `ok` and `problems` where the config is not usable."""
+    """Only `ok` and `problems` if the config is not usable."""
 
     ok: bool
     problems: list[dict[str, object]]
@@ -39,7 +35,6 @@ class ConfigResult(TypedDict, total=False):
 
 
 def check_config(content: bytes, settings: Settings) -> ConfigResult:
-    """Every problem with its place and remedy; what it means if there is no error."""
     problems = collect_problems(content)
     found = ConfigResult(
         ok=all(problem.severity != "error" for problem in problems), problems=[one.to_json() for one in problems]

@@ -1,9 +1,4 @@
-"""A harness before it is posted: it must pass its own reference, and a hidden one must be committed.
-
-In: a posting and its config. Out: warnings about what could not be checked here. Refused, with the place and the
-remedy: a hidden harness without `privateSetHash`, a hash that commits to nothing, and a public harness whose reference
-does not pass it twice with the same numbers. Only at the poster's own machine is anything run.
-"""
+"""Check the harness of a posting: committed if hidden, and passed by its reference."""
 
 from __future__ import annotations
 

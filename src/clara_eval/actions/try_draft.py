@@ -1,9 +1,4 @@
-"""Measure a draft before it is submitted: the challenge's public harness and every measured feature, on this machine.
-
-In: a challenge and the draft's text. Out: what an evaluation would measure, feature by feature, and which features only
-a model reads. Nothing is sent, nothing is kept, no wallet is needed. Only for callers at this machine: running a
-stranger's code is the evaluator's business, not that of a server for everybody.
-"""
+"""Measure a draft before it is submitted, on the caller's own machine; nothing is sent or kept."""
 
 from __future__ import annotations
 
@@ -45,7 +40,7 @@ async def try_draft(caller: Caller, address: str, text: str) -> TryResult:
     if not caller.is_local:
         raise BadInput(
             "A draft is measured on your own machine, not by this server.",
-            remedy="Use challenge_try of a server at your own machine.",
+            remedy="Run it at your own machine.",
         )
     challenge = await challenge_at(caller, address)
     config = read_metadata(await caller.contents.fetch(challenge.challenge_uri), challenge.eval_config_hash).config

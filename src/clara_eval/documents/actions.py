@@ -42,7 +42,7 @@ class SentTransaction(TypedDict):
     description: str
 
 
-class Written(TypedDict):
+class ActionFacts(TypedDict):
     """What a writing action did, or would do."""
 
     action: str
@@ -59,13 +59,20 @@ class Written(TypedDict):
     """Still to be signed and sent; empty when they were sent."""
     sent: list[SentTransaction]
     warnings: list[str]
-    next: str
 
 
-class ActResult(Written):
+class Acted(ActionFacts):
     """With the details of its action: `PostDetails`, `SubmitDetails` or `ClaimDetails`."""
 
     details: dict[str, object]
+
+
+class ActResult(Acted):
+    next: str
+
+
+class Written(ActionFacts):
+    next: str
 
 
 class PostDetails(TypedDict):
@@ -179,7 +186,7 @@ class DetailResult(TypedDict):
     evalConfig: Untrusted | None
     evalConfigHash: str
     configProblem: str | None
-    """Why the config cannot be used, if it cannot: such a challenge is never evaluated."""
+    """Why the config cannot be used: such a challenge is never evaluated. Actions give a code, interfaces a sentence."""
     scoringDeadline: int
     posterBond: str
     payoutBps: list[int]
@@ -201,7 +208,7 @@ class Progress(TypedDict):
     secondsLeft: float | None
 
 
-class EvalStatusResult(TypedDict):
+class StatusFacts(TypedDict):
     network: str
     address: str
     chainStatus: ChainStatus
@@ -219,6 +226,15 @@ class EvalStatusResult(TypedDict):
     """The result is announced: its submitters may object until then (challenge_object)."""
     scoringDeadline: int
     scorePostedAt: int | None
+
+
+class StatusFound(StatusFacts):
+    phase: Literal["cancelled", "expired", "final", "posted", "open", "due"]
+    moment: int
+    """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
+
+
+class EvalStatusResult(StatusFacts):
     explanation: str
 
 
@@ -254,7 +270,7 @@ class LeaderboardRow(TypedDict):
     """None where the round runs nothing."""
 
 
-class LeaderboardResult(TypedDict):
+class LeaderboardFacts(TypedDict):
     network: str
     address: str
     source: Literal["evaluation", "chain"]
@@ -265,11 +281,19 @@ class LeaderboardResult(TypedDict):
     standings: list[LeaderboardRow]
     total: int
     traceDigest: str | None
-    trace: str
     pageUrl: str | None
     warning: str | None
     """What everybody should know about the round: a hidden harness that was withheld."""
     flags: list[Untrusted]
+
+
+class LeaderboardFound(LeaderboardFacts):
+    traceUrl: str | None
+    """At the service; None if the trace is in the store here."""
+
+
+class LeaderboardResult(LeaderboardFacts):
+    trace: str
 
 
 class ComparisonRow(TypedDict):
@@ -287,7 +311,7 @@ class FeatureValue(TypedDict):
     value: bool | int | float | str | None
 
 
-class ScoreResult(TypedDict):
+class ScoreFacts(TypedDict):
     network: str
     address: str
     submitter: str
@@ -302,8 +326,17 @@ class ScoreResult(TypedDict):
     flags: list[Untrusted]
     games: list[ComparisonRow]
     closestRival: LeaderboardRow | None
-    why: str
     traceDigest: str | None
-    trace: str
     pageUrl: str | None
+
+
+class ScoreFound(ScoreFacts):
+    traceUrl: str | None
+    claimableAt: int | None
+    """0: now; None: there is no prize."""
+
+
+class ScoreResult(ScoreFacts):
+    why: str
+    trace: str
     claimable: str

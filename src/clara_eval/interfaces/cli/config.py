@@ -1,22 +1,24 @@
-"""`clara-eval config …`: write, check and hash an eval config before any money is escrowed.
-
-A file comes in; findings go out for people, or as one JSON document with `--json`. Exit 0 if the config is usable, 1 if
-it is not, 2 if the file cannot be read or must not be overwritten.
-"""
+"""`config …`: write, check, price, rehearse and hash an eval config before any money is escrowed."""
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from clara_eval.actions.check_config import check_config
-from clara_eval.actions.model_needed import missing_model
+from clara_eval.actions.model_needed import has_model, missing_model
+from clara_eval.actions.quote import Size, quote_document
+from clara_eval.actions.rehearse import Rehearsal
+from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
     COMMON,
     EXECUTED,
@@ -30,18 +32,18 @@ from clara_eval.config.eval_config import (
 )
 from clara_eval.config.eval_config.templates import KINDS, template_text
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.cli.config_file import (
+from clara_eval.interfaces.cli.files import (
+    exists_already,
     print_problems,
-    print_warning,
     read_bytes,
+    read_config,
+    read_text,
     usable_config,
     write_new,
 )
-from clara_eval.interfaces.cli.options import ConfigFile, JsonFlag
+from clara_eval.interfaces.cli.options import ConfigFile, JsonFlag, Judges
 from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.result import print_next
-from clara_eval.interfaces.cli.screen import console, print_labelled, safe, wrapped
-from clara_eval.judge.providers.registry import models_of, parse_jury
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_warning, safe, wrapped
 
 
 class ConfigTemplate(StrEnum):
@@ -77,12 +79,11 @@ def init(
 
 
 def _usual(judges: str) -> str:
-    """What works with what is configured: without a model, only what tools measure is judged."""
-    return ConfigTemplate.code.value if models_of(parse_jury(judges)) else ConfigTemplate.measured.value
+    """The template that works with what is configured."""
+    return ConfigTemplate.code.value if has_model(judges) else ConfigTemplate.measured.value
 
 
 def _asked(judges: str) -> str:
-    """Ask a person which kind it is, with a sentence for each."""
     for name, sentence in KINDS.items():
         print_labelled(name, sentence, stderr=True)
     while True:
@@ -191,3 +192,122 @@ def _describe(feature: dict[str, Any], untyped: list[str]) -> str:
         return f"{kind}, for people only"
     note = "; not in the catalogue, so a model may choose its type" if feature["name"] in untyped else ""
     return f"{kind}{direction}, weight {feature['weight']:g}, {feature['source']}{note}"
+
+
+class Looks(StrEnum):
+    auto = "auto"
+    both = "both"
+    full = "full"
+    adaptive = "adaptive"
+    fours = "fours"
+
+
+def quote(
+    file: ConfigFile,
+    submissions: Annotated[int, typer.Option(min=1, max=100_000, help="How many submissions to expect.")] = 25,
+    size: Annotated[int, typer.Option("--bytes", min=1, max=10_000_000, help="Typical size of a submission.")] = 4_000,
+    schedule: Annotated[Looks, typer.Option(help="Which pairs are compared.")] = Looks.auto,
+    judges: Judges = "",
+    batch: Annotated[
+        bool, typer.Option("--batch", help="In batches, at half the price, where a judge offers them.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what an evaluation will cost, stage by stage, beside the specification's table."""
+    config = read_config(file, as_json=as_json)
+    size_asked = Size(submissions, 0, size, batch)
+    found = quote_document(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
+    if as_json:
+        emit_json({"file": str(file), **found})
+        return
+    _print_quote(found)
+    for warning in found["warnings"]:
+        print_warning(warning)
+
+
+def _print_quote(found: dict[str, Any]) -> None:
+    title = f"{found['submissions']} submissions of {found['submissionBytes']} bytes, schedule {found['schedule']}"
+    table = Table(title=title)
+    for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
+        table.add_column(name, justify="left" if name in ("stage", "judge") else "right")
+    for stage in found["stages"]:
+        counts = (f"{stage[name]:,}" for name in ("calls", "inputTokens", "outputTokens"))
+        table.add_row(stage["stage"], safe(stage["judge"]), *counts, _dollars(stage["usd"]))
+    table.add_row("posting", "Base", "1", "", "", _dollars(found["postingUsd"]))
+    table.add_row("total", "", "", "", "", _dollars(found["totalUsd"]))
+    console(stderr=False).print(table)
+    spec = {name: _dollars(amount) for name, amount in found["specification"].items()}
+    lines = []
+    if found["stages"]:
+        most, tokens = _dollars(found["mostUsd"]), found["mostAnswerTokens"]
+        lines.append(
+            f"At most {most} for the models, where every answer is cut at every limit up to {tokens:,} tokens "
+            "(CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
+        )
+    lines.append(
+        f"The specification's table: features {spec['features']}, pairs {spec['comparison']}, "
+        f"posting {spec['posting']}, total {spec['total']}."
+    )
+    if found["noKnownPrice"]:
+        lines.append(f"No known price: {safe(', '.join(found['noKnownPrice']))}. Set CLARA_PRICES to name it.")
+    for line in (*lines, *found["notes"]):
+        console(stderr=False).print(line, soft_wrap=True)
+
+
+def _dollars(usd: str | None) -> str:
+    return "no known price" if usd is None else f"${Decimal(usd):.2f}"
+
+
+def rehearse(
+    file: ConfigFile,
+    sample: Annotated[list[Path] | None, typer.Option(help="Read this file as a submission (repeat for more).")] = None,
+    write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
+    judges: Judges = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Compile the schema as an evaluation would, try it on samples, and freeze it as a fully typed config."""
+    config = read_config(file, as_json=as_json)
+    if write is not None and write.exists():
+        raise exists_already(write)  # before a model is paid for nothing
+    texts = {str(path): read_text(path) for path in sample or []}
+    found = asyncio.run(rehearse_config(config, texts, Settings.from_env(), judges))
+    if write is not None:
+        write_new(write, found.typed_config.encode())
+    if as_json:
+        emit_json(
+            {
+                "file": str(file),
+                **found.schema.to_json(),
+                "typedBy": found.typed_by,
+                "readings": [
+                    {
+                        "file": name,
+                        "facts": read.vector.as_dict(),
+                        "texts": dict(read.text),
+                        "flags": [flag.sentence for flag in read.flags],
+                    }
+                    for name, read in found.readings.items()
+                ],
+                "written": None if write is None else str(write),
+                "warnings": found.warnings,
+            }
+        )
+        return
+    _print_rehearsal(found)
+    if write is not None:
+        console(stderr=False).print(f"Wrote {safe(str(write))}.", soft_wrap=True)
+
+
+def _print_rehearsal(found: Rehearsal) -> None:
+    out = console(stderr=False)
+    for name, description in found.descriptions.items():
+        typed_by = f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""
+        out.print(description + typed_by, markup=False, soft_wrap=True)
+    for name, read in found.readings.items():
+        out.print(f"\n{name}", markup=False, soft_wrap=True)
+        for feature_name, value in read.vector.as_dict().items():
+            out.print(f"  {feature_name:28} {value}", markup=False, soft_wrap=True)
+        for flag in read.flags:
+            out.print(f"  flag: {safe(flag.sentence, 400)}", soft_wrap=True)
+    for warning in found.warnings:
+        print_warning(warning)

@@ -1,33 +1,23 @@
-"""`clara-eval rank`: rank any pairwise results, or run the simulator and see what a schedule buys.
-
-In comes a CSV file (`left,right,winner`) or `--simulate`; out goes a table with intervals, the margin at the pay line
-and flags, or one JSON document, and on request SVG plots. The same rows in any order print the same bytes.
-"""
+"""`rank`: rank any pairwise results, or simulate what a schedule buys; equal rows in any order print equal bytes."""
 
 from __future__ import annotations
 
-import gc
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.actions.rank import payout_shares, rank_file
+from clara_eval.actions.rank import simulate as simulate_rounds
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
-from clara_eval.ranking import Ranking, Standing
-from clara_eval.ranking.pairwise_csv import PairwiseTable, read_pairwise
-from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
-from clara_eval.ranking.rank import rank_table
-from clara_eval.ranking.simulator import Point, quality_against_calls
 
 SCHEDULES = ("all", "full", "both", "adaptive")
 SHOWN_ROWS = 100
+BAR_WIDTH = 17
 
 
 def rank(  # noqa: PLR0917  # one parameter for each option of the command
@@ -48,153 +38,86 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
     trials: Annotated[int, typer.Option(help="Simulated challenges.", min=1)] = 60,
 ) -> None:
     """Rank pairwise results from a CSV file, with intervals, the margin at the pay line and a consistency report."""
-    shares = _payout(payout, winners)
-    if simulate:
-        if file is not None:
-            raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
-        if schedule not in SCHEDULES:
-            raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
-        if seed < 0:
-            raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
-        _simulate(_Simulation(size, trials, seed, schedule, shares), json=json, svg=svg)
-    elif file is None:
-        raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
-    else:
-        _rank_file(file, shares, literal=literal, json=json, svg=svg)
-
-
-@dataclass(frozen=True, slots=True)
-class _Simulation:
-    """What to simulate."""
-
-    size: int
-    trials: int
-    seed: int
-    schedule: str
-    payout: tuple[int, ...]
-
-
-def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
-    gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
-    games = read_pairwise(file)
-    ranking = rank_table(
-        games.table.in_canonical_order(),
-        seed=None,
-        winner_count=len(payout),
-        payout_bps=payout,
-        in_given_order=games.table if literal else None,
-    )
-    if svg is not None:
-        _write_plots(svg, ranking, games)
+    shares = payout_shares(payout, winners)
+    if not simulate:
+        if file is None:
+            raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
+        found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
+        _write(svg, plots)
+        if json:
+            emit_json(found)
+        else:
+            _print(found)
+        return
+    if file is not None:
+        raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
+    if schedule not in SCHEDULES:
+        raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
+    if seed < 0:
+        raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
+    console().print(f"simulating {trials} challenges of {size} submissions, seed {seed} …")
+    points, plots = simulate_rounds(size, trials, seed, schedule, shares)
+    _write(svg, plots)
     if json:
-        emit_json(as_document(ranking))
+        emit_json({"size": size, "trials": trials, "seed": seed, "points": points})
     else:
-        _print(ranking)
+        console(stderr=False).print(_quality_table(points))
 
 
-def _payout(text: str, winners: int | None) -> tuple[int, ...]:
-    if text in ("", "equal"):
-        return checked_payout(3 if winners is None else winners, None)
-    shares = (6000, 2500, 1500) if text == "top3" else _numbers(text)
-    return checked_payout(len(shares) if winners is None else winners, shares)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(
-            f"--payout {text!r} is not a list of basis points.",
-            value=text,
-            remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
-        ) from None
-
-
-def as_document(ranking: Ranking) -> dict[str, object]:
-    """The JSON form, camelCase."""
-    return {
-        "ranking": [{**_row(s), "tiedWith": ranking.tied_with(s.item)} for s in ranking.standings],
-        "winnerCount": ranking.winner_count,
-        "payoutBps": list(ranking.payout_bps),
-        "margin": {**to_camel_json(ranking.margin), "sentence": ranking.margin.sentence},
-        "expectedMisallocation": ranking.misallocation,
-        "positionBias": ranking.position_bias,
-        **to_camel_json(ranking.consistency),
-        "flags": to_camel_json(ranking.flags),
-        "results": ranking.results,
-        "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
-        "orderedBy": ranking.ordered_by,
-    }
-
-
-def _row(standing: Standing) -> dict[str, object]:
-    fitted = ("theta", "thetaLow", "thetaHigh", "pRank")
-    told = {name: value for name, value in to_camel_json(standing).items() if name not in fitted}
-    return {**told, "strength": standing.strength}
-
-
-def _print(ranking: Ranking) -> None:
-    out = console(stderr=False)
-    out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
-    if len(ranking.standings) > SHOWN_ROWS:
-        out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --json lists all.")
-    if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
+def _print(found: dict[str, Any]) -> None:
+    out, rows, margin = console(stderr=False), found["ranking"], found["margin"]
+    shown = rows[:SHOWN_ROWS]
+    out.print(_table(found, shown, names=min(40, max(12, out.width - 74))))
+    if len(rows) > SHOWN_ROWS:
+        out.print(f"… and {len(rows) - SHOWN_ROWS} more; --json lists all.")
+    if any(row["tiedWith"] for row in shown):
         out.print("= shares its rating with another; among equals the lower name comes first.")
-    colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
-    out.print(f"[bold]Pay line[/]  [{colour}]{safe(ranking.margin.sentence)}[/]")
-    if ranking.ordered_by == "elo, then strength":
+    colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[margin["word"]]
+    out.print(f"[bold]Pay line[/]  [{colour}]{safe(margin['sentence'])}[/]")
+    if found["orderedBy"] == "elo, then strength":
         out.print("[dim]Paid places by Elo; below them by fitted strength, because some never met.[/]")
-    report = ranking.consistency
-    swapped = (
-        "" if report.swap_consistency is None else f", {100 * report.swap_consistency:.0f} % kept their verdict swapped"
-    )
+    swaps = found["swapConsistency"]
+    swapped = "" if swaps is None else f", {100 * swaps:.0f} % kept their verdict swapped"
     out.print(
-        f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; "
-        f"{report.cycles} cycles in {report.decided_triples} decided triples; "
-        f"lean to the first {ranking.position_bias:+.2f} logits"
+        f"[bold]Verdicts[/]  {found['results']} on {100 * found['coverage']:.0f} % of pairs{swapped}; "
+        f"{found['cycles']} cycles in {found['decidedTriples']} decided triples; "
+        f"lean to the first {found['positionBias']:+.2f} logits"
     )
-    for flag in ranking.flags:
-        out.print(
-            f"[{'red' if flag.severity == 'review' else 'yellow'}]{flag.severity:>8}[/]  {safe(flag.sentence, 400)}"
-        )
+    for flag in found["flags"]:
+        colour = "red" if flag["severity"] == "review" else "yellow"
+        out.print(f"[{colour}]{flag['severity']:>8}[/]  {safe(flag['sentence'], 400)}")
 
 
-def _table(ranking: Ranking, names: int) -> Table:
+def _table(found: dict[str, Any], shown: list[dict[str, Any]], names: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("#", "item", "Elo", "95 %", "", "P(paid)", "W–L–T"):
         table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
-    shown = ranking.standings[:SHOWN_ROWS]
-    low, high = min(s.low for s in shown), max(s.high for s in shown)
-    for s in shown:
+    low, high = min(row["low"] for row in shown), max(row["high"] for row in shown)
+    for row in shown:
         table.add_row(
-            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
-            safe(s.item, names),
-            f"{s.elo:.0f}",
-            f"{s.low:.0f}–{s.high:.0f}",
-            _bar(s, low, high),
-            f"{100 * s.p_top:.0f} %",
-            f"{s.wins}–{s.losses}–{s.ties}",
-            style="bold" if s.rank <= ranking.winner_count else None,
-            end_section=s.rank == ranking.winner_count,
+            f"{row['rank']}{'=' if row['tiedWith'] else ''}",
+            safe(row["item"], names),
+            f"{row['elo']:.0f}",
+            f"{row['low']:.0f}–{row['high']:.0f}",
+            _bar(row, low, high),
+            f"{100 * row['pTop']:.0f} %",
+            f"{row['wins']}–{row['losses']}–{row['ties']}",
+            style="bold" if row["rank"] <= found["winnerCount"] else None,
+            end_section=row["rank"] == found["winnerCount"],
         )
     return table
 
 
-def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
-    """A small interval: ─ from low to high, ● at the rating."""
-    scale = (width - 1) / max(high - low, 1e-9)
-    start, spot, end = (round((value - low) * scale) for value in (standing.low, standing.elo, standing.high))
-    return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
+def _bar(row: dict[str, Any], low: float, high: float) -> str:
+    """Draw an interval: ─ from low to high, ● at the rating."""
+    scale = (BAR_WIDTH - 1) / max(high - low, 1e-9)
+    start, spot, end = (round((row[name] - low) * scale) for name in ("low", "elo", "high"))
+    return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(BAR_WIDTH))
 
 
-def _write_plots(folder: Path, ranking: Ranking, games: PairwiseTable) -> None:
-    _write(
-        folder,
-        {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.table.in_canonical_order())},
-    )
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
+def _write(folder: Path | None, files: dict[str, str]) -> None:
+    if folder is None:
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -204,34 +127,11 @@ def _write(folder: Path, files: dict[str, str]) -> None:
     console().print(f"wrote {', '.join(files)} to {folder}", markup=False)
 
 
-def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
-    console().print(f"simulating {plan.trials} challenges of {plan.size} submissions, seed {plan.seed} …")
-    points = quality_against_calls(plan.size, plan.trials, plan.seed, plan.payout)
-    points = [point for point in points if plan.schedule in ("all", point.schedule)]
-    if svg is not None:
-        _write(svg, {"quality.svg": quality_svg(points)})
-    if json:
-        emit_json({"size": plan.size, "trials": plan.trials, "seed": plan.seed, "points": [_point(p) for p in points]})
-    else:
-        console(stderr=False).print(_quality_table(points))
-
-
-def _point(point: Point) -> dict[str, object]:
-    q = point.quality
-    shares = {"top1": q.top1, "set": q.set, "order": q.order, "misallocation": q.misallocation}
-    return {
-        "schedule": point.schedule,
-        "calls": point.calls,
-        **{name: round(value, 4) for name, value in {**shares, "regret": q.regret, "tau": q.tau}.items()},
-    }
-
-
-def _quality_table(points: list[Point]) -> Table:
+def _quality_table(points: list[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):
         table.add_column(heading, justify="left" if heading == "schedule" else "right")
     for point in points:
-        q = point.quality
-        shares = [f"{100 * value:.0f} %" for value in (q.top1, q.set, q.order, q.misallocation)]
-        table.add_row(point.schedule, str(point.calls), *shares, f"{q.tau:.2f}")
+        shares = [f"{100 * point[name]:.0f} %" for name in ("top1", "set", "order", "misallocation")]
+        table.add_row(point["schedule"], str(point["calls"]), *shares, f"{point['tau']:.2f}")
     return table

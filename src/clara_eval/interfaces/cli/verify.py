@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
-from clara_eval.actions.verify import verify_trace
+from clara_eval.actions.verify import verified_document, verify_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, JudgeEvidence
 from clara_eval.interfaces.cli.options import JsonFlag, YesToCost
 from clara_eval.interfaces.cli.output import emit_json, fail
 from clara_eval.interfaces.cli.screen import agree_to_cost, console, safe
@@ -46,25 +45,26 @@ def verify(
         raise typer.Exit(1) from None
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
+    document = verified_document(checked)
     if not json:
-        _tell(checked)
-    foreseen = partial(_tell_cost, yes=yes)
+        print_verified(document)
+    foreseen = partial(_ask_cost, yes=yes)
     asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=foreseen) if again else None
     found = asyncio.run(asked) if asked else None
     if json:
-        emit_json({**_document(checked), "rejudged": to_camel_json(found) if found else None})
+        emit_json({**document, "rejudged": to_camel_json(found) if found else None})
     elif found:
-        _tell_rejudged(found)
+        _print_rejudged(found)
 
 
-def _tell_cost(cost: Foreseen, *, yes: bool) -> None:
-    """Before anything is asked, on standard error; whoever would pay has to agree, unless it is free."""
+def _ask_cost(cost: Foreseen, *, yes: bool) -> None:
+    """Say the cost on standard error, and ask for a yes unless it is free."""
     usd = "an unknown price" if cost.micro_usd is None else f"about ${cost.micro_usd / 1e6:.4f}"
     console().print(f"asking {safe(cost.judge, 200)} {cost.calls} times, for {usd}", soft_wrap=True)
     agree_to_cost(yes=yes or cost.micro_usd == 0)
 
 
-def _tell_rejudged(found: Rejudged) -> None:
+def _print_rejudged(found: Rejudged) -> None:
     screen, share = console(stderr=False), found.disagreement
     drawn = f"{found.drawn} of {found.decided} comparisons, drawn by block {found.block_number} ({found.seed})"
     screen.print(f"asked again: {drawn}, by {safe(found.judge, 200)}", soft_wrap=True)
@@ -80,75 +80,35 @@ def _tell_rejudged(found: Rejudged) -> None:
         screen.print(f"  {one.first} against {one.second}: recorded as {one.winner}", soft_wrap=True)
 
 
-def _document(checked: Checked) -> dict[str, object]:
-    walk, posted = checked.walk, checked.posted
-    return {
-        "ok": True,
-        "executionChecked": checked.is_execution_checked,
-        "challenge": checked.challenge.address,
-        "chainId": checked.challenge.chain_id,
-        "digest": checked.digest,
-        "entries": checked.entries,
-        "submissions": len(checked.challenge.submissions),
-        "comparisons": len(walk.comparisons),
-        "executed": checked.executed,
-        "notChecked": list(checked.unchecked),
-        "notProven": list(checked.not_proven),
-        "comparedWithChain": list(checked.compared),
-        "approvals": to_camel_json(checked.approvals),
-        "judges": [
-            {
-                "judge": one.judge,
-                "answers": one.answers,
-                "signed": one.signed,
-                "keys": [
-                    {
-                        "key": key.name,
-                        "measurements": key.enclave.measurements,
-                        "status": key.enclave.status or None,
-                        "advisories": list(key.enclave.advisories),
-                    }
-                    for key in one.keys
-                ],
-            }
-            for one in checked.judges
-        ],
-        "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
-        ],
-        "onChain": None
-        if posted is None
-        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
-    }
-
-
-def _tell(checked: Checked) -> None:
-    screen, walk = console(stderr=False), checked.walk
-    held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
-    if warning := checked.execution_warning:
-        screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
+def print_verified(found: dict[str, Any]) -> None:
+    screen = console(stderr=False)
+    held = f"{found['entries']} entries of {found['challenge']} hold; digest {found['digest']}"
+    if found["notChecked"]:
+        runs = f"{len(found['notChecked'])} of {found['executed']} runs are taken as recorded"
+        screen.print(f"[yellow]ok, but execution was not checked: {runs}[/yellow]; {held}", soft_wrap=True)
     else:
         screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
-    counts = f"{len(checked.challenge.submissions)} submissions, {len(walk.comparisons)} games"
+    counts = f"{found['submissions']} submissions, {found['comparisons']} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
-    for point in checked.compared:
+    for point in found["comparedWithChain"]:
         screen.print(f"compared with the chain: {point}", soft_wrap=True)
-    for approval in checked.approvals:
-        screen.print(f"approved by {safe(approval.by, 80)}: {safe(approval.note or 'no note', 500)}", soft_wrap=True)
-    for judge in checked.judges:
+    for approval in found["approvals"]:
+        note = safe(approval["note"] or "no note", 500)
+        screen.print(f"approved by {safe(approval['by'], 80)}: {note}", soft_wrap=True)
+    for judge in found["judges"]:
         screen.print(_signatures(judge), soft_wrap=True)
-    if posted := checked.posted:
-        told = f"{posted.tx_hash}, posted by the {posted.by}"
+    if posted := found["onChain"]:
+        told = f"{posted['txHash']}, posted by the {posted['postedBy']}"
         screen.print(f"on chain: {told}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
-    for point in checked.not_proven:
+    for point in found["notProven"]:
         screen.print(f"  - {point}", soft_wrap=True)
 
 
-def _signatures(judge: JudgeEvidence) -> str:
-    """One line about a model: what of its answers is signed, by which enclaves."""
-    told = f"answers of {safe(judge.judge, 200)}: {judge.signed} of {judge.answers} signed"
-    for key in judge.keys:
-        state = f"platform {key.enclave.status}" if key.enclave.status else "quote not checked"
-        told += f"; key {safe(key.name, 120)} in the enclave {key.enclave.measurements['mrTd'][:16]}… ({state})"
+def _signatures(judge: dict[str, Any]) -> str:
+    """Which answers of a model are signed, by which enclaves."""
+    told = f"answers of {safe(judge['judge'], 200)}: {judge['signed']} of {judge['answers']} signed"
+    for key in judge["keys"]:
+        state = f"platform {key['status']}" if key["status"] else "quote not checked"
+        told += f"; key {safe(key['key'], 120)} in the enclave {key['measurements']['mrTd'][:16]}… ({state})"
     return told
