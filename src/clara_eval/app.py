@@ -17,7 +17,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, TransactionSender
-from clara_eval.chain.sender import SendTimeouts as SendTimeouts
+from clara_eval.chain.sender import SendTimeouts as SendTimeouts  # noqa: PLC0414 - part of `open_app`
 from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet, open_wallet
@@ -194,7 +194,7 @@ async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple
     """Every judge of the jury with the cap of one challenge, and the store that keeps their answers; None: no model."""
     jury = parse_jury(judges or settings.judges)
     async with opened_store(settings.database_url) as store:
-        pool = ModelPool(settings.model_copy(update={"judges": ",".join(judge.text for judge in jury)}), store)
+        pool = ModelPool(settings.model_copy(update={"judges_as_set": ",".join(judge.text for judge in jury)}), store)
         free = all(card == FREE for card in price_cards(settings, jury).values())
         budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
         models, limits = {judge.text for judge in models_of(jury)}, token_limits(settings, jury)

@@ -13,11 +13,10 @@ from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.api_service import running_service
 
 from clara_eval.actions.browse import detail
-from clara_eval.actions.claim import plan_claim
-from clara_eval.actions.finalize import plan_finalize
+from clara_eval.actions.claim import plan_claim, plan_finalize
 from clara_eval.actions.post import plan_post
 from clara_eval.actions.results import eval_status, is_waiting
-from clara_eval.actions.submit import Handing, plan_submit
+from clara_eval.actions.submit import SubmissionInput, plan_submit
 from clara_eval.actions.terms import Posting
 from clara_eval.app import evaluator_address, open_caller
 from clara_eval.core.address import Address
@@ -92,11 +91,11 @@ async def test_a_missing_model_is_said_before_escrow(
 ) -> None:
     """Whoever posts a config that a model has to read hears first of all where there is none: here, or at the service."""
     needy = dataclasses.replace(POSTING, eval_config=NEEDS_MODEL)
-    settings = agent_settings(local_chain, None, tmp_path / "none.db").model_copy(update={"judges": judges})
+    settings = agent_settings(local_chain, None, tmp_path / "none.db").model_copy(update={"judges_as_set": judges})
     async with open_caller(settings) as caller:
         here = await plan_post(caller, needy, local_chain.poster.address)
         by_rules = await plan_post(caller, POSTING, local_chain.poster.address)
-    elsewhere = settings.model_copy(update={"judges": "rules"})
+    elsewhere = settings.model_copy(update={"judges_as_set": "rules"})
     async with (
         running_service(tmp_path, CLARA_JUDGES=judges) as service,
         open_caller(elsewhere.model_copy(update={"api_url": service.url})) as caller,
@@ -131,8 +130,8 @@ async def test_a_token_that_only_calls_itself_usdc_is_named_by_its_address(
     fake = await local_chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     real = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
-        assert (await detail(caller, real))["challenge"]["prize"] == "1000 USDC"
-        assert (await detail(caller, fake))["challenge"]["prize"] == f"1000 {token[:6]}…{token[-4:]}"
+        assert (await detail(caller, real)).challenge.prize == "1000 USDC"
+        assert (await detail(caller, fake)).challenge.prize == f"1000 {token[:6]}…{token[-4:]}"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ async def test_nobody_is_registered_for_a_solution_that_is_refused(
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         with pytest.raises(BadInput):
-            await plan_submit(caller, Handing(challenge=address, register=True, **given))
+            await plan_submit(caller, SubmissionInput(challenge=address, register=True, **given))
 
 
 async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -160,11 +159,11 @@ async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: Lo
     (tmp_path / "id_rsa").write_text("secret")
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     agent = local_chain.agents[0]
-    handing = Handing(challenge=address, file=str(tmp_path / "id_rsa"), register=True)
+    submission = SubmissionInput(challenge=address, file=str(tmp_path / "id_rsa"), register=True)
     async with open_caller(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
-        questions = [(await plan_submit(caller, handing)).question]
+        questions = [(await plan_submit(caller, submission)).question]
         await local_chain.register(agent)
-        questions.append((await plan_submit(caller, handing)).question)
+        questions.append((await plan_submit(caller, submission)).question)
     assert all(str(tmp_path / "id_rsa") in question for question in questions)
 
 

@@ -16,12 +16,12 @@ from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.faulty_node import Fault, FaultyNode, refuses
 
-from clara_eval.actions import carry_out as sending
-from clara_eval.actions.act import act
-from clara_eval.actions.carry_out import unfinished
+from clara_eval.actions import send_plan as sending
 from clara_eval.actions.claim import plan_claim
+from clara_eval.actions.perform import perform
 from clara_eval.actions.post import plan_post, post
-from clara_eval.actions.submit import Handing, plan_submit, submit
+from clara_eval.actions.send_plan import unfinished_plan
+from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.actions.terms import Posting
 from clara_eval.app import Caller, open_caller
 from clara_eval.chain.contracts import ContractName
@@ -96,7 +96,7 @@ async def nonce(chain: LocalChain) -> int:
 
 
 async def done(caller: Caller, posting: Posting = POSTING) -> ActResult:
-    return await act(caller, post(posting), confirmed="yes")
+    return await perform(caller, post(posting), confirmed="yes")
 
 
 async def test_a_lost_answer_does_not_send_twice(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_lost_answer_does_not_send_twice(local_chain: LocalChain, tmp_pa
     async with opened(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as caller:
         node = lossy(caller, "eth_sendRawTransaction", heard=True)
         found = await done(caller)
-    assert (found["outcome"], node.lost) == ("sent", 1)
+    assert (found.outcome, node.lost) == ("sent", 1)
     assert await nonce(local_chain) == before + 1
 
 
@@ -114,7 +114,7 @@ async def test_the_same_post_twice_at_once_is_posted_once(local_chain: LocalChai
     before = await nonce(local_chain)
     async with opened(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as caller:
         ends = await asyncio.gather(done(caller), done(caller), return_exceptions=True)
-    assert isinstance(ends[0], dict)
+    assert isinstance(ends[0], ActResult)
     assert isinstance(ends[1], CannotAct)
     assert "already posted" in str(ends[1])
     assert await nonce(local_chain) == before + 1
@@ -145,9 +145,9 @@ async def test_the_same_again_after_a_crash_goes_on_with_the_first(
     await chain.move_time(30)
     async with opened(settings) as caller:
         found = await done(caller)
-        assert found["sent"][0]["hash"] in str(first.value)
-        assert found["challenge"]
-        assert [item["description"][:10] for item in found["sent"]] == ["Create the", "Pay the ev"]
+        assert found.sent[0].hash in str(first.value)
+        assert found.challenge
+        assert [item.description[:10] for item in found.sent] == ["Create the", "Pay the ev"]
         store = await caller.store.opened()
         rows = await store.pending_nonces(chain.poster.address)
         with pytest.raises(CannotAct, match="already posted"):
@@ -178,7 +178,7 @@ async def test_a_stuck_step_is_raised_with_the_same_nonce(local_chain: LocalChai
             rows = await (await caller.store.opened()).pending_nonces(local_chain.poster.address)
     finally:
         await local_chain.node.rpc("evm_setAutomine", True)
-    assert found["outcome"] == "sent"
+    assert found.outcome == "sent"
     assert len(rows) > 1
     assert {row.nonce for row in rows} == {before}
     assert rows[0].max_fee_per_gas > rows[-1].max_fee_per_gas
@@ -195,10 +195,10 @@ async def test_a_plan_that_nobody_signed_is_made_anew(
         with pytest.raises(Temporary, match="got lost"):
             await done(caller)
     async with opened(settings) as caller:
-        assert await unfinished(caller, post(POSTING)) is not None
+        assert await unfinished_plan(caller, post(POSTING)) is not None
         monkeypatch.setattr(sending, "FORGOTTEN_SECONDS", -1)
-        assert await unfinished(caller, post(POSTING)) is None
-        assert (await done(caller))["outcome"] == "sent"
+        assert await unfinished_plan(caller, post(POSTING)) is None
+        assert (await done(caller)).outcome == "sent"
 
 
 def loses_first_answer(node: FaultyNode, target: str) -> Fault:
@@ -222,7 +222,7 @@ async def test_a_transaction_that_was_mined_is_not_told_as_refused(local_chain: 
         settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with opened(settings) as caller:
             found = await done(caller)
-    assert (found["outcome"], node.calls["eth_sendRawTransaction"]) == ("sent", 2)
+    assert (found.outcome, node.calls["eth_sendRawTransaction"]) == ("sent", 2)
     assert await nonce(local_chain) == before + 1
 
 
@@ -264,12 +264,12 @@ class Behind(LossyRpc):
 async def test_a_node_that_is_behind_does_not_register_twice(local_chain: LocalChain, tmp_path: Path) -> None:
     """After the registration the submission follows, as soon as the node knows the agent; nothing is paid twice."""
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    handing = Handing(challenge=address, content="x = 1", register=True)
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         behind: Any = Behind(caller.chain.rpc, "", heard=True)
         caller.chain.rpc = behind
-        found = await act(caller, submit(handing), confirmed="yes")
-    assert [item["description"][:8] for item in found["sent"]] == ["Register", "Submit a"]
+        found = await perform(caller, submit(submission), confirmed="yes")
+    assert [item.description[:8] for item in found.sent] == ["Register", "Submit a"]
 
 
 async def test_a_registration_is_told_when_the_submission_fails(
@@ -278,12 +278,12 @@ async def test_a_registration_is_told_when_the_submission_fails(
     """When the second part cannot be planned, the error names the registration, which is in a block."""
     monkeypatch.setattr("clara_eval.actions.act.REHEARSALS", 1)
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    handing = Handing(challenge=address, content="x = 1", register=True)
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         behind: Any = Behind(caller.chain.rpc, "", heard=True)
         caller.chain.rpc = behind
         with pytest.raises(Temporary, match=r"Call this again.*Already in block \d+: Register as an agent"):
-            await act(caller, submit(handing), confirmed="yes")
+            await perform(caller, submit(submission), confirmed="yes")
 
 
 async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -317,15 +317,15 @@ async def test_only_what_is_needed_is_approved_and_the_fee_is_paid_last(
     settings = agent_settings(chain, chain.poster, tmp_path / "none.db", {"CLARA_FEE_MODE": "prize_pool"})
     async with opened(settings) as caller:
         found = await done(caller)
-    words = [item["description"] for item in found["sent"]]
+    words = [item.description for item in found.sent]
     assert words == [
         "Allow the challenge factory to take 103.95 USDC",
         "Create the challenge and escrow 103.95 USDC",
         "Pay the evaluation fee of 1 USDC",
     ]
-    assert (found["details"]["prizePool"], found["details"]["total"]) == ("99000000", "104950000")
+    assert (found.details["prizePool"], found.details["total"]) == ("99000000", "104950000")
     assert await chain.balance(chain.evaluator.address) - before == 1_000_000
-    assert await chain.challenge(to_address(str(found["challenge"]))).functions.prizePool().call() == 99_000_000
+    assert await chain.challenge(to_address(str(found.challenge))).functions.prizePool().call() == 99_000_000
 
 
 async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -350,14 +350,14 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
     agent_id = await local_chain.register(agent)
     try:
         async with opened(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
-            on_chain = await plan_submit(caller, Handing(challenge=address, content="x = 1", agent_id=agent_id))
+            on_chain = await plan_submit(caller, SubmissionInput(challenge=address, content="x = 1", agent_id=agent_id))
         async with opened(agent_settings(local_chain, agent, tmp_path / "none.db", {"CLARA_IPFS_API": api})) as caller:
-            handing = Handing(challenge=address, content="x = 1", agent_id=agent_id)
-            plan = await plan_submit(caller, handing)
+            submission = SubmissionInput(challenge=address, content="x = 1", agent_id=agent_id)
+            plan = await plan_submit(caller, submission)
             for said in ("unasked", "no"):
-                await act(caller, submit(handing), confirmed=said)
+                await perform(caller, submit(submission), confirmed=said)
             before = {how for how, _ in received}
-            await act(caller, submit(handing), confirmed="yes")
+            await perform(caller, submit(submission), confirmed="yes")
     finally:
         await runner.cleanup()
     assert before == {"asked"}
@@ -389,8 +389,8 @@ async def test_content_that_cannot_be_stored_is_refused(local_chain: LocalChain,
             ({"uri": "https://example.org/x", "solution_hash": "0x12"}, "is not a hash"),
         ):
             with pytest.raises(Exception, match=words):
-                await plan_submit(caller, Handing(challenge=address, agent_id=agent_id, **given))  # type: ignore[arg-type]
-        largest = await plan_submit(caller, Handing(challenge=address, agent_id=agent_id, content="x" * 16_000))
+                await plan_submit(caller, SubmissionInput(challenge=address, agent_id=agent_id, **given))  # type: ignore[arg-type]
+        largest = await plan_submit(caller, SubmissionInput(challenge=address, agent_id=agent_id, content="x" * 16_000))
     gas = largest.transactions[0].gas
     assert gas is not None
     assert gas < 2**24  # the most gas that one transaction may have
@@ -401,10 +401,10 @@ async def test_a_plan_for_another_wallet_is_not_carried_out(local_chain: LocalCh
     async with opened(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         plan = await plan_post(caller, POSTING, local_chain.poster.address)
         with pytest.raises(CannotAct, match="No local wallet key"):
-            await sending.carry_out(caller, post(POSTING), plan, _quiet)
+            await sending.send_plan(caller, post(POSTING), plan, _quiet)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         with pytest.raises(CannotAct, match="not for the local wallet"):
-            await sending.carry_out(caller, post(POSTING), plan, _quiet)
+            await sending.send_plan(caller, post(POSTING), plan, _quiet)
         with pytest.raises(Exception, match="is not the local wallet"):
             await plan_claim(caller, OTHER, local_chain.poster.address)
 

@@ -22,7 +22,7 @@ from clara_eval.actions.submit import COOLDOWN_SECONDS
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
 from clara_eval.challenges.agents import AgentRecord
-from clara_eval.challenges.challenge_index import inline_metadata, json_object, skills_in
+from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ClaraError
@@ -34,9 +34,8 @@ from clara_eval.documents.actions import (
     DetailResult,
     OwnSubmission,
     PostedWinner,
-    TokenDocument,
 )
-from clara_eval.documents.results import STATUS, ChainStatus
+from clara_eval.documents.results import ChainStatus, Token
 
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
@@ -134,7 +133,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         pageUrl=caller.page(challenge.address),
         winners=winners,
         yours=yours,
-        agents=await _agents(caller, [*(w["agentId"] for w in winners), *([yours["agentId"]] if yours else [])]),
+        agents=await _agents(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
     )
 
 
@@ -213,8 +212,8 @@ def _is_full(challenge: Challenge) -> bool:
     return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
 
 
-def token_document(token: PrizeToken) -> TokenDocument:
-    return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
+def token_document(token: PrizeToken) -> Token:
+    return Token(address=token.address, symbol=token.symbol, decimals=token.decimals, isKnown=token.is_known)
 
 
 def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:

@@ -7,7 +7,6 @@ from typing_extensions import TypedDict
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.actions.quote import quote_posting
 from clara_eval.config.eval_config import (
-    canonical_config,
     collect_problems,
     compile_schema,
     config_hash,
@@ -48,28 +47,10 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
     return ConfigResult(
         **found,
         hash=config_hash(content),
-        canonicalHash=config_hash(canonical_config(config)),
+        canonicalHash=config_hash(config.canonical),
         features=[{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
         untyped=list(untyped),
         needsModel=needs_model(config),
         warnings=[lacking] if lacking else [],
         quoteUsd=None if quote is None else quote / 1_000_000,
     )
-
-
-def in_words(found: ConfigResult) -> str:
-    """The same in a few lines, all problems first."""
-    lines = [
-        f"{problem['severity']} at {problem['path']}: {problem['reason']} {problem['remedy']}".strip()
-        for problem in found["problems"]
-    ]
-    if not found["ok"]:
-        return "\n".join(["The config is not usable.", *lines])
-    judged = [feature for feature in found["features"] if feature["judged"]]
-    measured = [feature["name"] for feature in judged if feature["source"] == "measured"]
-    cost = "unknown" if found["quoteUsd"] is None else f"${found['quoteUsd']:.2f}"
-    lines += [
-        f"The config is usable: {len(judged)} features are judged, {len(measured)} of them measured without a model.",
-        f"evalConfigHash {found['hash']}; an evaluation of {USUAL_ENTRIES} entries costs about {cost}.",
-    ]
-    return "\n".join([*lines, *(f"Warning: {said}" for said in found["warnings"])])

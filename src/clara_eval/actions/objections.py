@@ -1,5 +1,7 @@
 """Keep objections to an announced result, signed by a submitter, before it is posted."""
 
+# ruff: noqa: N815 - the fields are named as in the documents
+
 from __future__ import annotations
 
 import uuid
@@ -11,7 +13,6 @@ from typing import Literal
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
-from typing_extensions import TypedDict
 
 from clara_eval.actions.service_client import ask_service
 from clara_eval.app import Caller, Connections
@@ -22,6 +23,7 @@ from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.core.processes import this_process
 from clara_eval.core.untrusted import escaped
+from clara_eval.documents.results import Document
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.evaluation.objections import (
     ABOUT,
@@ -41,14 +43,14 @@ from clara_eval.store.ports import KeyedDocuments
 MAX_PLACES = 50
 
 
-class DraftRow(TypedDict):
+class DraftRow(Document):
     address: str
     rank: int
     score: int
     status: str
 
 
-class ObjectionFacts(TypedDict):
+class ObjectionResult(Document):
     address: str
     outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"]
     traceDigest: str
@@ -60,10 +62,8 @@ class ObjectionFacts(TypedDict):
     about: str | None
     message: str | None
     """What the submitting address signs (EIP-191)."""
-
-
-class ObjectionResult(ObjectionFacts):
-    next: str
+    next: str = ""
+    """What to do next, as the interface says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ async def objection_question(caller: Caller, wanted: ObjectionInput) -> str | No
 
 async def object_or_show(
     caller: Caller, wanted: ObjectionInput, *, confirmed: Literal["yes", "no", "unasked"]
-) -> ObjectionFacts:
+) -> ObjectionResult:
     """Show the draft; with `about` also object to it, or say what is missing for that."""
     address, draft = await _announced(caller, wanted)
     about, signature, key = wanted.about.lower(), wanted.signature, caller.settings.wallet_key
-    found = ObjectionFacts(
+    found = ObjectionResult(
         address=address,
         outcome="objected" if about else "announced",
         traceDigest=draft.digest,
@@ -111,12 +111,10 @@ async def object_or_show(
     if not signature:
         message = objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
         if caller.account is None or key is None:
-            return {**found, "outcome": "unsigned", "message": message}
+            return found.model_copy(update={"outcome": "unsigned", "message": message})
         if confirmed != "yes":
-            outcome: Literal["declined", "needs_confirmation"] = (
-                "declined" if confirmed == "no" else "needs_confirmation"
-            )
-            return {**found, "outcome": outcome, "message": message}
+            outcome = "declined" if confirmed == "no" else "needs_confirmation"
+            return found.model_copy(update={"outcome": outcome, "message": message})
         signature = sign_objection(key, caller.chain_id, address, draft.digest, about, wanted.reason)
     await _send(caller, address, about, wanted.reason, signature)
     return found

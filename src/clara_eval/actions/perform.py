@@ -20,7 +20,7 @@ from clara_eval.actions.send_plan import (
 from clara_eval.app import Caller
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotAct, Temporary
-from clara_eval.documents.actions import Acted, SentTransaction, UnsignedTransaction
+from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
 
 
 async def report_nothing(_done: int, _total: int, _words: str) -> None: ...
@@ -42,7 +42,7 @@ async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> 
 
 async def perform(
     caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report = report_nothing
-) -> Acted:
+) -> ActResult:
     """Plan an action, and send it if there is a wallet and a yes."""
     if caller.account is None:
         plan = await prepare(caller, action)
@@ -93,9 +93,9 @@ def _document(
     plan: Plan,
     outcome: Literal["unsigned", "needs_confirmation", "declined", "sent"],
     sent: Sequence[SentStep] = (),
-) -> Acted:
+) -> ActResult:
     challenge = plan.challenge or _created(caller, sent)
-    return Acted(
+    return ActResult(
         action=plan.action,
         outcome=outcome,
         network=caller.settings.network_name,

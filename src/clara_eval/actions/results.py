@@ -10,31 +10,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.browse import posted_winners, token_document
+from clara_eval.actions.browse import token_document
 from clara_eval.actions.challenges import challenge_at, posted_by, submission_of
 from clara_eval.actions.claim import FINALIZATION_SECONDS
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.comparisons import outcome
+from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import MEANINGS, STOPPED_STATES
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
 from clara_eval.core.flags import Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
-from clara_eval.documents import results as documents
 from clara_eval.documents.actions import (
     ComparisonRow,
-    ExecutedRow,
+    EvalStatusResult,
     FeatureValue,
-    LeaderboardFound,
-    LeaderboardRow,
-    PostedWinner,
-    Progress,
+    LeaderboardResult,
     ScoreFound,
-    StatusFacts,
+    StandingRow,
     StatusFound,
+)
+from clara_eval.documents.results import (
+    EvalStatus,
+    EvaluationProgress,
+    ExecutedRun,
+    LeaderboardRow,
+    RankedEntry,
+    Scores,
+    StageProgress,
+    State,
+    Value,
 )
 from clara_eval.harness.model import feature_name
 
@@ -45,6 +54,7 @@ STATUS_MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
     **{str(state): meaning for state, meaning in MEANINGS.items()},
 }
+EvalState = Literal["none", State]
 _OVER = frozenset(("finalized", "cancelled", "expired"))
 _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishing"))
 
@@ -52,27 +62,30 @@ _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishi
 async def eval_status(caller: Caller, address: str) -> StatusFound:
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
-    status = found.status if found else "complete" if challenge.score_posted_at else "none"
+    status: EvalState = found.status if found else "complete" if challenge.score_posted_at else "none"
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
+    known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
+    known |= {"stage": _stage(found), "progress": 100 if status == "complete" else known.get("progress", 0)}
     phase, moment = _phase(challenge)
     return StatusFound(
+        **known,
         network=caller.settings.network_name,
         address=challenge.address,
-        chainStatus=documents.STATUS[challenge.status],
+        chainStatus=STATUS[challenge.status],
         status=status,
-        progress=100 if status == "complete" else found.progress if found else 0,
-        stage=_progress(found.stage if found else None),
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
-        warning=found.warning if found else None,
-        startedAt=found.startedAt if found else None,
-        updatedAt=found.updatedAt if found else None,
-        retryAt=found.retryAt if found else None,
-        objectionsUntil=found.objectionsUntil if found else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
         phase=phase,
         moment=moment,
     )
+
+
+def _stage(found: EvalStatus | None) -> StageProgress:
+    """The stage, without what another service may have added to it."""
+    stage = (found.stage if found else None) or StageProgress()
+    known = stage.model_dump(include=set(StageProgress.model_fields))
+    return StageProgress(**{**known, "name": stage.name if stage.name and stage.name.isidentifier() else None})
 
 
 def _phase(
@@ -90,36 +103,24 @@ def _phase(
     return ("open", challenge.deadline - now) if now < challenge.deadline else ("due", challenge.scoring_deadline)
 
 
-def _progress(stage: documents.StageProgress | None) -> Progress:
-    known = stage or documents.StageProgress()
-    return Progress(
-        stage=known.name if known.name and known.name.isidentifier() else None,
-        done=known.done,
-        total=known.total,
-        calls=known.calls,
-        costUsd=known.costUsd,
-        secondsLeft=known.secondsLeft,
-    )
-
-
-def is_waiting(status: StatusFacts) -> bool:
+def is_waiting(status: EvalStatusResult) -> bool:
     """Whether looking again soon may show something new."""
-    is_over = status["scorePostedAt"] is not None or status["chainStatus"] in _OVER
-    return not is_over and status["status"] in _MAY_CHANGE
+    is_over = status.scorePostedAt is not None or status.chainStatus in _OVER
+    return not is_over and status.status in _MAY_CHANGE
 
 
-def has_stopped(status: StatusFacts) -> bool:
+def has_stopped(status: EvalStatusResult) -> bool:
     """Whether it ended without a result."""
-    return status["status"] in STOPPED_STATES
+    return status.status in STOPPED_STATES
 
 
-async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardFound:
+async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
     """Show every place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
     challenge = await challenge_at(caller, address)
     scores, standings = await _standings(caller, challenge)
-    return LeaderboardFound(
+    return LeaderboardResult(
         network=caller.settings.network_name,
         address=challenge.address,
         source="chain" if scores is None else "evaluation",
@@ -128,7 +129,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         standings=standings[:limit],
         total=len(standings),
         traceDigest=scores.traceDigest if scores else None,
-        traceUrl=caller.records.trace_url(challenge.address),
+        trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
         warning=scores.warning if scores else None,
         flags=_flags(scores.flags if scores else []),
@@ -146,7 +147,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
             f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
         )
     scores, standings = await _standings(caller, challenge)
-    standing = next((item for item in standings if item["address"] == account), None)
+    standing = next((item for item in standings if item.address == account), None)
     if standing is None:
         raise NotFound(
             f"The place of {account} is not known here: the chain names only the winners.",
@@ -169,76 +170,72 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         games=games,
         closestRival=_closest(standings, standing),
         traceDigest=scores.traceDigest if scores else None,
-        traceUrl=caller.records.trace_url(challenge.address),
+        trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
         claimableAt=_claimable_at(challenge, standing),
     )
 
 
-async def _standings(caller: Caller, challenge: Challenge) -> tuple[documents.Scores | None, list[LeaderboardRow]]:
+async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | None, list[StandingRow]]:
+    """Every place as evaluated, with what the chain pays; only the paid ones if nothing was evaluated here."""
     if challenge.score_posted_at == 0:
         raise NotYet(
             f"No scores are posted for {challenge.address} yet; until then only the status is public.",
             see="status",
             about=challenge.address,
         )
-    posted = await posted_winners(caller, challenge)
+    winners = await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
     scores = await caller.records.scores(challenge.address)
+    paid = {row.address: row for row in rows_on_chain(winners)}
     if scores is None or not scores.rankings:
-        chain_rows = [documents.Ranked.model_validate({**winner, "status": "unknown"}) for winner in posted]
-        return scores, [_row(challenge, row, winner) for row, winner in zip(chain_rows, posted, strict=True)]
-    paid = {winner["address"]: winner for winner in posted}
-    return scores, [_row(challenge, row, paid.get(row.address)) for row in scores.rankings]
+        return scores, [_standing(challenge, row, row, status="unknown") for row in paid.values()]
+    return scores, [
+        _standing(challenge, row, paid.get(row.address), status="rejected" if row.status == "rejected" else "ranked")
+        for row in scores.rankings
+    ]
 
 
-def _row(challenge: Challenge, row: documents.Ranked, winner: PostedWinner | None) -> LeaderboardRow:
-    amount = int(winner["prizeAmount"]) if winner else 0
-    return LeaderboardRow(
-        address=to_address(row.address),
+def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | None, *, status: str) -> StandingRow:
+    """A row whose texts are safe to show to a model: another service may have written them."""
+    amount = int(paid.prizeAmount or 0) if paid else 0
+    known = row.model_dump(include=set(RankedEntry.model_fields))
+    known |= {
+        "address": to_address(row.address),
+        "rank": row.rank or 0,
+        "score": paid.score if paid else row.score,
+        "tiedWith": [to_address(other) for other in row.tiedWith],
+        "prizeAmount": str(amount),
+        "status": status,
+        "executed": _executed(row.executed),
+    }
+    return StandingRow(
+        **known,
         agentId=None if row.agentId is None else str(row.agentId),
-        rank=row.rank or 0,
-        score=winner["score"] if winner else row.score,
-        elo=row.elo,
-        low=row.low,
-        high=row.high,
-        pTop=row.pTop,
-        wins=row.wins,
-        losses=row.losses,
-        ties=row.ties,
-        tiedWith=[to_address(other) for other in row.tiedWith],
-        prizeAmount=str(amount),
         prize=show_amount(amount, challenge.token),
-        status="unknown" if row.status == "unknown" else "rejected" if row.status == "rejected" else "ranked",
         reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
-        executed=_executed(row.executed),
     )
 
 
-def _executed(run: documents.ExecutedRun | None) -> ExecutedRow | None:
+def _executed(run: ExecutedRun | None) -> ExecutedRun | None:
     if run is None:
         return None
-    return ExecutedRow(
-        outcome=run.outcome[:40],
-        testsPassed=run.testsPassed,
-        tests=run.tests,
-        gas=run.gas,
-        fuel=run.fuel,
-        metrics={feature_name(name): value for name, value in run.metrics.items()},
-    )
+    known = run.model_dump(include=set(ExecutedRun.model_fields))
+    metrics = {feature_name(name): value for name, value in run.metrics.items()}
+    return ExecutedRun(**{**known, "outcome": run.outcome[:40], "metrics": metrics})
 
 
-def _closest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> LeaderboardRow | None:
-    others = [item for item in standings if item["address"] != standing["address"] and item["elo"] is not None]
-    own = standing["elo"]
+def _closest(standings: list[StandingRow], standing: StandingRow) -> StandingRow | None:
+    others = [item for item in standings if item.address != standing.address and item.elo is not None]
+    own = standing.elo
     if own is None or not others:
         return None
-    return min(others, key=lambda item: (abs((item["elo"] or 0.0) - own), item["rank"]))
+    return min(others, key=lambda item: (abs((item.elo or 0.0) - own), item.rank))
 
 
-def _nearest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> list[Address]:
-    others = [item for item in standings if item["address"] != standing["address"] and item["status"] == "ranked"]
-    others.sort(key=lambda item: (abs(item["rank"] - standing["rank"]), item["rank"]))
-    return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
+def _nearest(standings: list[StandingRow], standing: StandingRow) -> list[Address]:
+    others = [item for item in standings if item.address != standing.address and item.status == "ranked"]
+    others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
+    return [Address(item.address) for item in others[:RIVALS_SHOWN]]
 
 
 async def _comparisons(
@@ -261,7 +258,7 @@ async def _comparisons(
     return found
 
 
-def _features(values: Mapping[str, documents.Value]) -> list[FeatureValue]:
+def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
     """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
     return [
         FeatureValue(name=name[:40], value=value)
@@ -281,7 +278,7 @@ def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
     return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in texts]
 
 
-def _claimable_at(challenge: Challenge, standing: LeaderboardRow) -> int | None:
-    if not int(standing["prizeAmount"] or 0):
+def _claimable_at(challenge: Challenge, standing: StandingRow) -> int | None:
+    if not int(standing.prizeAmount or 0):
         return None
     return 0 if challenge.status is ChallengeStatus.FINALIZED else challenge.score_posted_at + FINALIZATION_SECONDS

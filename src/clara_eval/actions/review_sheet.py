@@ -16,7 +16,7 @@ from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
     EvalStatus,
     Features,
-    Ranked,
+    LeaderboardRow,
     Scores,
     Summary,
     Token,
@@ -59,7 +59,7 @@ class ReviewSheet(BaseModel):
     winnerCount: int  # noqa: N815
     scoringDeadline: int | None  # noqa: N815
     secondsLeft: int | None  # noqa: N815
-    ranking: list[Ranked]
+    ranking: list[LeaderboardRow]
     doubts: list[Flag]
     """The flags that hold the post, and those that only warn."""
     facts: dict[str, dict[str, Value]]
@@ -101,7 +101,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
     )
 
 
-def _near(rows: list[Ranked]) -> list[str]:
+def _near(rows: list[LeaderboardRow]) -> list[str]:
     paid = sum(row.prizeAmount is not None for row in rows)
     return [row.address for row in rows[: paid + NEAR]]
 

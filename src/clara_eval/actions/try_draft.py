@@ -1,10 +1,10 @@
 """Measure a draft before it is submitted, on the caller's own machine; nothing is sent or kept."""
 
+# ruff: noqa: N815 - the fields are named as in the documents
+
 from __future__ import annotations
 
 import asyncio
-
-from typing_extensions import TypedDict
 
 from clara_eval.actions.challenges import challenge_at
 from clara_eval.app import Caller, open_machine
@@ -12,6 +12,7 @@ from clara_eval.code.language import guess_language
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, read_metadata
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import Untrusted, fence
+from clara_eval.documents.results import Document
 from clara_eval.evaluation.execution import program_of, run_here
 from clara_eval.evaluation.features.executed import executed_values
 from clara_eval.evaluation.features.measured import measure
@@ -19,7 +20,7 @@ from clara_eval.harness import Executed, Harness, Machine
 from clara_eval.harness.model import Fact
 
 
-class TryResult(TypedDict):
+class TryResult(Document):
     challengeAddress: str
     harness: str
     """`public`, `none`, or `hidden`: then only the public part of it, if there is one, was run."""
@@ -82,20 +83,3 @@ def _result(
         calls=[dict(call.to_json()) for call in executed.calls] if executed else [],
         logs=fence(logs, "the draft") if logs else None,
     )
-
-
-def in_words(found: TryResult) -> str:
-    """The result in a few lines."""
-    lines = [f"Measured here for {found['challengeAddress']}, harness: {found['harness']}."]
-    if found["outcome"]:
-        lines.append(f"It ended as {found['outcome'].replace('_', ' ')}. {found['detail']}".rstrip())
-    for name, value in found["features"].items():
-        shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        lines.append(f"  {name:28} {shown}")
-    if found["readByModel"]:
-        lines.append(f"Read by a model, not measured: {', '.join(found['readByModel'])}.")
-    if found["harness"] == "hidden":
-        lines.append("The hidden harness is run after the deadline; this says nothing about it.")
-    if found["logs"]:
-        lines.append(found["logs"]["text"])
-    return "\n".join(lines)

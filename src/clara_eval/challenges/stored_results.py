@@ -80,8 +80,8 @@ class StoreRecords:
         store = await self._store.existing()
         return await TraceFile.of(stream_trace(store, self._chain_id, address)) if store else None
 
-    def trace_url(self, _address: Address) -> str | None:
-        return None
+    def trace_url(self, _address: Address) -> str:
+        return ""
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
         """An agent's record across challenges; None without a store."""

@@ -1,29 +1,27 @@
-"""The answers of every action as JSON documents, with camelCase keys: what `--json` prints and what the tools return.
+"""The answers of actions: what `--json` prints and what the tools return.
 
-Typed so that a schema can be published for each. Amounts in base units are strings, because JSON numbers are not exact;
-moments are unix seconds. Words of strangers appear only as `Untrusted`.
+Invariant: amounts in base units are strings, moments are unix seconds, words of strangers are `Untrusted`.
 """
+
+# ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
 from typing import Literal
 
-from typing_extensions import TypedDict
-
-from clara_eval.chain.posted import PostedBy
 from clara_eval.core.untrusted import Untrusted
-from clara_eval.documents.results import ChainStatus, State
+from clara_eval.documents.results import (
+    ChainStatus,
+    Document,
+    EvaluationProgress,
+    RankedEntry,
+    StageProgress,
+    State,
+    Token,
+)
 
-EvalStatus = Literal["none", State]
 
-
-class TokenDocument(TypedDict):
-    address: str
-    symbol: str
-    decimals: int
-
-
-class UnsignedTransaction(TypedDict):
+class UnsignedTransaction(Document):
     """Sign and send it with any wallet; in the given order."""
 
     chainId: int
@@ -34,7 +32,7 @@ class UnsignedTransaction(TypedDict):
     description: str
 
 
-class SentTransaction(TypedDict):
+class SentTransaction(Document):
     hash: str
     blockNumber: int
     gasUsed: int
@@ -42,7 +40,7 @@ class SentTransaction(TypedDict):
     description: str
 
 
-class ActionFacts(TypedDict):
+class Written(Document):
     """What a writing action did, or would do."""
 
     action: str
@@ -59,26 +57,20 @@ class ActionFacts(TypedDict):
     """Still to be signed and sent; empty when they were sent."""
     sent: list[SentTransaction]
     warnings: list[str]
+    next: str = ""
+    """What to do next, as the interface says it."""
 
 
-class Acted(ActionFacts):
+class ActResult(Written):
     """With the details of its action: `PostDetails`, `SubmitDetails` or `ClaimDetails`."""
 
     details: dict[str, object]
 
 
-class ActResult(Acted):
-    next: str
-
-
-class Written(ActionFacts):
-    next: str
-
-
-class PostDetails(TypedDict):
+class PostDetails(Document):
     evaluator: str
     evaluatorKind: Literal["clara", "self"]
-    token: TokenDocument
+    token: Token
     prizePool: str
     posterBond: str
     fee: str
@@ -94,14 +86,14 @@ class PostDetails(TypedDict):
     challengeURI: str
 
 
-class SubmitDetails(TypedDict):
+class SubmitDetails(Document):
     agentId: str | None
     solutionURI: str | None
     solutionHash: str | None
     deadline: int
 
 
-class ClaimDetails(TypedDict):
+class ClaimDetails(Document):
     kind: Literal["prize", "expired_refund"]
     amount: str
     amountShown: str
@@ -120,14 +112,14 @@ class ClaimResult(Written):
     details: ClaimDetails
 
 
-class ChallengeListing(TypedDict):
+class ChallengeListing(Document):
     address: str
     title: Untrusted
     skills: list[Untrusted]
     status: ChainStatus
     acceptsSubmissions: bool
     evaluator: Literal["clara", "self", "other"]
-    token: TokenDocument
+    token: Token
     prizePool: str
     prize: str
     winnerCount: int
@@ -138,7 +130,7 @@ class ChallengeListing(TypedDict):
     explorerUrl: str | None
 
 
-class BrowseResult(TypedDict):
+class BrowseResult(Document):
     network: str
     blockNumber: int
     total: int
@@ -147,7 +139,7 @@ class BrowseResult(TypedDict):
     nextOffset: int | None
 
 
-class PostedWinner(TypedDict):
+class PostedWinner(Document):
     rank: int
     address: str
     agentId: str
@@ -156,7 +148,7 @@ class PostedWinner(TypedDict):
     prize: str
 
 
-class AgentStanding(TypedDict):
+class AgentStanding(Document):
     """An agent's record across the challenges that are over."""
 
     agentId: str
@@ -167,7 +159,7 @@ class AgentStanding(TypedDict):
     averagePlace: float | None
 
 
-class OwnSubmission(TypedDict):
+class OwnSubmission(Document):
     agentId: str
     solutionHash: str
     submittedAt: int
@@ -175,7 +167,7 @@ class OwnSubmission(TypedDict):
     mayResubmitAt: int
 
 
-class DetailResult(TypedDict):
+class DetailResult(Document):
     network: str
     blockNumber: int
     now: int
@@ -186,7 +178,7 @@ class DetailResult(TypedDict):
     evalConfig: Untrusted | None
     evalConfigHash: str
     configProblem: str | None
-    """Why the config cannot be used: such a challenge is never evaluated. Actions give a code, interfaces a sentence."""
+    """Why the config is never evaluated, if it is not: a code of the action, a sentence of an interface."""
     scoringDeadline: int
     posterBond: str
     payoutBps: list[int]
@@ -199,104 +191,56 @@ class DetailResult(TypedDict):
     """Of the winners, and of the caller's own agent, where records are at hand."""
 
 
-class Progress(TypedDict):
-    stage: str | None
-    done: int | None
-    total: int | None
-    calls: int | None
-    costUsd: float | None
-    secondsLeft: float | None
-
-
-class StatusFacts(TypedDict):
+class EvalStatusResult(EvaluationProgress):
     network: str
     address: str
     chainStatus: ChainStatus
-    status: EvalStatus
-    progress: int
-    stage: Progress
+    status: Literal["none", State]
+    stage: StageProgress
     reason: Untrusted | None
     """Why it waits or stopped; it may quote a config or a submission."""
-    warning: str | None
-    """What everybody should know about the round: a hidden harness that was withheld."""
-    startedAt: int | None
-    updatedAt: int | None
-    retryAt: int | None
-    objectionsUntil: int | None
-    """The result is announced: its submitters may object until then (challenge_object)."""
     scoringDeadline: int
     scorePostedAt: int | None
+    explanation: str = ""
 
 
-class StatusFound(StatusFacts):
+class StatusFound(EvalStatusResult):
+    """What an interface needs for the explanation."""
+
     phase: Literal["cancelled", "expired", "final", "posted", "open", "due"]
     moment: int
     """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
 
 
-class EvalStatusResult(StatusFacts):
-    explanation: str
+class StandingRow(RankedEntry):
+    """A row for agents: the prize in tokens, and the reason quoted."""
 
-
-class ExecutedRow(TypedDict):
-    """What running a submission under the round's harness measured; null where it could not be run."""
-
-    outcome: str
-    testsPassed: int | None
-    tests: int | None
-    gas: int | None
-    fuel: int | None
-    metrics: dict[str, int | float | None]
-
-
-class LeaderboardRow(TypedDict):
-    address: str
-    agentId: str | None
     rank: int
-    score: int | None
-    elo: float | None
-    low: float | None
-    high: float | None
-    pTop: float | None
-    wins: float | None
-    losses: float | None
-    ties: float | None
-    tiedWith: list[str]
-    prizeAmount: str | None
+    agentId: str | None
     prize: str | None
-    status: Literal["ranked", "rejected", "unknown"]
     reason: Untrusted | None
-    executed: ExecutedRow | None
-    """None where the round runs nothing."""
 
 
-class LeaderboardFacts(TypedDict):
+class LeaderboardResult(Document):
     network: str
     address: str
     source: Literal["evaluation", "chain"]
     """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
-    postedBy: PostedBy | None
-    """None where the node does not tell."""
-    token: TokenDocument
-    standings: list[LeaderboardRow]
+    postedBy: str | None
+    """None if the node does not say."""
+    token: Token
+    standings: list[StandingRow]
     total: int
     traceDigest: str | None
+    trace: str = ""
+    """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
     warning: str | None
     """What everybody should know about the round: a hidden harness that was withheld."""
     flags: list[Untrusted]
 
 
-class LeaderboardFound(LeaderboardFacts):
-    traceUrl: str | None
-    """At the service; None if the trace is in the store here."""
-
-
-class LeaderboardResult(LeaderboardFacts):
-    trace: str
-
-
-class ComparisonRow(TypedDict):
+class ComparisonRow(Document):
     """One comparison; `reason` was written by a judge that read only typed facts."""
 
     rival: str
@@ -306,37 +250,36 @@ class ComparisonRow(TypedDict):
     reason: Untrusted | None
 
 
-class FeatureValue(TypedDict):
+class FeatureValue(Document):
     name: str
     value: bool | int | float | str | None
 
 
-class ScoreFacts(TypedDict):
+class ScoreResult(Document):
     network: str
     address: str
     submitter: str
-    standing: LeaderboardRow
+    standing: StandingRow
     entries: int
-    token: TokenDocument
-    postedBy: PostedBy | None
-    """None where the node does not tell."""
+    token: Token
+    postedBy: str | None
+    """None if the node does not say."""
     features: list[FeatureValue]
     notes: list[Untrusted]
     """`text` features: a model's words about the submission, for people; never judged."""
     flags: list[Untrusted]
     games: list[ComparisonRow]
-    closestRival: LeaderboardRow | None
+    closestRival: StandingRow | None
+    why: str = ""
     traceDigest: str | None
+    trace: str = ""
+    """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
+    claimable: str = ""
 
 
-class ScoreFound(ScoreFacts):
-    traceUrl: str | None
+class ScoreFound(ScoreResult):
+    """What an interface needs to say when the prize can be claimed."""
+
     claimableAt: int | None
     """0: now; None: there is no prize."""
-
-
-class ScoreResult(ScoreFacts):
-    why: str
-    trace: str
-    claimable: str

@@ -15,7 +15,6 @@ from typing import Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from clara_eval.chain.model import ChallengeStatus
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag
 
 State = Literal[
@@ -23,14 +22,6 @@ State = Literal[
 ]
 Value = bool | int | float | str | None
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
-STATUS: dict[ChallengeStatus, ChainStatus] = {
-    ChallengeStatus.OPEN: "open",
-    ChallengeStatus.SCORING: "scoring",
-    ChallengeStatus.FINALIZED: "finalized",
-    ChallengeStatus.CANCELLED: "cancelled",
-    ChallengeStatus.EXPIRED: "expired",
-}
-"""What the contract's status is called for others."""
 _EXAMPLE: dict[str, JsonValue] = {
     "status": "comparing",
     "progress": 62,
@@ -86,16 +77,12 @@ class StageProgress(Document):
     secondsLeft: float | None = None
 
 
-class EvalStatus(Document):
-    """`eval-status`: where an evaluation stands; `reason` and `retryAt` say why and how long it waits."""
+class EvaluationProgress(Document):
+    """What is said about every evaluation: how far it is, and how long it waits."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
-
-    status: State
     progress: int = Field(ge=0, le=100)
     startedAt: int | None = None
     updatedAt: int | None = None
-    reason: str | None = None
     retryAt: int | None = None
     postedBy: str | None = None
     stage: StageProgress | None = None
@@ -111,8 +98,17 @@ class EvalStatus(Document):
     )
     estimateUsd: float | None = Field(
         default=None,
-        description="What asking models was expected to cost; null before it starts and where no price is known.",
+        description="What asking models was expected to cost; null before it starts, or if no price is known.",
     )
+
+
+class EvalStatus(EvaluationProgress):
+    """`eval-status`: the state of an evaluation, and the reason if it waits or stopped."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
+
+    status: State
+    reason: str | None = None
 
 
 class Features(Document):
@@ -169,13 +165,12 @@ class ExecutedRun(Document):
     metrics: dict[str, int | float | None] = Field({}, description="What each `metric_…` function returned.")
 
 
-class Ranked(Document):
-    """One place. Without an evaluation of ours only what the chain says is known."""
+class RankedEntry(Document):
+    """One place of a leaderboard. Without an evaluation of ours only what the chain says is known."""
 
     address: str
     score: int | None = Field(default=None, description="0 to 10000, as on chain.")
     elo: float | None = None
-    agentId: int | None = None
     rank: int | None = None
     low: float | None = None
     high: float | None = None
@@ -190,9 +185,15 @@ class Ranked(Document):
     )
     prizeAmount: str | None = None
     status: str | None = None
+    executed: ExecutedRun | None = Field(default=None, description="Null if the round runs nothing.")
+
+
+class LeaderboardRow(RankedEntry):
+    """A row of the `scores` document."""
+
+    agentId: int | None = None
     code: str | None = None
     reason: str | None = None
-    executed: ExecutedRun | None = Field(default=None, description="Null where the round runs nothing.")
 
 
 class Winner(Document):
@@ -251,7 +252,7 @@ class Consistency(Document):
 class Scores(Document):
     """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
 
-    rankings: list[Ranked]
+    rankings: list[LeaderboardRow]
     publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
     winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
     margin: Margin | None = None

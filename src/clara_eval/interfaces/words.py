@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clara_eval.actions.objections import ObjectionFacts, ObjectionResult
+from clara_eval.actions.objections import ObjectionResult
 from clara_eval.actions.results import STATUS_MEANINGS
 from clara_eval.actions.times import show_moment, show_wait
 from clara_eval.actions.try_draft import TryResult
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents.actions import (
-    Acted,
     ActResult,
     DetailResult,
     EvalStatusResult,
-    LeaderboardFound,
     LeaderboardResult,
     ScoreFound,
     ScoreResult,
     StatusFound,
 )
+from clara_eval.documents.results import D, Document
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` stands for the challenge."""
@@ -86,113 +85,109 @@ def error_text(error: ClaraError, names: Names) -> str:
     return f"{error.message} {remedy_of(error, names)}".strip()
 
 
-def acted(found: Acted, names: Names) -> ActResult:
-    return {**found, "next": _next(found, names)}
+def acted(found: ActResult, names: Names) -> ActResult:
+    return found.model_copy(update={"next": _next(found, names)})
 
 
-def _next(found: Acted, names: Names) -> str:
-    if found["outcome"] == "needs_confirmation":
+def _next(found: ActResult, names: Names) -> str:
+    if found.outcome == "needs_confirmation":
         return write(names["to_confirm"], names)
-    if found["outcome"] == "declined":
+    if found.outcome == "declined":
         return "Nothing was sent: it was declined."
-    details, kind = found["details"], found["action"]
+    details, kind = found.details, found.action
     if kind == "challenge_submit" and details["agentId"] is None:
         kind = "register"
     deadline = details.get("deadline")
     moment = show_moment(deadline) if isinstance(deadline, int) else ""
-    step = write(NEXT_STEPS[kind], names, found["challenge"], moment=moment)
-    if found["outcome"] == "unsigned":
+    step = write(NEXT_STEPS[kind], names, found.challenge, moment=moment)
+    if found.outcome == "unsigned":
         return f"Sign and send the transactions in this order with your own wallet. {step}".strip()
     return step
 
 
 def acted_text(found: ActResult, names: Names) -> str:
-    lines = [f"{write(HEADS[found['outcome']], names)} {found['summary']}"]
-    lines += [f"- {item['description']} (to {item['to']}, gas {item['gas'] or '?'})" for item in found["transactions"]]
-    lines += [f"- {item['description']}: {item['explorerUrl'] or item['hash']}" for item in found["sent"]]
-    lines += [f"Challenge: {found['challenge']}"] if found["challenge"] else []
-    lines += [f"Page: {found['pageUrl']}"] if found["pageUrl"] else []
-    lines += [f"Warning: {text}" for text in found["warnings"]]
-    return "\n".join(line for line in (*lines, found["next"]) if line)
+    lines = [f"{write(HEADS[found.outcome], names)} {found.summary}"]
+    lines += [f"- {item.description} (to {item.to}, gas {item.gas or '?'})" for item in found.transactions]
+    lines += [f"- {item.description}: {item.explorerUrl or item.hash}" for item in found.sent]
+    lines += [f"Challenge: {found.challenge}"] if found.challenge else []
+    lines += [f"Page: {found.pageUrl}"] if found.pageUrl else []
+    lines += [f"Warning: {text}" for text in found.warnings]
+    return "\n".join(line for line in (*lines, found.next) if line)
 
 
-def objected(found: ObjectionFacts, names: Names) -> ObjectionResult:
-    return {**found, "next": write(OBJECTIONS[found["outcome"]], names, found["address"])}
+def objected(found: ObjectionResult, names: Names) -> ObjectionResult:
+    return found.model_copy(update={"next": write(OBJECTIONS[found.outcome], names, found.address)})
 
 
 def detail(found: DetailResult, names: Names) -> DetailResult:
-    problem = found["configProblem"]
-    return {**found, "configProblem": write(CONFIG_PROBLEMS[problem], names) if problem else None}
+    problem = found.configProblem
+    return found.model_copy(update={"configProblem": write(CONFIG_PROBLEMS[problem], names) if problem else None})
 
 
 def status(found: StatusFound, names: Names) -> EvalStatusResult:
-    moment, address = found["moment"], found["address"]
+    moment = found.moment
     explanation = write(
-        PHASES[found["phase"]],
+        PHASES[found.phase],
         names,
-        address,
+        found.address,
         moment=show_moment(moment),
         wait=show_wait(moment),
-        meaning=STATUS_MEANINGS[found["status"]],
+        meaning=STATUS_MEANINGS[found.status],
     )
-    return {**_without(found, "phase", "moment"), "explanation": explanation}  # type: ignore[typeddict-item]
+    return _document(EvalStatusResult, found, explanation=explanation)
 
 
-def leaderboard(found: LeaderboardFound, names: Names) -> LeaderboardResult:
-    trace = found["traceUrl"] or write("{trace}", names, found["address"])
-    return {**_without(found, "traceUrl"), "trace": trace}  # type: ignore[typeddict-item]
+def leaderboard(found: LeaderboardResult, names: Names) -> LeaderboardResult:
+    return found.model_copy(update={"trace": found.trace or write("{trace}", names, found.address)})
 
 
 def score(found: ScoreFound, names: Names) -> ScoreResult:
-    return {  # type: ignore[typeddict-item]
-        **_without(found, "traceUrl", "claimableAt"),
-        "why": _why(found),
-        "trace": found["traceUrl"] or write("{trace}", names, found["address"]),
-        "claimable": _claimable(found, names),
-    }
+    trace = found.trace or write("{trace}", names, found.address)
+    return _document(ScoreResult, found, why=_why(found), trace=trace, claimable=_claimable(found, names))
 
 
-def _without(found: Mapping[str, object], *keys: str) -> dict[str, object]:
-    return {key: value for key, value in found.items() if key not in keys}
+def _document(kind: type[D], found: Document, **sentences: str) -> D:
+    """The public document: its fields of what was found, and its sentences."""
+    return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
 
 
 def _claimable(found: ScoreFound, names: Names) -> str:
-    at = found["claimableAt"]
+    at = found.claimableAt
     if at is None:
         return "No prize to claim."
     when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
-    return write(f"The prize can be claimed {when}.", names, found["address"])
+    return write(f"The prize can be claimed {when}.", names, found.address)
 
 
 def _why(found: ScoreFound) -> str:
-    standing, rival = found["standing"], found["closestRival"]
-    if standing["status"] == "rejected":
+    standing, rival = found.standing, found.closestRival
+    if standing.status == "rejected":
         return "The submission was rejected and ranks after all that were compared; see its reason."
-    parts = [f"Rank {standing['rank']}"]
-    if standing["elo"] is not None:
-        low, high = standing["low"], standing["high"]
+    parts = [f"Rank {standing.rank}"]
+    if standing.elo is not None:
+        low, high = standing.low, standing.high
         interval = f" (likely {low:.0f} to {high:.0f})" if low is not None and high is not None else ""
-        parts.append(f"Elo {standing['elo']:.0f}{interval}")
-    if standing["wins"] is not None:
-        parts.append(f"{standing['wins']:g} won, {standing['losses'] or 0:g} lost, {standing['ties'] or 0:g} tied")
-    if standing["tiedWith"]:
-        parts.append(f"tied with {', '.join(standing['tiedWith'])}: among equals the earlier submission is first")
+        parts.append(f"Elo {standing.elo:.0f}{interval}")
+    if standing.wins is not None:
+        parts.append(f"{standing.wins:g} won, {standing.losses or 0:g} lost, {standing.ties or 0:g} tied")
+    if standing.tiedWith:
+        parts.append(f"tied with {', '.join(standing.tiedWith)}: among equals the earlier submission is first")
     if rival is not None:
-        against = [game["result"] for game in found["games"] if game["rival"] == rival["address"]]
+        against = [game.result for game in found.games if game.rival == rival.address]
         met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
-        parts.append(f"closest rival {rival['address']} at rank {rival['rank']}{met}")
+        parts.append(f"closest rival {rival.address} at rank {rival.rank}{met}")
     return "; ".join(parts) + "."
 
 
 def tried_text(found: TryResult) -> str:
-    lines = [f"Measured here for {found['challengeAddress']}, harness: {found['harness']}."]
-    if found["outcome"]:
-        lines.append(f"It ended as {found['outcome'].replace('_', ' ')}. {found['detail']}".rstrip())
-    for name, value in found["features"].items():
+    lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
+    if found.outcome:
+        lines.append(f"It ended as {found.outcome.replace('_', ' ')}. {found.detail}".rstrip())
+    for name, value in found.features.items():
         shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         lines.append(f"  {name:28} {shown}")
-    if found["readByModel"]:
-        lines.append(f"Read by a model, not measured: {', '.join(found['readByModel'])}.")
-    if found["harness"] == "hidden":
+    if found.readByModel:
+        lines.append(f"Read by a model, not measured: {', '.join(found.readByModel)}.")
+    if found.harness == "hidden":
         lines.append("The hidden harness is run after the deadline; this says nothing about it.")
-    return "\n".join([*lines, *([found["logs"]["text"]] if found["logs"] else [])])
+    return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])

@@ -19,8 +19,8 @@ from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import (
     Features,
+    LeaderboardRow,
     Pairwise,
-    Ranked,
     Scores,
     Value,
 )
@@ -47,7 +47,7 @@ class ShownVerdict:
 class Match:
     """Everything played against one rival."""
 
-    rival: Ranked
+    rival: LeaderboardRow
     verdicts: tuple[ShownVerdict, ...]
 
     @property
@@ -74,7 +74,7 @@ async def posted_scores(reading: ResultReader, address: Address) -> tuple[Challe
     return found, found.leaderboard or await reading.leaderboard(address, admin=False)
 
 
-def row_of(scores: Scores, account: str, address: Address) -> Ranked:
+def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
     row = next((row for row in scores.rankings if row.address == account), None)
     if row is None:
         raise NotFound(f"{account} has no entry in {address}.", remedy="The leaderboard names every entry.")
@@ -114,7 +114,9 @@ async def entry_view(reading: ResultReader, address: Address, account: Address) 
     }
 
 
-async def _what_if(reading: ResultReader, address: Address, scores: Scores, row: Ranked) -> list[wording.Observation]:
+async def _what_if(
+    reading: ResultReader, address: Address, scores: Scores, row: LeaderboardRow
+) -> list[wording.Observation]:
     places = [other.address for other in scores.rankings if is_ranked(other)]
     paid = sum(is_paid(other) for other in scores.rankings)
     if row.address not in places or len(places) > LARGEST_FIELD:
@@ -126,21 +128,21 @@ async def _what_if(reading: ResultReader, address: Address, scores: Scores, row:
     return [wording.turn_told(turn, is_paid=is_paid(row))] if turn is not None else []
 
 
-def nearest(ranked: list[Ranked], row: Ranked) -> list[Ranked]:
+def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
     """The others, nearest in place first."""
     others = [other for other in ranked if other.address != row.address] if is_ranked(row) else []
     others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
     return others[:RIVALS]
 
 
-def closest(ranked: list[Ranked], row: Ranked) -> Ranked | None:
+def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
     """The rival with the nearest rating."""
     others = [other for other in ranked if other.address != row.address and other.elo is not None]
     own = row.elo
     return min(others, key=lambda other: abs((other.elo or 0.0) - own)) if others and own is not None else None
 
 
-def rival_at_line(ranked: list[Ranked], row: Ranked) -> Ranked | None:
+def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
     """Whom it had to beat, or keep behind: the last that is paid, or the first that is not."""
     if not is_ranked(row):
         return None
@@ -150,7 +152,7 @@ def rival_at_line(ranked: list[Ranked], row: Ranked) -> Ranked | None:
     return paid[-1] if paid else None
 
 
-def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
+def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[Match]:
     found = []
     for rival in rivals:
         verdicts = tuple(
@@ -163,7 +165,9 @@ def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
     return found
 
 
-def gaps(account: str, target: Ranked | None, facts: dict[str, Features], judging: JudgingBasis | None) -> list[Gap]:
+def gaps(
+    account: str, target: LeaderboardRow | None, facts: dict[str, Features], judging: JudgingBasis | None
+) -> list[Gap]:
     """Fact by fact against the rival at the pay line, the heaviest first."""
     if target is None or account not in facts or target.address not in facts:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Literal, TypeVar, cast, get_args
 
 import typer
 from rich.text import Text
@@ -19,7 +19,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.documents.results import STATUS, ChainStatus, StageProgress
+from clara_eval.documents.results import ChainStatus
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.leaderboard_table import stage_text
 from clara_eval.interfaces.cli.options import AddressArgument, FromOption, JsonFlag
@@ -53,7 +53,7 @@ def list_(
     json: JsonFlag = False,
 ) -> None:
     """List challenges, newest first."""
-    if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
+    if status not in {"any", *get_args(ChainStatus)} or evaluator not in {"clara", "self", "any"}:
         raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
     wanted = ChallengeFilter(
         status=cast("ChainStatus | Literal['any']", status),
@@ -114,60 +114,58 @@ async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult
 
 
 def _status_text(found: EvalStatusResult) -> str:
-    lines = [f"{found['status']}  {found['progress']} %  {found['explanation']}"]
-    stage = found["stage"]
-    if stage["total"]:
-        lines.append(f"  {stage_text(StageProgress.model_validate({**stage, 'name': stage['stage']}))}")
-    if found["retryAt"]:
-        lines.append(f"  looked at again at {show_moment(found['retryAt'])}")
-    if found["reason"]:
-        lines.append(f"  reason: {bare(found['reason'])}")
+    lines = [f"{found.status}  {found.progress} %  {found.explanation}"]
+    stage = found.stage
+    if stage.total:
+        lines.append(f"  {stage_text(stage)}")
+    if found.retryAt:
+        lines.append(f"  looked at again at {show_moment(found.retryAt)}")
+    if found.reason:
+        lines.append(f"  reason: {bare(found.reason)}")
     return "\n".join(lines)
 
 
 def _show_list(found: BrowseResult, wanted: ChallengeFilter) -> None:
     screen = console(stderr=False)
-    for item in found["challenges"]:
-        left = f"{show_wait(item['secondsLeft'])} left" if item["secondsLeft"] else "closed"
-        screen.print(Text(escaped(bare(item["title"]))[:100] or "A challenge without a title", style="bold"))
-        parts = (item["address"], item["status"], item["prize"], f"{item['submissionCount']} submitted", left)
+    for item in found.challenges:
+        left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
+        screen.print(Text(escaped(bare(item.title))[:100] or "A challenge without a title", style="bold"))
+        parts = (item.address, item.status, item.prize, f"{item.submissionCount} submitted", left)
         screen.print(Text("  " + "  ".join(escaped(part) for part in parts)), soft_wrap=True)
-    if not found["challenges"]:
+    if not found.challenges:
         screen.print(Text(_nothing(found, wanted)))
-    if found["nextOffset"] is not None:
-        console().print(f"More with --offset {found['nextOffset']}.")
+    if found.nextOffset is not None:
+        console().print(f"More with --offset {found.nextOffset}.")
 
 
 def _nothing(found: BrowseResult, wanted: ChallengeFilter) -> str:
     """Say how to get from an empty list to a full one."""
     kind = "" if wanted.status == "any" else f" {wanted.status}"
     said = f"No{kind} challenge{' of that kind' if wanted.skill or wanted.evaluator != 'any' else ''} on "
-    if found["total"]:
-        return (
-            f"{said}{found['network']}, {found['total']} in all: `{program()} challenge list --status any` lists them."
-        )
-    return f"{said}{found['network']} yet. Post the first one: `{program()} challenge post --help`."
+    if found.total:
+        return f"{said}{found.network}, {found.total} in all: `{program()} challenge list --status any` lists them."
+    return f"{said}{found.network} yet. Post the first one: `{program()} challenge post --help`."
 
 
 def _show_detail(found: DetailResult) -> None:
-    item = found["challenge"]
+    item = found.challenge
     screen = console(stderr=False)
-    screen.print(Text(escaped(bare(item["title"])), style="bold"), soft_wrap=True)
-    shares = " / ".join(f"{share / 100:g} %" for share in found["payoutBps"])
+    screen.print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
+    shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
     lines = [
-        ("address", f"{item['address']} on {found['network']}"),
-        ("status", f"{item['status']}, scored by {item['evaluator']}, {item['submissionCount']} submitted"),
-        ("prize", f"{item['prize']} for {item['winnerCount']} winner(s): {shares}"),
-        ("deadline", f"{show_moment(item['deadline'])}; scores by {show_moment(found['scoringDeadline'])}"),
-        ("poster", found["poster"]),
-        ("problem", bare(found["problemStatement"])[:600]),
-        ("config", bare(found["evalConfig"])[:600] if found["evalConfig"] else "none"),
+        ("address", f"{item.address} on {found.network}"),
+        ("status", f"{item.status}, scored by {item.evaluator}, {item.submissionCount} submitted"),
+        ("prize", f"{item.prize} for {item.winnerCount} winner(s): {shares}"),
+        ("deadline", f"{show_moment(item.deadline)}; scores by {show_moment(found.scoringDeadline)}"),
+        ("poster", found.poster),
+        ("problem", bare(found.problemStatement)[:600]),
+        ("config", bare(found.evalConfig)[:600] if found.evalConfig else "none"),
     ]
-    lines += [("unusable", found["configProblem"])] if found["configProblem"] else []
-    lines += [(f"winner {w['rank']}", f"{w['address']}  {w['prize']}  score {w['score']}") for w in found["winners"]]
-    if found["yours"]:
-        lines.append(("yours", f"version {found['yours']['version']}, agent {found['yours']['agentId']}"))
-    lines += [("explorer", item["explorerUrl"])] if item["explorerUrl"] else []
+    lines += [("unusable", found.configProblem)] if found.configProblem else []
+    lines += [(f"winner {w.rank}", f"{w.address}  {w.prize}  score {w.score}") for w in found.winners]
+    if found.yours:
+        lines.append(("yours", f"version {found.yours.version}, agent {found.yours.agentId}"))
+    lines += [("explorer", item.explorerUrl)] if item.explorerUrl else []
     for label, text in lines:
         print_labelled(label, text)
     print_next(_steps(found))
@@ -175,7 +173,7 @@ def _show_detail(found: DetailResult) -> None:
 
 def _steps(found: DetailResult) -> list[str]:
     """The commands for a challenge in this state."""
-    address = found["challenge"]["address"]
-    if found["challenge"]["acceptsSubmissions"]:
+    address = found.challenge.address
+    if found.challenge.acceptsSubmissions:
         return [f"challenge try {address} --file DRAFT", f"challenge submit {address} --file SOLUTION"]
-    return [f"leaderboard {address}"] if found["winners"] else [f"challenge watch {address}"]
+    return [f"leaderboard {address}"] if found.winners else [f"challenge watch {address}"]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from clara_eval.actions import claim as claiming
-from clara_eval.actions.objections import ObjectionFacts, ObjectionInput, object_or_show
+from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
 from clara_eval.actions.post import post as post_action
@@ -139,14 +139,14 @@ def object_(
         )
     wanted = ObjectionInput(address, about, reason)
     found = asyncio.run(_object(wanted))
-    target, digest = found["address"], found["traceDigest"]
+    target, digest = found.address, found.traceDigest
     if json:
-        emit_json({"challengeAddress": target, "traceDigest": digest, "about": found["about"], "reason": reason})
+        emit_json({"challengeAddress": target, "traceDigest": digest, "about": found.about, "reason": reason})
     else:
         console(stderr=False).print(f"Objected to {digest} of {target}.", markup=False, soft_wrap=True)
 
 
-async def _object(wanted: ObjectionInput) -> ObjectionFacts:
+async def _object(wanted: ObjectionInput) -> ObjectionResult:
     async with open_caller(Settings.from_env()) as caller:
         return await object_or_show(caller, wanted, confirmed="yes")
 

@@ -14,8 +14,8 @@ from clara_eval.app import Caller, open_caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.untrusted import bare
-from clara_eval.documents.actions import ComparisonRow, LeaderboardRow, ScoreResult, TokenDocument
-from clara_eval.documents.results import Margin, Ranked, Token
+from clara_eval.documents.actions import ComparisonRow, ScoreResult, StandingRow
+from clara_eval.documents.results import LeaderboardRow, Margin, Token
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_asked, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
@@ -39,23 +39,23 @@ def leaderboard(
         if json:
             emit_json(found)
             return
-        screen, scores = console(stderr=False), await caller.records.scores(to_address(found["address"]))
+        screen, scores = console(stderr=False), await caller.records.scores(to_address(found.address))
         if scores is not None:
             print_asked(scores)
             screen.print()
-        table = _table_of(found["standings"], found["token"], scores.margin if scores else None)
+        table = _table_of(found.standings, found.token, scores.margin if scores else None)
         print_leaderboard(screen, table, limit=limit)
         screen.print()
-        if found["warning"]:
-            print_labelled("Warning", found["warning"])
-        if found["postedBy"] == "poster":
+        if found.warning:
+            print_labelled("Warning", found.warning)
+        if found.postedBy == "poster":
             print_labelled("Posted by", "the poster, not the evaluator")
-        if found["source"] == "chain":
+        if found.source == "chain":
             print_labelled(
                 "Known", "only the winners that the chain names; CLARA_API_URL names a service that knows all"
             )
-        first = found["standings"][0]["address"] if found["standings"] else "SUBMITTER"
-        print_next([f"score {found['address']} {first}", f"verify {found['address']}"])
+        first = found.standings[0].address if found.standings else "SUBMITTER"
+        print_next([f"score {found.address} {first}", f"verify {found.address}"])
 
     _ask(read)
 
@@ -74,37 +74,37 @@ def score(
             emit_json(found)
             return
         all_places = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
-        _print_score(found, all_places["standings"])
+        _print_score(found, all_places.standings)
 
     _ask(read)
 
 
-def _print_score(found: ScoreResult, standings: Sequence[LeaderboardRow]) -> None:
-    screen, own = console(stderr=False), found["submitter"]
-    screen.print(Text.assemble((short(own), "bold"), f" in {found['address']}"))
-    for line in wrapped(short_hex(found["why"]), 0):
+def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
+    screen, own = console(stderr=False), found.submitter
+    screen.print(Text.assemble((short(own), "bold"), f" in {found.address}"))
+    for line in wrapped(short_hex(found.why), 0):
         screen.print(Text(line))
     screen.print()
-    place = next((number for number, row in enumerate(standings) if row["address"] == own), 0)
+    place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
-    heading = f"Around place {found['standing']['rank']} of {found['entries']}"
-    print_leaderboard(screen, _table_of(near, found["token"], None, marked=own), heading=heading)
+    heading = f"Around place {found.standing.rank} of {found.entries}"
+    print_leaderboard(screen, _table_of(near, found.token, None, marked=own), heading=heading)
     _print_facts(found)
-    _print_comparisons(found["games"])
+    _print_comparisons(found.games)
     screen.print()
-    print_labelled("Prize", found["claimable"])
-    print_labelled("Trace", found["trace"])
-    print_next([f"verify {found['address']}"])
+    print_labelled("Prize", found.claimable)
+    print_labelled("Trace", found.trace)
+    print_next([f"verify {found.address}"])
 
 
 def _print_facts(found: ScoreResult) -> None:
     screen = console(stderr=False)
-    if found["features"]:
+    if found.features:
         screen.print()
         screen.print(Text("Facts by which it was judged", style="bold"))
-    for fact in found["features"]:
-        screen.print(Text(f"  {fact['name']:<28} {fact['value']}"))
-    for note in (*found["notes"], *found["flags"]):
+    for fact in found.features:
+        screen.print(Text(f"  {fact.name:<28} {fact.value}"))
+    for note in (*found.notes, *found.flags):
         for number, line in enumerate(wrapped(short_hex(bare(note)), 4)):
             screen.print(Text(f"{'    ' if number else '  - '}{line}"))
 
@@ -115,20 +115,23 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
         screen.print()
         screen.print(Text("Comparisons with its neighbours", style="bold"))
     for game in games:
-        sure = f", {100 * game['confidence']:.0f} % sure" if game["confidence"] is not None else ""
-        colour = {"won": "green", "lost": "red"}.get(game["result"], "yellow")
-        side = "shown first" if game["shownFirst"] else "shown second"
-        screen.print(Text.assemble("  ", (game["result"], colour), f" against {short(game['rival'])}, {side}{sure}"))
-        for line in wrapped(short_hex(bare(game["reason"])), 4) if game["reason"] else ():
+        sure = f", {100 * game.confidence:.0f} % sure" if game.confidence is not None else ""
+        colour = {"won": "green", "lost": "red"}.get(game.result, "yellow")
+        side = "shown first" if game.shownFirst else "shown second"
+        screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
+        for line in wrapped(short_hex(bare(game.reason)), 4) if game.reason else ():
             screen.print(Text(f"    {line}"))
 
 
 def _table_of(
-    rows: Sequence[LeaderboardRow], token: TokenDocument, margin: Margin | None, *, marked: str = ""
+    rows: Sequence[StandingRow], token: Token, margin: Margin | None, *, marked: str = ""
 ) -> LeaderboardTable:
     """Reasons leave their fence: the table escapes them."""
-    ranked = [Ranked.model_validate({**row, "reason": bare(row["reason"]) if row["reason"] else None}) for row in rows]
-    return LeaderboardTable(ranked, Token.model_validate(token), margin, marked=marked)
+    ranked = [
+        LeaderboardRow.model_validate({**row.model_dump(), "reason": bare(row.reason) if row.reason else None})
+        for row in rows
+    ]
+    return LeaderboardTable(ranked, token, margin, marked=marked)
 
 
 def _ask(question: Callable[[Caller], Awaitable[None]]) -> None:

@@ -14,7 +14,7 @@ from clara_eval.actions.amounts import round_amount
 from clara_eval.actions.times import show_wait
 from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import Margin, Ranked, Scores, StageProgress, Token
+from clara_eval.documents.results import LeaderboardRow, Margin, Scores, StageProgress, Token
 from clara_eval.interfaces.cli.screen import console, print_labelled, short_hex, wrapped
 
 ROWS = 25
@@ -32,7 +32,7 @@ METRICS = 2
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardTable:
-    rows: Sequence[Ranked]
+    rows: Sequence[LeaderboardRow]
     token: Token | None = None
     margin: Margin | None = None
     names: Mapping[str, str] = field(default_factory=dict)
@@ -40,11 +40,11 @@ class LeaderboardTable:
     """An address whose row is highlighted."""
 
     @property
-    def ranked(self) -> list[Ranked]:
+    def ranked(self) -> list[LeaderboardRow]:
         return [row for row in self.rows if row.status != "rejected"]
 
     @property
-    def rejected(self) -> list[Ranked]:
+    def rejected(self) -> list[LeaderboardRow]:
         return [row for row in self.rows if row.status == "rejected"]
 
 
@@ -81,7 +81,7 @@ def print_leaderboard(
         _print_rejected(screen, leaderboard, limit)
 
 
-def table_lines(leaderboard: LeaderboardTable, shown: Sequence[Ranked], width: int) -> list[Text]:
+def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], width: int) -> list[Text]:
     columns, bar = _fitted(_columns(leaderboard, shown), width)
     scale = _scale(shown)
     lines = [_line([_aligned(column.heading, column) for column in columns], bar, _bar_heading(shown), "dim")]
@@ -97,12 +97,12 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[Ranked], width: i
     return lines
 
 
-def _bar_heading(shown: Sequence[Ranked]) -> str:
+def _bar_heading(shown: Sequence[LeaderboardRow]) -> str:
     """`exact` if no rating has an interval, as with rules on measured facts."""
     return "exact" if shown and all(row.low is not None and row.low == row.high for row in shown) else "95 % interval"
 
 
-def is_paid(row: Ranked) -> bool:
+def is_paid(row: LeaderboardRow) -> bool:
     return bool(int(row.prizeAmount or 0))
 
 
@@ -116,13 +116,13 @@ def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], w
     return "".join(cells)
 
 
-def _bar(row: Ranked, scale: tuple[float, float], width: int) -> str:
+def _bar(row: LeaderboardRow, scale: tuple[float, float], width: int) -> str:
     elo = row.elo or 0.0
     low, high = (elo if row.low is None else row.low), (elo if row.high is None else row.high)
     return bar_of(low, elo, high, scale, width) if width else ""
 
 
-def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
+def _scale(shown: Sequence[LeaderboardRow]) -> tuple[float, float]:
     lows = [row.low if row.low is not None else row.elo for row in shown if row.elo is not None]
     highs = [row.high if row.high is not None else row.elo for row in shown if row.elo is not None]
     return min((value for value in lows if value is not None), default=0.0), max(
@@ -130,7 +130,7 @@ def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
     )
 
 
-def _columns(leaderboard: LeaderboardTable, shown: Sequence[Ranked]) -> list[Column]:
+def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
     names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
     found = [
@@ -177,7 +177,7 @@ def _aligned(text: str, column: Column) -> str:
     return text + missing if column.side == "left" else missing + text
 
 
-def _is_cut(above: Ranked, below: Ranked) -> bool:
+def _is_cut(above: LeaderboardRow, below: LeaderboardRow) -> bool:
     return is_paid(above) and not is_paid(below)
 
 
@@ -186,16 +186,16 @@ def _pay_line(margin: Margin | None, width: int) -> Text:
     return Text(f"──{words}".ljust(width, "─")[:width], style="dim")
 
 
-def _place(row: Ranked) -> str:
+def _place(row: LeaderboardRow) -> str:
     return f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}"
 
 
-def _name(leaderboard: LeaderboardTable, row: Ranked) -> str:
+def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
-def _executed(shown: Sequence[Ranked]) -> list[Column]:
+def _executed(shown: Sequence[LeaderboardRow]) -> list[Column]:
     """Tests passed, and the harness's metrics, else gas or fuel."""
     runs = [row.model_dump().get("executed") or {} for row in shown]
     tests = [
@@ -217,11 +217,11 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-def _comparisons(row: Ranked) -> str:
+def _comparisons(row: LeaderboardRow) -> str:
     return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
 
 
-def _prize(leaderboard: LeaderboardTable, row: Ranked) -> str:
+def _prize(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     return round_amount(int(row.prizeAmount or 0), leaderboard.token) if is_paid(row) and leaderboard.token else ""
 
 

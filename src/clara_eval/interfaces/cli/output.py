@@ -50,7 +50,9 @@ def code_of(error: ClaraError) -> int:
 
 
 def emit_json(document: object) -> None:
-    """Print the one document of `--json`."""
+    """Print the one document of `--json`: a pydantic model, or plain JSON values."""
+    if (dump := getattr(document, "model_dump", None)) is not None:
+        document = dump(mode="json")
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
     if not is_text(text):

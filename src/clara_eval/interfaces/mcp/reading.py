@@ -54,7 +54,7 @@ async def challenge_browse(
     limit: Annotated[int, Field(ge=1, le=50)] = 20,
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
 ) -> Annotated[CallToolResult, BrowseResult]:
-    """List challenges, newest first: prize, deadline, status, submissions."""
+    """List challenges, newest first."""
     wanted = browsing.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with tool_errors():
         found = await browsing.browse(caller_of(ctx), wanted)
@@ -64,7 +64,7 @@ async def challenge_browse(
 async def challenge_detail(
     ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
 ) -> Annotated[CallToolResult, DetailResult]:
-    """One challenge in full: problem, eval config, terms, money, winners, your own submission."""
+    """One challenge in full: problem, eval config, terms, winners, your submission."""
     with tool_errors():
         found = words.detail(await browsing.detail(caller_of(ctx), address, sender or None), text.NAMES)
     return answer(text.detail(found), found)
@@ -73,9 +73,9 @@ async def challenge_detail(
 async def challenge_eval_status(
     ctx: ToolContext,
     address: ChallengeAddress,
-    waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait so long for a change; 0 asks once.")] = 0,
+    waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, EvalStatusResult]:
-    """How far the evaluation is: stage, progress, time left, why it waits or stopped."""
+    """How far the evaluation is, and why it waits or stopped."""
     with tool_errors():
         found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
     return answer(text.status(found), found)
@@ -87,13 +87,13 @@ async def _followed(ctx: ToolContext, address: str, seconds: int) -> StatusFound
     pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
     end = clock.time() + (seconds if caller.is_local else min(seconds, REMOTE_WAIT_SECONDS))
     found = await results.eval_status(caller, address)
-    first = found["status"]
-    while results.is_waiting(found) and found["status"] == first and clock.time() < end:
-        await ctx.report_progress(found["progress"], 100, found["status"])
+    first = found.status
+    while results.is_waiting(found) and found.status == first and clock.time() < end:
+        await ctx.report_progress(found.progress, 100, found.status)
         await asyncio.sleep(min(pause, max(0.0, end - clock.time())))
         found = await results.eval_status(caller, address)
     if seconds:
-        await ctx.report_progress(found["progress"], 100, found["status"])
+        await ctx.report_progress(found.progress, 100, found.status)
     return found
 
 
@@ -113,7 +113,7 @@ async def challenge_score(
     address: ChallengeAddress,
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, ScoreResult]:
-    """Why a submission won or lost: place, prize, decisive games with reasons, facts, closest rival, trace."""
+    """Why a submission won or lost: place, prize, games, facts, closest rival, trace."""
     with tool_errors():
         found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
     return answer(text.score(found), found)
