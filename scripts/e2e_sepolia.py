@@ -23,8 +23,8 @@ from typing import Any
 from eth_account import Account
 from pydantic import SecretStr
 
-from clara_eval.actions.challenges import addresses, challenges_at
-from clara_eval.actions.claim import FINALIZATION_SECONDS, claim, finalize
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, addresses, challenges_at
+from clara_eval.actions.claim import claim, finalize
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action

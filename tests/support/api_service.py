@@ -29,7 +29,7 @@ from clara_eval.documents.store_keys import (
 from clara_eval.evaluation.objections import Objection
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.interfaces.api.app import create_app
-from clara_eval.interfaces.api.connections import Connections
+from clara_eval.interfaces.api.connections import ConnectionBounds
 from clara_eval.interfaces.api.context import ApiContext, Decision
 from clara_eval.interfaces.api.limits import Rates
 from clara_eval.interfaces.serve import api_running
@@ -206,7 +206,7 @@ async def running_service(
     folder: Path,
     *,
     rates: Rates | None = None,
-    bounds: Connections | None = None,
+    bounds: ConnectionBounds | None = None,
     filled: bool = True,
     **environ: str,
 ) -> AsyncIterator[Service]:

@@ -10,13 +10,13 @@ from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.challenges import (
+    FINALIZATION_SECONDS,
     addresses,
     challenge_at,
     challenges_at,
     known_evaluator,
     submission_of,
 )
-from clara_eval.actions.claim import FINALIZATION_SECONDS
 from clara_eval.actions.plan import sender_of
 from clara_eval.actions.submit import COOLDOWN_SECONDS
 from clara_eval.app import Caller

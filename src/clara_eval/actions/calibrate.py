@@ -16,26 +16,26 @@ from clara_eval.judge.calibration.measure import Calibration, Looked, Measured, 
 from clara_eval.judge.comparison import Decision
 from clara_eval.judge.port import Asker
 
-__all__ = ["LEAST_LABELS", "Calibration", "JudgeReport", "Measured", "calibrate", "calibrate_labels"]
+__all__ = ["LEAST_LABELS", "Calibration", "JudgeAgreement", "Measured", "calibrate", "calibrate_labels"]
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeReport:
+class JudgeAgreement:
     """How far one judge agrees with people, and why it may not post alone; None if it may."""
 
     calibration: Calibration
     doubt: str | None
 
 
-async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[JudgeReport]:
+async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[JudgeAgreement]:
     """Run the judges over the labels of a file."""
     labels = read_labels(text)
     async with open_jury(settings, judges) as (askers, store):
         found = await calibrate(labels, askers, store, settings.network.chain_id)
     floor = settings.calibration_floor
-    return [JudgeReport(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
+    return [JudgeAgreement(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
 
 
 async def calibrate(

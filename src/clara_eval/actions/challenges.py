@@ -11,6 +11,8 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import NotFound, Temporary
 from clara_eval.core.submission import Submission
 
+FINALIZATION_SECONDS = 12 * 3600
+"""The contract's wait between the post and the claims."""
 UNSETTLED = 20
 """The newest challenges are always read again: a reorg may have replaced them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.challenges import challenge_at, submission_of
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
 from clara_eval.actions.plan import (
     Action,
     Plan,
@@ -20,8 +20,6 @@ from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
-
-FINALIZATION_SECONDS = 12 * 3600
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from clara_eval.interfaces.api.app import create_app, stop_streams
 from clara_eval.interfaces.api.connections import (
     BACKLOG,
     BoundedProtocol,
-    Connections,
+    ConnectionBounds,
     most_connections,
     raise_file_limit,
 )
@@ -150,10 +150,10 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def api_running(
-    api: FastAPI, listening: socket.socket, bounds: Connections | None = None, *, proxies: Sequence[str] = ()
+    api: FastAPI, listening: socket.socket, bounds: ConnectionBounds | None = None, *, proxies: Sequence[str] = ()
 ) -> AsyncIterator[None]:
     """Run the API on a bound socket; only these proxies say who calls."""
-    bounds = bounds or Connections(most_connections(raise_file_limit()))
+    bounds = bounds or ConnectionBounds(most_connections(raise_file_limit()))
     config = uvicorn.Config(
         api,
         http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),

@@ -14,7 +14,7 @@ from clara_eval.interfaces.api.connections import (
     BACKLOG,
     KEPT_FOR_THE_ENGINE,
     MOST_CONNECTIONS,
-    Connections,
+    ConnectionBounds,
     most_connections,
     raise_file_limit,
 )
@@ -59,7 +59,7 @@ async def ends(reader: asyncio.StreamReader) -> bytes:
 )  # fmt: skip
 async def test_a_request_that_never_ends_is_closed(words: bytes, tmp_path: Path) -> None:
     """Whatever part of it is missing, the connection is over after its time, also on a connection used before."""
-    async with running_service(tmp_path, bounds=Connections(50, request_seconds=0.5)) as service:
+    async with running_service(tmp_path, bounds=ConnectionBounds(50, request_seconds=0.5)) as service:
         reader, writer = await say(service, words)
         await ends(reader)
         writer.close()
@@ -72,7 +72,7 @@ async def test_a_request_that_never_ends_is_closed(words: bytes, tmp_path: Path)
 
 async def test_half_open_connections_make_room_for_whole_requests(tmp_path: Path) -> None:
     """Five times as many half-sent requests as there are places: everybody who asks properly is answered at once."""
-    bounds = Connections(20, request_seconds=60)
+    bounds = ConnectionBounds(20, request_seconds=60)
     async with running_service(tmp_path, bounds=bounds) as service:
         held = [await say(service, HALF) for _ in range(100)]
         for _ in range(10):
@@ -84,7 +84,7 @@ async def test_half_open_connections_make_room_for_whole_requests(tmp_path: Path
 
 async def test_who_does_not_read_is_let_go(tmp_path: Path) -> None:
     """An answer that nobody takes does not hold its place for ever: it is cut off, and others are served."""
-    async with running_service(tmp_path, bounds=Connections(20, unread_seconds=0.5)) as service:
+    async with running_service(tmp_path, bounds=ConnectionBounds(20, unread_seconds=0.5)) as service:
         with socket.socket() as lazy:
             lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lazy.connect(("127.0.0.1", int(service.url.rpartition(":")[2])))
@@ -102,7 +102,7 @@ async def test_who_does_not_read_is_let_go(tmp_path: Path) -> None:
 
 async def test_a_slow_answer_is_not_a_slow_request(tmp_path: Path) -> None:
     """A whole request may be answered for longer than a request may take: only what the client owes is timed."""
-    async with running_service(tmp_path, bounds=Connections(5, request_seconds=0.3)) as service:
+    async with running_service(tmp_path, bounds=ConnectionBounds(5, request_seconds=0.3)) as service:
         reader, writer = await say(service, get(f"{REVIEWED}/events"))
         await asyncio.sleep(1)
         assert not reader.at_eof()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from clara_eval.actions.claim import FINALIZATION_SECONDS
+from clara_eval.actions.challenges import FINALIZATION_SECONDS
 from clara_eval.challenges.comparisons import Played, outcome
 from clara_eval.challenges.history import Created, PrizeClaims
 from clara_eval.challenges.judging import JudgingBasis

@@ -23,7 +23,7 @@ _WANTED_FILES = 8_192
 
 
 @dataclass(slots=True)
-class Connections:
+class ConnectionBounds:
     """All connections of one server."""
 
     most: int
@@ -53,7 +53,7 @@ def most_connections(files: int) -> int:
 class BoundedProtocol(HttpToolsProtocol):
     """One connection within its bounds."""
 
-    def __init__(self, bounds: Connections, **config: Any) -> None:
+    def __init__(self, bounds: ConnectionBounds, **config: Any) -> None:
         super().__init__(**config)
         self._bounds = bounds
         self._timer: asyncio.TimerHandle | None = None
