@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from clara_eval.chain.dollars import is_dollar
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, TransactionSender
 from clara_eval.chain.sender import SendTimeouts as SendTimeouts  # noqa: PLC0414 - part of `open_app`
@@ -53,6 +54,10 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.contents import IpfsContents
 
+SERVICE_RETRIES = NodeRetries()
+"""Of the service's questions to nodes: each ends within a minute."""
+PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
+"""Of a person's commands: somebody waits for the answer."""
 CALIBRATION_RUN = "calibration"
 """The run under which answers about labelled pairs are kept."""
 
@@ -130,7 +135,7 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
     """Everything a door needs, closed again on leaving."""
     wallet = open_wallet(settings, _evaluator_policy(settings))
     store = await open_store(settings.database_url)
-    chain = _chain(settings)
+    chain = _chain(settings, SERVICE_RETRIES)
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     account = EthereumAccount(chain, wallet, factory=_factory(settings), dry_address=dry_address)
     sender = TransactionSender(account, store, pace or SendTimeouts())
@@ -165,7 +170,9 @@ def trace_fetch(settings: Settings) -> UriFetch:
 @asynccontextmanager
 async def open_chain(network: Network, rpc_url: str, *, first_block: int | None = None) -> AsyncIterator[EthereumChain]:
     """A reader of one network through somebody's own node, for those who check."""
-    chain = EthereumChain(Rpc([rpc_url], chain_id=network.chain_id), network, first_block=first_block)
+    chain = EthereumChain(
+        Rpc([rpc_url], chain_id=network.chain_id, retries=PERSON_RETRIES), network, first_block=first_block
+    )
     try:
         yield chain
     finally:
@@ -285,7 +292,7 @@ def make_caller(settings: Settings, *, is_local: bool, store: Store | None = Non
 
     A caller from elsewhere never gets the local wallet, local files or the local IPFS node.
     """
-    chain = _chain(settings, rounds=2)
+    chain = _chain(settings, PERSON_RETRIES)
     evaluator = evaluator_address(settings)
     on_demand = StoreOnDemand(settings.database_url, store)
     is_remote = settings.api_url is not None and store is None
@@ -314,8 +321,8 @@ async def open_caller(
         await caller.close()
 
 
-def _chain(settings: Settings, *, rounds: int = 3) -> EthereumChain:
-    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, rounds=rounds)
+def _chain(settings: Settings, retries: NodeRetries) -> EthereumChain:
+    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, retries=retries)
     return EthereumChain(rpc, settings.network, first_block=settings.first_block)
 
 

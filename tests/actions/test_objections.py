@@ -386,7 +386,7 @@ async def test_a_judge_that_is_away_does_not_hold_the_post(local_chain: LocalCha
             with pytest.raises(Temporary):
                 await evaluate(app, address)
             challenge = waiting.challenge
-            left = challenge.scoring_deadline - (await app.chain.head()).timestamp
+            left = challenge.scoring_deadline - (await app.chain.blocks.head()).timestamp
             await chain.move_time(left - (challenge.scoring_deadline - challenge.deadline) // 10 + 60)
             posted = await evaluate(app, address)
             lines = await lines_of(app, address)

@@ -65,13 +65,13 @@ class LossyRpc:
         result = (await self.ask_many([RpcCall(method, params)]))[0]
         return None if isinstance(result, NodeRefusal) and result.meaning is Meaning.MISSING else result
 
-    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall], **how: Any) -> list[Any]:
         if not calls or calls[0].method != self._method or self.lost >= self._times:
-            found: list[Any] = await self._rpc.ask_many(calls)
+            found: list[Any] = await self._rpc.ask_many(calls, **how)
             return found
         self.lost += 1
         if self._heard:
-            await self._rpc.ask_many(calls)
+            await self._rpc.ask_many(calls, **how)
         raise Temporary("The answer got lost.")
 
 
@@ -86,8 +86,8 @@ async def opened(settings: Settings, pace: SendTimeouts | None = None) -> AsyncI
 
 def lossy(caller: Caller, method: str, **how: Any) -> LossyRpc:
     """From now on this caller's node loses answers."""
-    made: Any = LossyRpc(caller.chain.rpc, method, **how)
-    caller.chain.rpc = made
+    made: Any = LossyRpc(caller.chain.blocks.rpc, method, **how)
+    caller.chain.blocks.rpc = made
     return cast("LossyRpc", made)
 
 
@@ -251,13 +251,13 @@ async def test_a_node_that_goes_silent_after_the_sending_leaves_the_hash(
 class Behind(LossyRpc):
     """Nodes that for some questions do not know that anybody became an agent."""
 
-    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall], **how: Any) -> list[Any]:
         wanted = ("0x70a08231", "0x6352211e")  # balanceOf, ownerOf
         asked = [call for call in calls if call.method == "eth_call" and call.params[0]["data"].startswith(wanted)]
         self.lost += bool(asked)
         if asked and self.lost <= 3:
             return ["0x" + "00" * 32 if call.params[0]["data"].startswith(wanted[0]) else "0x" for call in calls]
-        found: list[Any] = await self._rpc.ask_many(calls)
+        found: list[Any] = await self._rpc.ask_many(calls, **how)
         return found
 
 
@@ -266,8 +266,8 @@ async def test_a_node_that_is_behind_does_not_register_twice(local_chain: LocalC
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
-        behind: Any = Behind(caller.chain.rpc, "", heard=True)
-        caller.chain.rpc = behind
+        behind: Any = Behind(caller.chain.blocks.rpc, "", heard=True)
+        caller.chain.blocks.rpc = behind
         found = await perform(caller, submit(submission), confirmed="yes")
     assert [item.description[:8] for item in found.sent] == ["Register", "Submit a"]
 
@@ -276,12 +276,12 @@ async def test_a_registration_is_told_when_the_submission_fails(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the second part cannot be planned, the error names the registration, which is in a block."""
-    monkeypatch.setattr("clara_eval.actions.act.REHEARSALS", 1)
+    monkeypatch.setattr("clara_eval.actions.perform.REHEARSALS", 1)
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
-        behind: Any = Behind(caller.chain.rpc, "", heard=True)
-        caller.chain.rpc = behind
+        behind: Any = Behind(caller.chain.blocks.rpc, "", heard=True)
+        caller.chain.blocks.rpc = behind
         with pytest.raises(Temporary, match=r"Call this again.*Already in block \d+: Register as an agent"):
             await perform(caller, submit(submission), confirmed="yes")
 
@@ -292,17 +292,17 @@ async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalC
     await chain.send(chain.poster, chain.token, "approve", to_checksum_address(chain.deployment.factory), 0)
 
     class Spiteful(LossyRpc):
-        async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
+        async def ask_many(self, calls: Sequence[RpcCall], **how: Any) -> list[Any]:
             method = calls[0].method if calls else ""
             if method == "eth_getTransactionCount" and self.lost:
                 raise Temporary("The node went away.")
             self.lost += method == "eth_sendRawTransaction"
-            found: list[Any] = await self._rpc.ask_many(calls)
+            found: list[Any] = await self._rpc.ask_many(calls, **how)
             return found
 
     async with opened(agent_settings(chain, chain.poster, tmp_path / "none.db")) as caller:
-        spiteful: Any = Spiteful(caller.chain.rpc, "", heard=True)
-        caller.chain.rpc = spiteful
+        spiteful: Any = Spiteful(caller.chain.blocks.rpc, "", heard=True)
+        caller.chain.blocks.rpc = spiteful
         with pytest.raises(Temporary, match=r"went away.*Already in block \d+: Allow the challenge factory"):
             await done(caller)
 

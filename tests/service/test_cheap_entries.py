@@ -245,7 +245,7 @@ async def wrong_about(world: World, address: Address, winners: Sequence[Address]
     posted_at, deadline = await contract.functions.scorePostedAt().call(), await contract.functions.deadline().call()
     if not posted_at:
         return [f"not posted: {await world.turning.status(address)}"]
-    found = [one.account for one in await world.turning.app.chain.winners_on_chain(address, len(winners))]
+    found = [one.account for one in await world.turning.app.chain.results.winners_on_chain(address, len(winners))]
     wrong = [] if found == list(winners) else [f"paid {found} instead of {list(winners)}"]
     return wrong if posted_at - deadline <= 0.6 * SCORING else [*wrong, "late"]
 

@@ -121,7 +121,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
         outage.longest_pause_seconds = window.longest_pause_seconds
         raise
     if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
-        await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
+        await record_posted(app.store, app.chain.results, await look_at_challenge(app.chain, address))
     return done
 
 
@@ -169,7 +169,7 @@ def _check_open_to_scores(challenge: Challenge) -> None:
 
 async def _recognised(app: App, challenge: Challenge) -> Evaluation:
     """Record scores that are posted already, instead of evaluating again."""
-    posted = await record_posted(app.store, app.chain, challenge)
+    posted = await record_posted(app.store, app.chain.results, challenge)
     if posted is None:
         raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
     scores = await read(app.store, app.chain_id, Scores, scores_key(challenge.address))

@@ -167,7 +167,7 @@ async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWin
             prize=show_amount(winner.prize_amount, challenge.token),
         )
         for rank, winner in enumerate(
-            await caller.chain.winners_on_chain(challenge.address, challenge.winner_count), start=1
+            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
         )
     ]
 
@@ -177,7 +177,7 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     found = await submission_of(caller, challenge, account) if account else None
     if found is None or account is None:
         return None
-    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, account)
+    last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
     return OwnSubmission(
         agentId=str(found.agent_id),
         solutionHash=found.solution_hash,

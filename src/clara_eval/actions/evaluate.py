@@ -95,7 +95,7 @@ async def check_known(app: App, address: Address) -> None:
     if await app.store.get(app.chain_id, index_key(address)) is not None:
         return
     factory = to_address(app.settings.factory)
-    if not await app.chain.is_challenge_of(factory, address):
+    if not await app.chain.challenges.is_challenge_of(factory, address):
         raise NotFound(f"{address} is not a challenge of the factory {factory}.", remedy="Check the network.")
 
 

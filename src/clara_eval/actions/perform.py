@@ -78,9 +78,9 @@ async def _publish(caller: Caller, plan: Plan) -> None:
 async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[SentStep]) -> Plan:
     """Plan what follows the first part, once the node knows that part: it must not be sent again."""
     agent_id = registered_id(first, sent[-1].receipt)
-    registry = caller.chain.registry(first.transactions[-1].to)
+    registry = caller.chain.agents.identity(first.transactions[-1].to)
     for _ in range(REHEARSALS):
-        if agent_id is None or await registry.owners_of(await caller.chain.head(), [agent_id]) == [first.sender]:
+        if agent_id is None or await registry.owners_of(await caller.chain.blocks.head(), [agent_id]) == [first.sender]:
             plan = await action.plan(caller, agent_id)
             if not plan.is_first_part:
                 return plan
@@ -133,7 +133,7 @@ def _unsigned(caller: Caller, plan: Plan) -> list[UnsignedTransaction]:
 def _created(caller: Caller, sent: Sequence[SentStep]) -> Address | None:
     """Read the new challenge from the factory's own event."""
     for entry in (entry for item in sent for entry in item.receipt.logs):
-        factory = caller.chain.factory(caller.factory)
+        factory = caller.chain.challenges.factory(caller.factory)
         topic = factory.abi.event("ChallengeCreated").topic
         if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
             return factory.challenge_created(entry).address

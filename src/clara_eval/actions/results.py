@@ -183,7 +183,7 @@ async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | Non
             see="status",
             about=challenge.address,
         )
-    winners = await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
+    winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     scores = await caller.records.scores(challenge.address)
     paid = {row.address: row for row in rows_on_chain(winners)}
     if scores is None or not scores.rankings:

@@ -78,7 +78,7 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
     solution = await _solution(caller, given)
     if agent_id is None:
         return await _register_first(caller, challenge, given, agent)
-    contract = caller.chain.challenge(challenge.address)
+    contract = caller.chain.challenges.contract(challenge.address)
     data = contract.submit(agent_id, solution.uri, solution.content_hash)
     planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
     return Plan(
@@ -117,7 +117,7 @@ def _check_open(challenge: Challenge) -> None:
 
 
 async def _check_turn(caller: Caller, challenge: Challenge, agent: Address) -> None:
-    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, agent)
+    last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, agent)
     free_at, now = last + COOLDOWN_SECONDS, challenge.block.timestamp
     if last and now < free_at:
         late = " That is after the deadline." if free_at >= challenge.deadline else ""
@@ -148,7 +148,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     before = await submission_of(caller, challenge, agent)
     if before is not None:
         return before.agent_id
-    registry, head = caller.chain.registry(challenge.identity_registry), await caller.chain.head()
+    registry, head = caller.chain.agents.identity(challenge.identity_registry), await caller.chain.blocks.head()
     if await registry.balance_of(head, agent):
         return await _owned_id(caller, challenge, agent)
     if given.register:
@@ -162,8 +162,8 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
 async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
     if not 0 <= agent_id < 2**256:
         raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
-    registry = caller.chain.registry(challenge.identity_registry)
-    (owner,) = await registry.owners_of(await caller.chain.head(), [agent_id])
+    registry = caller.chain.agents.identity(challenge.identity_registry)
+    (owner,) = await registry.owners_of(await caller.chain.blocks.head(), [agent_id])
     if owner is None:
         raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
     if agent is not None and owner != agent:
@@ -175,7 +175,7 @@ async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agen
 
 async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int:
     """Find the newest agent id of this address in the registry's events."""
-    owned = await caller.chain.agents_of(challenge.identity_registry, agent, await caller.chain.head())
+    owned = await caller.chain.agents.agents_of(challenge.identity_registry, agent, await caller.chain.blocks.head())
     if not owned:
         raise BadInput(
             f"{agent} owns an agent, but neither the registry's events nor the node tell which.",

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Posted, PostedBy, Results
+from clara_eval.chain.posted import Posted, PostedBy
+from clara_eval.chain.results import PostedResults
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import StatusWriter
@@ -22,7 +23,7 @@ from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import bring_back
 
 
-async def record_posted(store: Store, results: Results, challenge: Challenge) -> Posted | None:
+async def record_posted(store: Store, results: PostedResults, challenge: Challenge) -> Posted | None:
     """Write what is posted; gives it back, None where nothing is, or nothing deep enough to stay."""
     posted = await results.posted_by(challenge)
     if posted is None:
@@ -55,7 +56,7 @@ def _committed(posted: Posted) -> str | None:
         return None
 
 
-async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, object]:
+async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) -> dict[str, object]:
     """Those paid, as the contract holds them; nothing is known about the others. Winners are only whom we posted."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
     rows = [row.model_dump() for row in rows_on_chain(winners)]
