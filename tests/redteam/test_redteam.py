@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clara_eval.code import similarity
 from clara_eval.code.parsing import parse
 from clara_eval.core.errors import BadInput
 from clara_eval.evaluation.features import extract_features
@@ -30,7 +31,6 @@ from clara_eval.redteam.report import (
 from clara_eval.redteam.run import Attack, run_attack
 from clara_eval.redteam.simulators import MemoryAsker, ScriptedLlm, compromised_extractor, honest_reader
 from clara_eval.redteam.translation import python_to_javascript
-from clara_eval.submissions import copies
 
 
 def by_name(figures: list[Figure]) -> dict[str, Figure]:
@@ -112,8 +112,8 @@ def test_disguised_copies_of_real_files_are_found() -> None:
 
 def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds that nothing reaches, the figures say missed."""
-    asleep = [replace(measure, least=10**9) for measure in copies.MEASURES]
-    monkeypatch.setattr(copies, "MEASURES", tuple(asleep))
+    asleep = [replace(measure, min_evidence=10**9) for measure in similarity.MEASURES]
+    monkeypatch.setattr(similarity, "MEASURES", tuple(asleep))
     files = real_files(default_folders(), count=3, seed=11, languages=("python",))
     figures = by_name(copying.measure_copies(files))
     assert figures["copy_rename"].met is False

@@ -46,7 +46,7 @@ def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int
     return int(re.sub("[_,]", "", whole) + digits)
 
 
-def show_amount(units: int, token: PrizeToken) -> str:
+def show_amount(units: int, token: PrizeToken | Token) -> str:
     """Write `12.50 USDC`, without loss."""
     whole, rest = divmod(units, 10**token.decimals)
     fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""

@@ -21,7 +21,6 @@ from clara_eval.actions.plan import sender_of
 from clara_eval.actions.submit import COOLDOWN_SECONDS
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
-from clara_eval.challenges.agents import AgentRecord
 from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address
@@ -36,6 +35,7 @@ from clara_eval.documents.actions import (
     PostedWinner,
 )
 from clara_eval.documents.results import ChainStatus, Token
+from clara_eval.documents.rounds import AgentRecord
 
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
@@ -143,10 +143,7 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
 
 
 def _standing(record: AgentRecord) -> AgentStanding:
-    earned = [
-        show_amount(int(one.amount), PrizeToken(Address(one.token.address), one.token.symbol, one.token.decimals))
-        for one in record.earned
-    ]
+    earned = [show_amount(int(one.amount), one.token) for one in record.earned]
     return AgentStanding(
         agentId=str(record.agentId),
         entered=record.entered,

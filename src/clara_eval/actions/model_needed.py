@@ -12,6 +12,7 @@ from clara_eval.judge.providers.registry import models_of, parse_jury
 
 
 def has_model(judges: str) -> bool:
+    """Whether one of these judges is a language model."""
     return bool(models_of(parse_jury(judges)))
 
 

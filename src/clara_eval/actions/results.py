@@ -16,7 +16,6 @@ from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
-from clara_eval.challenges.comparisons import outcome
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import MEANINGS, STOPPED_STATES
 from clara_eval.core.address import Address, to_address
@@ -249,7 +248,7 @@ async def _comparisons(
             row = ComparisonRow(
                 rival=rival,
                 shownFirst=first == account,
-                result=outcome(game, shown_first=first == account),
+                result=game.outcome(shown_first=first == account),
                 confidence=game.confidence,
                 reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
             )

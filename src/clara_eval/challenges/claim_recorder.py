@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, NewClaim
-from clara_eval.challenges.agents import RoundResult, result_key
-from clara_eval.challenges.history import Claim, PrizeClaims, claims_key
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Summary, read
-from clara_eval.documents.store_keys import index_key
+from clara_eval.documents.rounds import Claim, PrizeClaims, RoundResult
+from clara_eval.documents.store_keys import claims_key, index_key, result_key
 from clara_eval.store.ports import PublicKeys
 
 UNCLAIMED = "engine:unclaimed"

@@ -1,17 +1,14 @@
-"""The public documents that an evaluation leaves in the store, each defined once.
+"""The public documents of an evaluation: what the store holds, and REST, pages, commands and tools show.
 
-The specification's fields come first, ours follow. Whoever shows a document (API, pages, commands, tools) reads it into
-these models, whether it comes from a store or from a service, and the OpenAPI document shows the same models. What
-another version added is kept; what is missing where it may be is None; another shape is a ValueError. Amounts are
-decimal strings in base units of the token, because they pass 2^53.
+Invariant: fields of another version are kept; another shape is a ValueError; amounts are decimal strings in base units.
 """
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -20,7 +17,23 @@ from clara_eval.core.flags import HARNESS_WITHHELD, Flag
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
 ]
+STATES: tuple[State, ...] = get_args(State)
+STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
+"""Ended without a result: only somebody's request starts it again."""
+FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
+MEANINGS: Mapping[State, str] = {
+    "pending": "The evaluation waits for its turn.",
+    "extracting": "The submissions are being read.",
+    "comparing": "The submissions are being compared, pair by pair.",
+    "publishing": "The result is being posted on chain.",
+    "complete": "The evaluation is finished.",
+    "review": "A person looks at the result before it is posted.",
+    "deferred": "A budget cap is reached; the evaluation waits.",
+    "failed": "The evaluation could not be done; the poster may post scores.",
+    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+}
 Value = bool | int | float | str | None
+Outcome = Literal["won", "lost", "tie", "undecided"]
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
 _EXAMPLE: dict[str, JsonValue] = {
     "status": "comparing",
@@ -141,6 +154,16 @@ class Pairwise(Document):
     confidence: float | None
     reason: str
     votes: list[Vote] = []
+
+    def outcome(self, *, shown_first: bool) -> Outcome:
+        """How it ended for the entry that was shown first, or for the other."""
+        own, other = ("A", "B") if shown_first else ("B", "A")
+        results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
+        return results.get(self.winner, "undecided")
+
+
+Played = dict[tuple[str, str], Pairwise]
+"""Comparisons by (shown first, shown second)."""
 
 
 class Token(Document):

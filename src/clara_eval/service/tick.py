@@ -31,7 +31,6 @@ from clara_eval.challenges.attempt_memory import read_attempts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.claim_recorder import record_claims, watch_claims
 from clara_eval.challenges.evaluate import is_meant
-from clara_eval.challenges.history import Created, created_key
 from clara_eval.challenges.keeper import finalize
 from clara_eval.challenges.post_recorder import record_closed, record_posted
 from clara_eval.challenges.result_recorder import has_news, known_results, record_result
@@ -42,7 +41,8 @@ from clara_eval.core.errors import ClaraError, ConfigError, Stalled, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import EvalStatus, Summary, read, read_many
-from clara_eval.documents.store_keys import INDEX, index_key, status_key
+from clara_eval.documents.rounds import Created
+from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.due import Due, DueAction, Memory, due
 from clara_eval.service.endings import stalled_alert

@@ -13,10 +13,11 @@ from rich.table import Table
 from clara_eval.actions import review as reviews
 from clara_eval.actions.amounts import round_amount
 from clara_eval.actions.review import Decree, Review
-from clara_eval.actions.review_sheet import ReviewSheet, review_sheet
+from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.documents.review import ReviewSheet
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
