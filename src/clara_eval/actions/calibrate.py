@@ -41,7 +41,7 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[J
 async def calibrate(
     labels: Labels, askers: Mapping[str, Asker | None], store: Calibrations, chain_id: int
 ) -> list[Calibration]:
-    """One calibration for each judge; None stands for one that needs no model."""
+    """Calibrate each judge; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
         judge: Judge = (

@@ -35,7 +35,7 @@ async def known_evaluator(caller: Caller) -> Address | None:
     try:
         return await caller.records.evaluator()
     except Temporary:
-        return None  # a reader goes on without it; a poster is told that it is not known
+        return None
 
 
 async def challenge_at(caller: Caller, address: str) -> Challenge:
@@ -66,5 +66,5 @@ async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
     try:
         posted = await caller.chain.results.posted_by(challenge)
     except Temporary:
-        return None  # not every node has old events; the winners themselves are known all the same
+        return None  # not every node has old events
     return posted.by if posted else None

@@ -8,20 +8,33 @@ from pathlib import Path
 
 from clara_eval.actions.check_harness import HarnessCheck, check_harness
 from clara_eval.app import open_machine
+from clara_eval.code.language import guess_language
+from clara_eval.config.eval_config import EvalConfig, FeatureSchema
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
+from clara_eval.evaluation.execution import program_of, run_here
 from clara_eval.harness import (
     Executed,
     Harness,
     HarnessDocument,
     HarnessSubmission,
+    Machine,
     hide,
     read_harness_document,
 )
 from clara_eval.harness.model import LANGUAGES, NO_SEED, SUFFIXES, language_of
 from clara_eval.harness.readiness import look_at
 
-__all__ = ["NO_SEED", "check_file", "engines", "hidden_harness", "is_document", "read_text", "run_document", "run_file"]
+__all__ = [
+    "NO_SEED",
+    "check_file",
+    "engines",
+    "hidden_harness",
+    "is_document",
+    "run_document",
+    "run_file",
+    "run_public",
+]
 MAX_FILE_BYTES = 1_048_576
 
 
@@ -29,12 +42,12 @@ def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, 
     """Run a submission and return every measured feature."""
     read = replace(_harness(harness, language), seed=seed)
     with closing(open_machine(settings)) as machine:
-        return run_document(machine.run(read, HarnessSubmission(read.language, read_text(submission))))
+        return run_document(machine.run(read, HarnessSubmission(read.language, _text(submission))))
 
 
 def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bool, language: str) -> HarnessCheck:
     """Run a harness on its reference solution, twice."""
-    read, text = _harness(harness, language), read_text(reference)
+    read, text = _harness(harness, language), _text(reference)
     with closing(open_machine(settings)) as machine:
         return check_harness(machine, read, text, is_hidden=is_document(harness) or hidden)
 
@@ -49,6 +62,16 @@ def run_document(executed: Executed) -> dict[str, object]:
         "logs": list(executed.logs),
         "machine": dict(executed.machine),
     }
+
+
+async def run_public(
+    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str
+) -> tuple[Harness | None, Executed | None]:
+    """Run a text under the public harness of a config, as far as there is something to run."""
+    spec = config.harness
+    harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
+    program = program_of(harness, config.language or guess_language(text), schema, text)
+    return harness, await run_here(machine, harness, program) if program else None
 
 
 def engines(settings: Settings) -> dict[str, dict[str, str]]:
@@ -76,10 +99,10 @@ def _harness(file: Path, language: str) -> Harness:
     name = language or SUFFIXES.get(file.suffix.lower(), "")
     if not name:
         raise BadInput(f"{file} does not say its language.", remedy="Name it .sol or .js, or give --language.")
-    return Harness(language_of(name, "The language"), read_text(file))
+    return Harness(language_of(name, "The language"), _text(file))
 
 
-def read_text(file: Path) -> str:
+def _text(file: Path) -> str:
     try:
         return _bytes(file).decode("utf-8")
     except UnicodeDecodeError:

@@ -51,9 +51,9 @@ class Plan:
     publishes: bytes | None = None
     """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
     place: str = ""
-    """The URI under which it then stands."""
+    """The URI of that content."""
     is_first_part: bool = False
-    """Whether the same action has to be planned again after this, because it depends on the outcome."""
+    """Whether the action has to be planned again after this, because it depends on the outcome."""
 
 
 MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]

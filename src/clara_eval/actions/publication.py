@@ -108,7 +108,7 @@ async def _publish_all(
                 if again:
                     await forget_published(app.store, place, app.chain_id, address)
                 told = await _within(left[place.name], app, place, address)
-        except Busy as busy:  # whoever evaluates it publishes it, too
+        except Busy as busy:  # the evaluation that holds the lease publishes it
             told = Published(place.name, address, busy)
         rest = left[place.name]
         left[place.name] = None if rest is None else max(0.0, rest - (time.monotonic() - began))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from clara_eval.actions.harness import run_public
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.app import open_machine, open_reader
-from clara_eval.code.language import guess_language
 from clara_eval.config.eval_config import (
     EvalConfig,
     Feature,
@@ -23,10 +23,9 @@ from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.execution import program_of, run_here
 from clara_eval.evaluation.features.extract import ReadingContext, extract_features
 from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.harness import Harness, Machine
+from clara_eval.harness import Machine
 from clara_eval.judge.comparison import describe
 from clara_eval.judge.feature_types import type_names
 from clara_eval.judge.port import Asker
@@ -95,9 +94,6 @@ async def _read(
     solution = Solution(
         submission, content, text, "text/plain", digest, sha256_hex(content), "content", True, config.language
     )
-    spec = config.harness
-    harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, text)
-    executed = await run_here(machine, harness, program) if program else None
+    harness, executed = await run_public(machine, config, schema, text)
     reading = ReadingContext(ZERO_ADDRESS, "0x" + "00" * 32, config.language, harness=harness)
     return await extract_features(asker, schema, solution, reading, executed)

@@ -93,7 +93,7 @@ class Decree:
     stage: RuledStage | None = None
     note: str = ""
     by: str = ""
-    """Who rules; it stands in the public trace."""
+    """Who rules; it is in the public trace."""
 
 
 async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:

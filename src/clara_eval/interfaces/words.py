@@ -24,7 +24,7 @@ from clara_eval.documents.actions import (
 from clara_eval.documents.results import D, Document
 
 Names = Mapping[str, str]
-"""How an interface names an action or argument; `{address}` stands for the challenge."""
+"""How an interface names an action or argument; `{address}` is the challenge."""
 SEE = {
     "browse": "{browse} lists the challenges there are.",
     "open_ones": "{browse} lists the open ones.",

@@ -37,7 +37,7 @@ def try_(
     json: JsonFlag = False,
 ) -> None:
     """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
-    found = _read(lambda caller: try_draft(caller, address, draft_text(caller, "", file)))
+    found = ask(lambda caller: try_draft(caller, address, draft_text(caller, "", file)))
     if json:
         emit_json(found)
     else:
@@ -62,7 +62,7 @@ def list_(
         limit=limit,
         offset=offset,
     )
-    found = _read(lambda caller: browse(caller, wanted))
+    found = ask(lambda caller: browse(caller, wanted))
     if json:
         emit_json(found)
     else:
@@ -71,7 +71,7 @@ def list_(
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """Show one challenge in full, with your own submission."""
-    found = words.detail(_read(lambda caller: detail(caller, address, sender or None)), NAMES)
+    found = words.detail(ask(lambda caller: detail(caller, address, sender or None)), NAMES)
     if json:
         emit_json(found)
     else:
@@ -84,19 +84,21 @@ def watch(
     json: JsonFlag = False,
 ) -> None:
     """Follow an evaluation until it ends; --json prints the last status."""
-    found = _read(lambda caller: _watch(caller, address, every))
+    found = ask(lambda caller: _watch(caller, address, every))
     if json:
         emit_json(found)
     if has_stopped(found):
         raise typer.Exit(1)
 
 
-def _read(question: Callable[[Caller], Awaitable[T]]) -> T:
-    async def ask() -> T:
+def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
+    """Call an action with the caller of this shell."""
+
+    async def answer() -> T:
         async with open_caller(Settings.from_env()) as caller:
             return await question(caller)
 
-    return asyncio.run(ask())
+    return asyncio.run(answer())
 
 
 async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -10,18 +9,19 @@ from typing import Annotated, Literal, cast
 import typer
 
 from clara_eval.actions import claim as claiming
-from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show
+from clara_eval.actions.objections import ObjectionInput, object_or_show
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
 from clara_eval.actions.post import post as post_action
 from clara_eval.actions.submit import SubmissionInput
 from clara_eval.actions.submit import submit as submit_action
 from clara_eval.actions.terms import NO_HASH, Posting
-from clara_eval.app import open_caller
+from clara_eval.app import Caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.documents.actions import ActResult
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli.challenge import ask
 from clara_eval.interfaces.cli.files import read_text
 from clara_eval.interfaces.cli.options import AddressArgument, FromOption, JsonFlag
 from clara_eval.interfaces.cli.output import NAMES, emit_json
@@ -138,7 +138,7 @@ def object_(
             "An objection is signed by the submitter.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
         )
     wanted = ObjectionInput(address, about, reason)
-    found = asyncio.run(_object(wanted))
+    found = ask(lambda caller: object_or_show(caller, wanted, confirmed="yes"))
     target, digest = found.address, found.traceDigest
     if json:
         emit_json({"challengeAddress": target, "traceDigest": digest, "about": found.about, "reason": reason})
@@ -146,33 +146,25 @@ def object_(
         console(stderr=False).print(f"Objected to {digest} of {target}.", markup=False, soft_wrap=True)
 
 
-async def _object(wanted: ObjectionInput) -> ObjectionResult:
-    async with open_caller(Settings.from_env()) as caller:
-        return await object_or_show(caller, wanted, confirmed="yes")
-
-
 def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
-    found = asyncio.run(_perform(action, send=send, yes=yes))
+    found = ask(lambda caller: _perform(caller, action, send=send, yes=yes))
     if json:
         emit_json(found)
     else:
         console(stderr=False).print(words.acted_text(found, NAMES), markup=False, soft_wrap=True)
 
 
-async def _perform(action: Action, *, send: bool, yes: bool) -> ActResult:
+async def _perform(caller: Caller, action: Action, *, send: bool, yes: bool) -> ActResult:
     async def report(done: int, total: int, step: str) -> None:
         console().print(f"[{done}/{total}] {step}", markup=False)
 
-    async with open_caller(Settings.from_env()) as caller:
-        if not send:
-            return words.acted(await perform(caller, action, confirmed="unasked"), NAMES)
-        if caller.account is None:
-            raise ConfigError(
-                "--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
-            )
-        agreed = yes or _asked((await prepare(caller, action)).question)
-        done = await perform(caller, action, confirmed="yes" if agreed else "no", report=report)
-        return words.acted(done, NAMES)
+    if not send:
+        return words.acted(await perform(caller, action, confirmed="unasked"), NAMES)
+    if caller.account is None:
+        raise ConfigError("--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
+    agreed = yes or _asked((await prepare(caller, action)).question)
+    done = await perform(caller, action, confirmed="yes" if agreed else "no", report=report)
+    return words.acted(done, NAMES)
 
 
 def _asked(question: str) -> bool:

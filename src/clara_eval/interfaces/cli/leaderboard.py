@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from clara_eval.actions import results
-from clara_eval.app import Caller, open_caller
-from clara_eval.config.settings import Settings
+from clara_eval.app import Caller
 from clara_eval.core.address import short, to_address
 from clara_eval.core.untrusted import bare
 from clara_eval.documents.actions import ComparisonRow, ScoreResult, StandingRow
 from clara_eval.documents.results import LeaderboardRow, Margin, Token
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli.challenge import ask
 from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_asked, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import NAMES, emit_json
@@ -57,7 +56,7 @@ def leaderboard(
         first = found.standings[0].address if found.standings else "SUBMITTER"
         print_next([f"score {found.address} {first}", f"verify {found.address}"])
 
-    _ask(read)
+    ask(read)
 
 
 def score(
@@ -76,7 +75,7 @@ def score(
         all_places = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
         _print_score(found, all_places.standings)
 
-    _ask(read)
+    ask(read)
 
 
 def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
@@ -132,11 +131,3 @@ def _table_of(
         for row in rows
     ]
     return LeaderboardTable(ranked, token, margin, marked=marked)
-
-
-def _ask(question: Callable[[Caller], Awaitable[None]]) -> None:
-    async def ask() -> None:
-        async with open_caller(Settings.from_env()) as caller:
-            await question(caller)
-
-    asyncio.run(ask())

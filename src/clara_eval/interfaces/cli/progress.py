@@ -37,8 +37,8 @@ class LiveProgress:
     ) -> None:
         self._progress.stop()
 
-    def tell(self, room: str, sentence: str) -> None:
-        self._console.print(f"[bold cyan]{room:<12}[/bold cyan] {sentence}", soft_wrap=True)
+    def tell(self, stage: str, sentence: str) -> None:
+        self._console.print(f"[bold cyan]{stage:<12}[/bold cyan] {sentence}", soft_wrap=True)
 
     def __call__(self, status: EvalStatus) -> None:
         stage = status.stage

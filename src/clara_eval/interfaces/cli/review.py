@@ -105,7 +105,7 @@ def rule(
     by: By = "",
     json: JsonFlag = False,
 ) -> None:
-    """Exclude an entry, say who is the original, or ask another judge; the round is then walked again."""
+    """Exclude an entry, say who is the original, or ask another judge; the round is then evaluated again."""
     if sum(bool(value) for value in (exclude, original, judge)) != 1:
         raise BadInput("A ruling is exactly one of --exclude, --original and --judge.", path="ruling")
     account = to_address(exclude or original or "") if not judge else None
@@ -120,7 +120,7 @@ def rule(
     target = to_address(address)
     _decide(
         lambda store, chain_id: reviews.rule(store, chain_id, target, decree, digest=digest),
-        "It is walked again under the ruling, and the result waits for you again.",
+        "It is evaluated again under the ruling, and the result waits for you again.",
         json=json,
     )
 
