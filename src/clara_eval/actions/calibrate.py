@@ -14,7 +14,7 @@ from clara_eval.judge.calibration.gate import LEAST_LABELS, Calibrations, keep, 
 from clara_eval.judge.calibration.labels import Label, Labels, Side, read_labels
 from clara_eval.judge.calibration.measure import Calibration, Looked, Measured, measure
 from clara_eval.judge.comparison import Decision
-from clara_eval.judge.port import Asker
+from clara_eval.judge.structured_llm import StructuredLlm
 
 __all__ = ["LEAST_LABELS", "Calibration", "JudgeAgreement", "Measured", "calibrate", "calibrate_labels"]
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
@@ -39,7 +39,7 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[J
 
 
 async def calibrate(
-    labels: Labels, askers: Mapping[str, Asker | None], store: Calibrations, chain_id: int
+    labels: Labels, askers: Mapping[str, StructuredLlm | None], store: Calibrations, chain_id: int
 ) -> list[Calibration]:
     """Calibrate each judge; an asker of None means rules."""
     found = []
