@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -37,7 +36,7 @@ class EvaluationReport:
     """Whether nothing is left to wait for: a person, the chain or a new attempt."""
     waits_for: tuple[str, ...]
     """What a person has to decide about."""
-    scores: dict[str, Any]
+    scores: dict[str, object]
 
 
 async def evaluate_now(
@@ -61,7 +60,7 @@ async def evaluate_now(
     return report_of(done, scores)
 
 
-def report_of(done: Evaluation, scores: dict[str, Any]) -> EvaluationReport:
+def report_of(done: Evaluation, scores: dict[str, object]) -> EvaluationReport:
     receipt, review = done.receipt, done.review
     waits = (review.unless_decided, *review.reasons) if review is not None and receipt is None else ()
     outcome = "review" if receipt is None else receipt.outcome.value

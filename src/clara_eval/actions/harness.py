@@ -27,6 +27,7 @@ from clara_eval.harness.readiness import look_at
 
 __all__ = [
     "NO_SEED",
+    "Executed",
     "check_file",
     "engines",
     "hidden_harness",
@@ -38,11 +39,11 @@ __all__ = [
 MAX_FILE_BYTES = 1_048_576
 
 
-def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> dict[str, object]:
-    """Run a submission and return every measured feature."""
+def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> Executed:
+    """Run a submission under a harness."""
     read = replace(_harness(harness, language), seed=seed)
     with closing(open_machine(settings)) as machine:
-        return run_document(machine.run(read, HarnessSubmission(read.language, _text(submission))))
+        return machine.run(read, HarnessSubmission(read.language, _text(submission)))
 
 
 def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bool, language: str) -> HarnessCheck:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, comb
-from typing import Any
 
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.judge.costs.caps import caps_of
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import Quote, Size, to_json
+from clara_eval.judge.costs.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
 from clara_eval.judge.costs.quote import quote as quote_calls
 from clara_eval.judge.expected_calls import Jury, expected_calls, needs_model
 from clara_eval.judge.limits import TokenLimits
@@ -27,7 +26,16 @@ from clara_eval.judge.providers.registry import (
 )
 from clara_eval.ranking.schedule import CALLS_PER_ITEM, JURY_NOTE, choose_schedule
 
-__all__ = ["Size", "quote", "quote_document", "quote_posting", "quote_schedule"]
+__all__ = [
+    "GAS_MICRO_USD",
+    "Quote",
+    "Size",
+    "quote",
+    "quote_config",
+    "quote_posting",
+    "quote_schedule",
+    "specification_table",
+]
 
 
 def quote(
@@ -60,17 +68,31 @@ def quote_schedule(
     return name, _quote(config, replace(size, looks=looks[name]), jury, cards, limits)
 
 
-def quote_document(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> dict[str, Any]:
-    """Quote an evaluation stage by stage, beside the specification's table."""
+@dataclass(frozen=True, slots=True)
+class ScheduleQuote:
+    """What a schedule costs, and what to say beside it."""
+
+    schedule: str
+    quote: Quote
+    notes: list[str]
+    warnings: list[str]
+
+    @property
+    def document(self) -> dict[str, object]:
+        return {
+            "schedule": self.schedule,
+            **to_json(self.quote),
+            "notes": self.notes,
+            "warnings": self.warnings,
+        }
+
+
+def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
+    """Quote an evaluation stage by stage."""
     jury = parse_jury(judges or settings.judges)
     chosen, found = quote_schedule(config, size, jury, settings, schedule)
     lacking = missing_model(config, judges or settings.judges)
-    return {
-        "schedule": chosen,
-        **to_json(found),
-        "notes": [JURY_NOTE] if len(jury) > 1 else [],
-        "warnings": [lacking] if lacking else [],
-    }
+    return ScheduleQuote(chosen, found, [JURY_NOTE] if len(jury) > 1 else [], [lacking] if lacking else [])
 
 
 def _quote(

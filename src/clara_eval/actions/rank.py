@@ -5,22 +5,32 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking import Ranking, rank
+from clara_eval.ranking import Ranking, Standing, rank
 from clara_eval.ranking.pairwise_csv import read_pairwise
 from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
 from clara_eval.ranking.rank import rank_table
 from clara_eval.ranking.results import Result
-from clara_eval.ranking.simulator import quality_against_calls
+from clara_eval.ranking.simulator import Point, quality_against_calls
 
 if TYPE_CHECKING:
     from clara_eval.ranking.results import Winner
 
-__all__ = ["Ranking", "Verdict", "payout_shares", "rank_comparisons", "rank_file", "simulate"]
+__all__ = [
+    "Point",
+    "Ranking",
+    "Standing",
+    "Verdict",
+    "payout_shares",
+    "rank_comparisons",
+    "rank_file",
+    "ranking_document",
+    "simulate",
+]
 
 Verdict = Literal["left", "right", "tie"]
 _SIDES: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
@@ -68,8 +78,8 @@ def payout_shares(text: str, winners: int | None) -> tuple[int, ...]:
 
 def rank_file(
     file: Path, payout: tuple[int, ...], *, literal: bool, with_plots: bool
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Rank a CSV file (`left,right,winner`): the document, and SVG plots by file name."""
+) -> tuple[Ranking, dict[str, str]]:
+    """Rank a CSV file (`left,right,winner`); SVG plots by file name."""
     gc.disable()  # a million rows are no garbage, and collecting among them takes a second
     games = read_pairwise(file)
     table = games.table.in_canonical_order()
@@ -81,10 +91,10 @@ def rank_file(
         in_given_order=games.table if literal else None,
     )
     plots = {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, table)} if with_plots else {}
-    return _document(ranking), plots
+    return ranking, plots
 
 
-def _document(ranking: Ranking) -> dict[str, Any]:
+def ranking_document(ranking: Ranking) -> dict[str, object]:
     rows = []
     for standing in ranking.standings:
         fields = {name: value for name, value in to_camel_json(standing).items() if name not in _FITTED}
@@ -106,17 +116,8 @@ def _document(ranking: Ranking) -> dict[str, Any]:
 
 def simulate(
     size: int, trials: int, seed: int, schedule: str, payout: tuple[int, ...]
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
+) -> tuple[list[Point], dict[str, str]]:
     """Simulate challenges: what each schedule's calls buy, and an SVG plot by file name."""
     found = quality_against_calls(size, trials, seed, payout)
     points = [point for point in found if schedule in ("all", point.schedule)]
-    names = ("top1", "set", "order", "misallocation", "regret", "tau")
-    rows = [
-        {
-            "schedule": point.schedule,
-            "calls": point.calls,
-            **{name: round(getattr(point.quality, name), 4) for name in names},
-        }
-        for point in points
-    ]
-    return rows, {"quality.svg": quality_svg(points)}
+    return points, {"quality.svg": quality_svg(points)}

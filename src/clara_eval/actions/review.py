@@ -35,8 +35,9 @@ from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
 from clara_eval.store.ports import Store
 
-__all__ = ["Decree", "Review", "approve", "in_store", "known_review", "list_reviews", "reject", "rule"]
+__all__ = ["Decide", "Decree", "Review", "approve", "in_store", "known_review", "list_reviews", "reject", "rule"]
 T = TypeVar("T")
+Decide = Callable[[Store, int], Awaitable[Review]]
 
 
 async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]) -> T:

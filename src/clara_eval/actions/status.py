@@ -8,10 +8,13 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
-from clara_eval.judge.costs.spend_report import spend_report, to_json
+from clara_eval.judge.costs.spend_report import SpendReport, spend_report
+from clara_eval.judge.costs.spend_report import to_json as spend_document
 from clara_eval.store.open import existing_store
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import stream_trace
+
+__all__ = ["evaluation_status", "spend_document", "spending", "stored_status", "stored_trace"]
 
 
 async def evaluation_status(store: Store, chain_id: int, address: Address) -> EvalStatus | None:
@@ -39,7 +42,7 @@ async def stored_trace(settings: Settings, address: Address) -> AsyncIterator[by
                 yield part.encode()
 
 
-async def spending(settings: Settings, since: int) -> dict[str, object]:
+async def spending(settings: Settings, since: int) -> SpendReport:
     """Report what was spent on models since a moment."""
     async with existing_store(settings.database_url) as store:
-        return to_json(spend_report(await store.spends(since=since) if store else []))
+        return spend_report(await store.spends(since=since) if store else [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from clara_eval.actions.find_trace import find_committed, find_trace
 from clara_eval.app import open_chain, open_machine
@@ -18,11 +17,11 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, check_trace
+from clara_eval.evaluation.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 
-__all__ = ["Checked", "first_block_of", "verified_document", "verify_trace"]
+__all__ = ["Checked", "JudgeEvidence", "first_block_of", "verified_document", "verify_trace"]
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
@@ -91,7 +90,7 @@ def _network_of(lines: TraceFile) -> Network:
     return network
 
 
-def verified_document(checked: Checked) -> dict[str, Any]:
+def verified_document(checked: Checked) -> dict[str, object]:
     """What was recomputed and compared, and what that does not prove."""
     walk, posted = checked.walk, checked.posted
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from clara_eval.actions.check_config import check_config
 from clara_eval.actions.model_needed import has_model, missing_model
-from clara_eval.actions.quote import Size, quote_document
+from clara_eval.actions.quote import GAS_MICRO_USD, Quote, Size, quote_config, specification_table
 from clara_eval.actions.rehearse import Rehearsal
 from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
@@ -215,46 +214,47 @@ def quote(
     """Say what an evaluation will cost, stage by stage, beside the specification's table."""
     config = read_config(file, as_json=as_json)
     size_asked = Size(submissions, 0, size, batch)
-    found = quote_document(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
+    found = quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
     if as_json:
-        emit_json({"file": str(file), **found})
+        emit_json({"file": str(file), **found.document})
         return
-    _print_quote(found)
-    for warning in found["warnings"]:
+    _print_quote(found.quote, found.schedule)
+    for note in found.notes:
+        console(stderr=False).print(note, soft_wrap=True)
+    for warning in found.warnings:
         print_warning(warning)
 
 
-def _print_quote(found: dict[str, Any]) -> None:
-    title = f"{found['submissions']} submissions of {found['submissionBytes']} bytes, schedule {found['schedule']}"
-    table = Table(title=title)
+def _print_quote(found: Quote, schedule: str) -> None:
+    out = console(stderr=False)
+    size = found.size
+    table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
     for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
         table.add_column(name, justify="left" if name in ("stage", "judge") else "right")
-    for stage in found["stages"]:
-        counts = (f"{stage[name]:,}" for name in ("calls", "inputTokens", "outputTokens"))
-        table.add_row(stage["stage"], safe(stage["judge"]), *counts, _dollars(stage["usd"]))
-    table.add_row("posting", "Base", "1", "", "", _dollars(found["postingUsd"]))
-    table.add_row("total", "", "", "", "", _dollars(found["totalUsd"]))
-    console(stderr=False).print(table)
-    spec = {name: _dollars(amount) for name, amount in found["specification"].items()}
-    lines = []
-    if found["stages"]:
-        most, tokens = _dollars(found["mostUsd"]), found["mostAnswerTokens"]
-        lines.append(
-            f"At most {most} for the models, where every answer is cut at every limit up to {tokens:,} tokens "
-            "(CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
+    for line in found.lines:
+        counts = (f"{line.calls:,}", f"{line.input_tokens:,}", f"{line.output_tokens:,}")
+        table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
+    table.add_row("posting", "Base", "1", "", "", _dollars(GAS_MICRO_USD))
+    table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
+    out.print(table)
+    if found.lines:
+        out.print(
+            f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
+            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that.",
+            soft_wrap=True,
         )
-    lines.append(
-        f"The specification's table: features {spec['features']}, pairs {spec['comparison']}, "
-        f"posting {spec['posting']}, total {spec['total']}."
+    spec = specification_table(size.submissions)
+    out.print(
+        f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
+        f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}.",
+        soft_wrap=True,
     )
-    if found["noKnownPrice"]:
-        lines.append(f"No known price: {safe(', '.join(found['noKnownPrice']))}. Set CLARA_PRICES to name it.")
-    for line in (*lines, *found["notes"]):
-        console(stderr=False).print(line, soft_wrap=True)
+    if found.unpriced:
+        out.print(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.", soft_wrap=True)
 
 
-def _dollars(usd: str | None) -> str:
-    return "no known price" if usd is None else f"${Decimal(usd):.2f}"
+def _dollars(micro_usd: int | None) -> str:
+    return "no known price" if micro_usd is None else f"${micro_usd / 1_000_000:.2f}"
 
 
 def rehearse(

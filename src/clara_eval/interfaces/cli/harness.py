@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from clara_eval.actions.harness import (
     NO_SEED,
+    Executed,
     check_file,
     engines,
     hidden_harness,
@@ -40,10 +41,10 @@ def run(
     """Run a submission under a harness and print every measured feature; exit 1 unless all tests pass."""
     found = run_file(Settings.from_env(), harness, file, seed=seed, language=language)
     if as_json:
-        emit_json(found)
+        emit_json(run_document(found))
     else:
         _print_run(file, found)
-    raise typer.Exit(0 if found["outcome"] == "passed" else 1)
+    raise typer.Exit(0 if found.outcome == "passed" else 1)
 
 
 def hash_(
@@ -99,12 +100,11 @@ def check(
     Warns where a submission that does nothing would get a number, and where everybody knows the input of a metric.
     """
     found = check_file(Settings.from_env(), file, reference, hidden=hidden, language=language)
-    ran = run_document(found.executed)
     if as_json:
         problems, warnings = list(found.problems), list(found.warnings)
-        emit_json({"ok": not problems, "problems": problems, "warnings": warnings, **ran})
+        emit_json({"ok": not problems, "problems": problems, "warnings": warnings, **run_document(found.executed)})
     else:
-        _print_run(reference, ran)
+        _print_run(reference, found.executed)
         for problem in found.problems:
             console(stderr=False).print(f"[red]problem[/]  {safe(problem, 400)}", soft_wrap=True)
         for warning in found.warnings:
@@ -112,14 +112,14 @@ def check(
     raise typer.Exit(1 if found.problems else 0)
 
 
-def _print_run(file: Path, found: dict[str, Any]) -> None:
+def _print_run(file: Path, executed: Executed) -> None:
     out = console(stderr=False)
-    colour = "green" if found["outcome"] == "passed" else "red"
-    out.print(f"{safe(str(file))}: [{colour}]{found['outcome']}[/]  {safe(found['detail'], 300)}", soft_wrap=True)
-    for name, value in found["features"].items():
+    colour = "green" if executed.outcome == "passed" else "red"
+    out.print(f"{safe(str(file))}: [{colour}]{executed.outcome.value}[/]  {safe(executed.detail, 300)}", soft_wrap=True)
+    for name, value in executed.features.items():
         shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else f"{value:,}"
         out.print(f"  {name:28} {shown}", markup=False, soft_wrap=True)
-    for line in found["logs"]:
+    for line in executed.logs:
         out.print(f"  {safe(line, 300)}", style="dim", soft_wrap=True)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 from pydantic import SecretStr
@@ -20,10 +20,11 @@ from clara_eval.actions.check import preflight
 from clara_eval.actions.keys import new_key
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.results import STATUS_MEANINGS
-from clara_eval.actions.status import spending, stored_status, stored_trace
+from clara_eval.actions.status import spend_document, spending, stored_status, stored_trace
 from clara_eval.actions.times import show_moment
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import EvalStatus, Scores
 from clara_eval.interfaces.cli.leaderboard_table import print_result, stage_text
@@ -134,15 +135,15 @@ def spend(
     json: JsonFlag = False,
 ) -> None:
     """Report what was spent on models; reservations of running evaluations count and are shown apart."""
-    report: dict[str, Any] = asyncio.run(spending(Settings.from_env(), _first_moment(since)))
+    report = asyncio.run(spending(Settings.from_env(), _first_moment(since)))
     if json:
-        emit_json(report)
+        emit_json(spend_document(report))
         return
-    for title in ("Month", "Poster", "Challenge"):
+    for title, lines in (("Month", report.by_month), ("Poster", report.by_poster), ("Challenge", report.by_challenge)):
         table = Table(title, "USD", "reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
-        for line in report[f"by{title}"]:
-            table.add_row(*(str(value) for value in line.values()))
-        table.add_row(*(str(value) for value in report["total"].values()), style="bold")
+        for line in (*lines, report.total):
+            style = "bold" if line is report.total else None
+            table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations), style=style)
         console(stderr=False).print(table)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.actions.rank import payout_shares, rank_file
+from clara_eval.actions.rank import Point, Ranking, Standing, payout_shares, rank_file, ranking_document
 from clara_eval.actions.rank import simulate as simulate_rounds
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
@@ -17,7 +17,6 @@ from clara_eval.interfaces.cli.screen import console, safe
 
 SCHEDULES = ("all", "full", "both", "adaptive")
 SHOWN_ROWS = 100
-BAR_WIDTH = 17
 
 
 def rank(  # noqa: PLR0917  # one parameter for each option of the command
@@ -45,7 +44,7 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
         found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
         _write(svg, plots)
         if json:
-            emit_json(found)
+            emit_json(ranking_document(found))
         else:
             _print(found)
         return
@@ -59,60 +58,63 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
     points, plots = simulate_rounds(size, trials, seed, schedule, shares)
     _write(svg, plots)
     if json:
-        emit_json({"size": size, "trials": trials, "seed": seed, "points": points})
+        emit_json({"size": size, "trials": trials, "seed": seed, "points": [_point(point) for point in points]})
     else:
         console(stderr=False).print(_quality_table(points))
 
 
-def _print(found: dict[str, Any]) -> None:
-    out, rows, margin = console(stderr=False), found["ranking"], found["margin"]
-    shown = rows[:SHOWN_ROWS]
-    out.print(_table(found, shown, names=min(40, max(12, out.width - 74))))
-    if len(rows) > SHOWN_ROWS:
-        out.print(f"… and {len(rows) - SHOWN_ROWS} more; --json lists all.")
-    if any(row["tiedWith"] for row in shown):
+def _print(ranking: Ranking) -> None:
+    out = console(stderr=False)
+    out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
+    if len(ranking.standings) > SHOWN_ROWS:
+        out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --json lists all.")
+    if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
         out.print("= shares its rating with another; among equals the lower name comes first.")
-    colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[margin["word"]]
-    out.print(f"[bold]Pay line[/]  [{colour}]{safe(margin['sentence'])}[/]")
-    if found["orderedBy"] == "elo, then strength":
+    colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
+    out.print(f"[bold]Pay line[/]  [{colour}]{safe(ranking.margin.sentence)}[/]")
+    if ranking.ordered_by == "elo, then strength":
         out.print("[dim]Paid places by Elo; below them by fitted strength, because some never met.[/]")
-    swaps = found["swapConsistency"]
-    swapped = "" if swaps is None else f", {100 * swaps:.0f} % kept their verdict swapped"
-    out.print(
-        f"[bold]Verdicts[/]  {found['results']} on {100 * found['coverage']:.0f} % of pairs{swapped}; "
-        f"{found['cycles']} cycles in {found['decidedTriples']} decided triples; "
-        f"lean to the first {found['positionBias']:+.2f} logits"
+    report = ranking.consistency
+    swapped = (
+        "" if report.swap_consistency is None else f", {100 * report.swap_consistency:.0f} % kept their verdict swapped"
     )
-    for flag in found["flags"]:
-        colour = "red" if flag["severity"] == "review" else "yellow"
-        out.print(f"[{colour}]{flag['severity']:>8}[/]  {safe(flag['sentence'], 400)}")
+    out.print(
+        f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; "
+        f"{report.cycles} cycles in {report.decided_triples} decided triples; "
+        f"lean to the first {ranking.position_bias:+.2f} logits"
+    )
+    for flag in ranking.flags:
+        out.print(
+            f"[{'red' if flag.severity == 'review' else 'yellow'}]{flag.severity:>8}[/]  {safe(flag.sentence, 400)}"
+        )
 
 
-def _table(found: dict[str, Any], shown: list[dict[str, Any]], names: int) -> Table:
+def _table(ranking: Ranking, names: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("#", "item", "Elo", "95 %", "", "P(paid)", "W–L–T"):
         table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
-    low, high = min(row["low"] for row in shown), max(row["high"] for row in shown)
-    for row in shown:
+    shown = ranking.standings[:SHOWN_ROWS]
+    low, high = min(s.low for s in shown), max(s.high for s in shown)
+    for s in shown:
         table.add_row(
-            f"{row['rank']}{'=' if row['tiedWith'] else ''}",
-            safe(row["item"], names),
-            f"{row['elo']:.0f}",
-            f"{row['low']:.0f}–{row['high']:.0f}",
-            _bar(row, low, high),
-            f"{100 * row['pTop']:.0f} %",
-            f"{row['wins']}–{row['losses']}–{row['ties']}",
-            style="bold" if row["rank"] <= found["winnerCount"] else None,
-            end_section=row["rank"] == found["winnerCount"],
+            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
+            safe(s.item, names),
+            f"{s.elo:.0f}",
+            f"{s.low:.0f}–{s.high:.0f}",
+            _bar(s, low, high),
+            f"{100 * s.p_top:.0f} %",
+            f"{s.wins}–{s.losses}–{s.ties}",
+            style="bold" if s.rank <= ranking.winner_count else None,
+            end_section=s.rank == ranking.winner_count,
         )
     return table
 
 
-def _bar(row: dict[str, Any], low: float, high: float) -> str:
+def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
     """Draw an interval: ─ from low to high, ● at the rating."""
-    scale = (BAR_WIDTH - 1) / max(high - low, 1e-9)
-    start, spot, end = (round((row[name] - low) * scale) for name in ("low", "elo", "high"))
-    return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(BAR_WIDTH))
+    scale = (width - 1) / max(high - low, 1e-9)
+    start, spot, end = (round((value - low) * scale) for value in (standing.low, standing.elo, standing.high))
+    return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
 
 
 def _write(folder: Path | None, files: dict[str, str]) -> None:
@@ -127,11 +129,22 @@ def _write(folder: Path | None, files: dict[str, str]) -> None:
     console().print(f"wrote {', '.join(files)} to {folder}", markup=False)
 
 
-def _quality_table(points: list[dict[str, Any]]) -> Table:
+def _point(point: Point) -> dict[str, object]:
+    q = point.quality
+    shares = {"top1": q.top1, "set": q.set, "order": q.order, "misallocation": q.misallocation}
+    return {
+        "schedule": point.schedule,
+        "calls": point.calls,
+        **{name: round(value, 4) for name, value in {**shares, "regret": q.regret, "tau": q.tau}.items()},
+    }
+
+
+def _quality_table(points: list[Point]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):
         table.add_column(heading, justify="left" if heading == "schedule" else "right")
     for point in points:
-        shares = [f"{100 * point[name]:.0f} %" for name in ("top1", "set", "order", "misallocation")]
-        table.add_row(point["schedule"], str(point["calls"]), *shares, f"{point['tau']:.2f}")
+        q = point.quality
+        shares = [f"{100 * value:.0f} %" for value in (q.top1, q.set, q.order, q.misallocation)]
+        table.add_row(point.schedule, str(point.calls), *shares, f"{q.tau:.2f}")
     return table

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from clara_eval.actions import review as reviews
 from clara_eval.actions.amounts import round_amount
-from clara_eval.actions.review import Decree, Review
+from clara_eval.actions.review import Decide, Decree
 from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
@@ -125,7 +124,7 @@ def rule(
     )
 
 
-def _decide(decide: Callable[[Any, int], Awaitable[Review]], follows: str, *, json: bool) -> None:
+def _decide(decide: Decide, follows: str, *, json: bool) -> None:
     review = asyncio.run(reviews.in_store(Settings.from_env(), decide))
     if json:
         emit_json(review.to_json())

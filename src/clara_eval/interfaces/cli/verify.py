@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
-from clara_eval.actions.verify import verified_document, verify_trace
+from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
@@ -45,14 +45,13 @@ def verify(
         raise typer.Exit(1) from None
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
-    document = verified_document(checked)
     if not json:
-        print_verified(document)
+        print_verified(checked)
     foreseen = partial(_ask_cost, yes=yes)
     asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=foreseen) if again else None
     found = asyncio.run(asked) if asked else None
     if json:
-        emit_json({**document, "rejudged": to_camel_json(found) if found else None})
+        emit_json({**verified_document(checked), "rejudged": to_camel_json(found) if found else None})
     elif found:
         _print_rejudged(found)
 
@@ -80,35 +79,33 @@ def _print_rejudged(found: Rejudged) -> None:
         screen.print(f"  {one.first} against {one.second}: recorded as {one.winner}", soft_wrap=True)
 
 
-def print_verified(found: dict[str, Any]) -> None:
-    screen = console(stderr=False)
-    held = f"{found['entries']} entries of {found['challenge']} hold; digest {found['digest']}"
-    if found["notChecked"]:
-        runs = f"{len(found['notChecked'])} of {found['executed']} runs are taken as recorded"
-        screen.print(f"[yellow]ok, but execution was not checked: {runs}[/yellow]; {held}", soft_wrap=True)
+def print_verified(checked: Checked) -> None:
+    screen, walk = console(stderr=False), checked.walk
+    held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
+    if warning := checked.execution_warning:
+        screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
     else:
         screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
-    counts = f"{found['submissions']} submissions, {found['comparisons']} games"
+    counts = f"{len(checked.challenge.submissions)} submissions, {len(walk.comparisons)} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
-    for point in found["comparedWithChain"]:
+    for point in checked.compared:
         screen.print(f"compared with the chain: {point}", soft_wrap=True)
-    for approval in found["approvals"]:
-        note = safe(approval["note"] or "no note", 500)
-        screen.print(f"approved by {safe(approval['by'], 80)}: {note}", soft_wrap=True)
-    for judge in found["judges"]:
+    for approval in checked.approvals:
+        screen.print(f"approved by {safe(approval.by, 80)}: {safe(approval.note or 'no note', 500)}", soft_wrap=True)
+    for judge in checked.judges:
         screen.print(_signatures(judge), soft_wrap=True)
-    if posted := found["onChain"]:
-        told = f"{posted['txHash']}, posted by the {posted['postedBy']}"
+    if posted := checked.posted:
+        told = f"{posted.tx_hash}, posted by the {posted.by}"
         screen.print(f"on chain: {told}, commits to this digest", soft_wrap=True)
     screen.print("not proven by this:")
-    for point in found["notProven"]:
+    for point in checked.not_proven:
         screen.print(f"  - {point}", soft_wrap=True)
 
 
-def _signatures(judge: dict[str, Any]) -> str:
+def _signatures(judge: JudgeEvidence) -> str:
     """Which answers of a model are signed, by which enclaves."""
-    told = f"answers of {safe(judge['judge'], 200)}: {judge['signed']} of {judge['answers']} signed"
-    for key in judge["keys"]:
-        state = f"platform {key['status']}" if key["status"] else "quote not checked"
-        told += f"; key {safe(key['key'], 120)} in the enclave {key['measurements']['mrTd'][:16]}… ({state})"
+    told = f"answers of {safe(judge.judge, 200)}: {judge.signed} of {judge.answers} signed"
+    for key in judge.keys:
+        state = f"platform {key.enclave.status}" if key.enclave.status else "quote not checked"
+        told += f"; key {safe(key.name, 120)} in the enclave {key.enclave.measurements['mrTd'][:16]}… ({state})"
     return told
