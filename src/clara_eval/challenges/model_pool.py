@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, cast
+from typing import Protocol
 
 from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import EvalConfig
@@ -38,7 +38,7 @@ from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun, BatchStore
-from clara_eval.judge.providers.attested import Attested, SigningLlm
+from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
     build_llm,
     parse_judge,
@@ -198,10 +198,11 @@ class ModelPool:
 
     def _judge(self, name: str, run: str) -> Llm:
         """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
-        if not parse_judge(name).attestation:
-            return self._llm(name)
+        llm = self._llm(name)
+        if not isinstance(llm, SigningOpenAi):
+            return llm
         if (name, run) not in self._attested:
-            self._attested[name, run] = Attested(cast("SigningLlm", self._llm(name)), run, self.store, self.quotes)
+            self._attested[name, run] = Attested(llm, run, self.store, self.quotes)
         return self._attested[name, run]
 
     async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
@@ -213,14 +214,14 @@ class ModelPool:
         """Batches where the time allows them and the model has them, else other workers, else nothing."""
         ends_at = asyncio.get_running_loop().time() + seconds
         spread, card = self.spread, self._card(name)
-        by_batches = provider_of(parse_judge(name)).fill_by_batches if self.settings.batches == "auto" else None
-        if by_batches is None and spread is None:
+        in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
+        if in_batches is None and spread is None:
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
             left = ends_at - asyncio.get_running_loop().time()
             batch = BatchRun(self._llm(name), self.store, run, budget, card, self.poll_seconds)
-            if by_batches is not None and await by_batches(batch, prompts, left):
+            if in_batches is not None and await in_batches(batch, prompts, left):
                 return
             if spread is not None:
                 before = await self.store.unsure_of(run)
