@@ -7,13 +7,13 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from clara_eval.actions.check_config import check_config
+from clara_eval.actions.check_config import ConfigResult, check_config
 from clara_eval.actions.model_needed import has_model, missing_model
 from clara_eval.actions.quote import GAS_MICRO_USD, Quote, Size, quote_config, specification_table
 from clara_eval.actions.rehearse import Rehearsal
@@ -25,6 +25,7 @@ from clara_eval.config.eval_config import (
     ConfigProblem,
     Feature,
     collect_problems,
+    compile_schema,
     config_hash,
     parse_eval_config,
 )
@@ -142,7 +143,7 @@ def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
     else:
         problems = collect_problems(content)
         print_problems(problems)
-        _print_summary(file, problems, cast("dict[str, Any]", found))
+        _print_summary(file, content, problems, found)
     raise typer.Exit(0 if found["ok"] else 1)
 
 
@@ -162,34 +163,36 @@ def hash_(
         typer.echo(config_hash(hashed))
 
 
-def _print_summary(file: Path, problems: list[ConfigProblem], summary: dict[str, Any]) -> None:
+def _print_summary(file: Path, content: bytes, problems: list[ConfigProblem], found: ConfigResult) -> None:
     out = console(stderr=False)
     errors = sum(1 for problem in problems if problem.severity == "error")
-    if not summary["ok"]:
+    if not found["ok"]:
         out.print(
             f"[red]{safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.", soft_wrap=True
         )
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
     out.print(f"[green]{safe(str(file))} is usable{warnings}.[/]", soft_wrap=True)
-    for feature in summary["features"]:
-        out.print(f"  {feature['name']:28} {_describe(feature, summary['untyped'])}", soft_wrap=True, markup=False)
-    out.print(f"evalConfigHash {summary['hash']}", soft_wrap=True)
-    for sentence in summary["warnings"]:
+    schema, untyped = compile_schema(parse_eval_config(content))
+    for feature in schema.features:
+        text = _describe(feature, is_judged=feature in schema.judged, is_untyped=feature.name in untyped)
+        out.print(f"  {feature.name:28} {text}", soft_wrap=True, markup=False)
+    out.print(f"evalConfigHash {found['hash']}", soft_wrap=True)
+    for sentence in found["warnings"]:
         print_warning(sentence)
 
 
-def _describe(feature: dict[str, Any], untyped: list[str]) -> str:
-    kind = feature["type"]
+def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
+    kind: str = feature.type
     if kind == "enum":
-        kind += " " + "|".join(feature["values"])
-    elif feature["min"] is not None and feature["max"] is not None:
-        kind += f" {feature['min']:g}–{feature['max']:g}"
-    direction = f", {feature['better']} is better" if feature["better"] else ""
-    if not feature["judged"]:
+        kind += " " + "|".join(feature.values)
+    elif feature.min is not None and feature.max is not None:
+        kind += f" {feature.min:g}–{feature.max:g}"
+    if not is_judged:
         return f"{kind}, for people only"
-    note = "; not in the catalogue, so a model may choose its type" if feature["name"] in untyped else ""
-    return f"{kind}{direction}, weight {feature['weight']:g}, {feature['source']}{note}"
+    direction = f", {feature.better} is better" if feature.better else ""
+    note = "; not in the catalogue, so a model may choose its type" if is_untyped else ""
+    return f"{kind}{direction}, weight {feature.weight:g}, {feature.source}{note}"
 
 
 class Looks(StrEnum):
