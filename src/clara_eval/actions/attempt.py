@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 import uuid
@@ -22,7 +23,6 @@ from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
-from clara_eval.core.processes import this_process
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.plan import EvaluationPlan
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def _this_process() -> str:
-    return f"{socket.gethostname()}:{this_process()}:{uuid.uuid4().hex[:8]}"
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

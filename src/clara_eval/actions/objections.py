@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
-from clara_eval.core.processes import this_process
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import Document
 from clara_eval.documents.store_keys import draft_key
@@ -189,7 +189,7 @@ async def object_to_draft(where: Connections, address: Address, about: str, reas
         return _same(OBJECTION_FORM.read_text(earlier), ours.objection)
     # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
     # strangers could hold it all the time, and the result would never be posted.
-    holder = f"{this_process()}:{uuid.uuid4().hex}"
+    holder = f"{os.getpid()}:{uuid.uuid4().hex}"
     async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
         ours = await _checked(where, address, about, reason, signature)
         kept = await where.store.add_entry(run, key, OBJECTION_FORM.text(ours.objection))

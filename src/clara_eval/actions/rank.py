@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Ranking, Standing, rank
 from clara_eval.ranking.pairwise_csv import read_pairwise

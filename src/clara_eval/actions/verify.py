@@ -15,7 +15,7 @@ from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.networks import Network, network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.evaluation.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.evaluation.trace.document import read_entries

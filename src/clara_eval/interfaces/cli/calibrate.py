@@ -11,7 +11,7 @@ from rich.table import Table
 
 from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Measured, calibrate_labels
 from clara_eval.config.settings import Settings
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.interfaces.cli.files import read_text
 from clara_eval.interfaces.cli.options import JsonFlag, Judges
 from clara_eval.interfaces.cli.output import emit_json
