@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from clara_eval.core.codec import JsonCodec, to_camel_json
-from clara_eval.core.version import __version__
+from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.received import RECEIVED, SubmissionResult
 from clara_eval.evaluation.result import EvaluationResult
@@ -20,8 +20,6 @@ from clara_eval.submissions import Rejected, Solution
 
 Entry = tuple[str, object]
 PLAN = JsonCodec(EvaluationPlan)
-RULES = 7
-"""Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from clara_eval.core.errors import BadTrace, ClaraError
+from clara_eval.core.version import RULES
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
-from clara_eval.evaluation.record import PLAN, RULES, VenueRecords, entries
+from clara_eval.evaluation.record import PLAN, VenueRecords, entries
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import is_by_default, ruled_plan
