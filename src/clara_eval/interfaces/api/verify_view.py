@@ -59,13 +59,13 @@ async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, ob
 
 
 def _held(checked: Checked) -> dict[str, object]:
-    walk = checked.walk
+    result = checked.result
     held = [
         f"All {checked.entries:,} entries of the trace hang together by their hashes.",
         f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",
         "The criteria are those that the poster committed to.",
-        f"{len(walk.features):,} entries were measured again, to the same facts.",
-        f"{len(walk.comparisons):,} games were read again, to the same verdicts.",
+        f"{len(result.features):,} entries were measured again, to the same facts.",
+        f"{len(result.comparisons):,} games were read again, to the same verdicts.",
         "Rating, order, winners and prizes come out the same.",
     ]
     if checked.is_execution_checked:
