@@ -294,7 +294,7 @@ async def test_a_large_round_by_rules_is_checked_by_both(tmp_path: Path) -> None
     path.write_text("".join(lines), encoding="utf-8")
     code, words = by_node(path)
     assert (code, "10100 comparisons" in words) == (0, True), words
-    assert len((await check_trace(lines)).walk.comparisons) == 10100
+    assert len((await check_trace(lines)).result.comparisons) == 10100
     for lie, change in LARGE_FORGERIES.items():
         changed = forged(lines, change)
         path.write_text("".join(changed), encoding="utf-8")
