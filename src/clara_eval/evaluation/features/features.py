@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
 from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector

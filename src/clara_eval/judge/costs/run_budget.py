@@ -43,8 +43,6 @@ class RunBudget:
     reserved: int = 0
     unsure_micro_usd: int = 0
     """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
-    unsure_elsewhere: int = 0
-    """The same of other workers that ask for this run, as the ledger has it."""
     lost_before: int = 0
     """Of `spent_before`, what may have been charged for nothing."""
     kept_micro_usd: int = 0
@@ -57,7 +55,7 @@ class RunBudget:
     @property
     def spent(self) -> int:
         """Return all that counts against the cap, without calls in flight."""
-        return self.spent_before + self._spent + self.unsure_elsewhere
+        return self.spent_before + self._spent
 
     async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
         return (await self.reserve_all(judge, card, (prompt,)))[0]
@@ -133,7 +131,7 @@ class RunBudget:
 
     def _over(self, worst: int, kept: int) -> OutOfBudget:
         cap = self.cap_micro_usd or 0
-        lost = self.lost_before + self.unsure_elsewhere + sum(stage.unsure_micro_usd for stage in self.stages.values())
+        lost = self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
         is_lost = self.spent - lost + worst + kept <= cap
         for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(
