@@ -6,12 +6,17 @@ from typing import Literal
 
 
 class ClaraError(Exception):
-    """The root of our errors; `remedy` says what the reader can do."""
+    """The root of our errors; `remedy` says what to do.
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    `see` is the code of an action that helps, about an address; each interface writes its own sentence for it.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", see: str = "", about: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.see = see
+        self.about = about
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
@@ -62,10 +67,6 @@ class BadSubmission(ClaraError):
     def __init__(self, message: str, *, code: str = "unreadable", remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.code = code
-
-
-class GivenUp(BadSubmission):
-    """An outage lasted until nothing was tried any more; its cause is unknown."""
 
 
 class CannotPublish(ClaraError):

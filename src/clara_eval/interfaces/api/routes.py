@@ -289,5 +289,5 @@ def _matches(request: Request, etag: str) -> bool:
 def health(request: Request) -> JSONResponse:
     """Report whether the loop still beats, and what this service can do."""
     context = context_of(request)
-    about = {"hasModel": has_model(context.settings), "evaluator": request.app.state.evaluator}
+    about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}
     return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.is_stale else 200)

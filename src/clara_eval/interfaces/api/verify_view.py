@@ -67,7 +67,7 @@ async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, ob
 
 
 def _held(checked: Checked) -> dict[str, object]:
-    walk = checked.walk
+    walk = checked.result
     held = [
         f"All {checked.entries:,} entries of the trace hang together by their hashes.",
         f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",
