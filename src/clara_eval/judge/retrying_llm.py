@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
+from clara_eval.core.lease_check import check_lease
 from clara_eval.judge.admission import Admission
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -201,6 +202,7 @@ class RetryingLlm:
 
     async def _reserve(self, prompt: Prompt, until: float) -> int:
         """Reserve the worst case of a call that is made before `until`."""
+        await check_lease()
         longest = replace(prompt, max_tokens=prompt.max_tokens + self._beyond_limit)
         try:
             async with asyncio.timeout(until - self._clock()):
