@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.faulty_node import FaultyNode, sleeps, status
 
-from clara_eval.app import PERSON_RETRIES, SERVICE_RETRIES, open_app, open_caller
+from clara_eval.app import open_app, open_caller
+from clara_eval.app.adapters import PERSON_RETRIES, SERVICE_RETRIES
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.retries import NodeRetries

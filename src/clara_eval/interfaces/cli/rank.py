@@ -15,7 +15,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
