@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from clara_eval.interfaces.cli.lazy import Entry
 
+DEMO_SERVICE = "clara_eval.devnet.demo.living:serve_demo"
+"""What `serve --demo` runs."""
 COMMANDS = {
     "demo": Entry("clara_eval.devnet.demo.command:demo", "Run one challenge from escrow to claimed prizes, locally."),
     "check": Entry("check:check", "Say what is ready to run and what is missing."),

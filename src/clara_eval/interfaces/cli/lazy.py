@@ -17,6 +17,12 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 
+def load(target: str) -> Any:
+    """Import `module:name`: a module of this folder, or a full name."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module if "." in module else f"clara_eval.interfaces.cli.{module}"), name)
+
+
 class Entry(NamedTuple):
     """One command: `module:name` (a module of this folder, or a full name), and its line in the list of commands."""
 
@@ -52,8 +58,7 @@ class LazyGroup(TyperGroup):
         target, line = self.table[words]
         if not target:
             return group(self.table, words, line)
-        module, _, name = target.partition(":")
-        found = getattr(import_module(module if "." in module else f"clara_eval.interfaces.cli.{module}"), name)
+        found = load(target)
         if "structlog" in sys.modules:  # a command that logs nothing does not wait for it to be loaded
             import_module("clara_eval.interfaces.cli.command_logs").to_stderr()
         return get_command(found if isinstance(found, typer.Typer) else _single(found, cmd_name))

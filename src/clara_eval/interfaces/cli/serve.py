@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clara_eval.core.errors import ConfigError
+from clara_eval.interfaces.cli.commands import DEMO_SERVICE
+from clara_eval.interfaces.cli.lazy import load
 from clara_eval.interfaces.cli.screen import console
 
 if TYPE_CHECKING:
@@ -56,30 +58,5 @@ async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
 
     if not demo:
         return await run_service(settings, mode=mode)
-    from clara_eval.devnet.demo.living import living_world  # noqa: PLC0415
-    from clara_eval.service.options import EngineOptions  # noqa: PLC0415
-
-    quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
-    async with living_world(settings, _say) as local:
-        return await run_service(local, mode=mode, options=quick, on_start=lambda url: _banner(local, url))
-
-
-def _banner(settings: Settings, url: str) -> None:
-    """Where everything is, and what to try next."""
-    key = settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""
-    lines = (
-        ("", ""),
-        ("Page", f"{url}/"),
-        ("Operator", f"{url}/operator"),
-        ("Admin key", key),
-        ("Agents (MCP)", f"{url}/mcp"),
-        ("Chain", settings.rpc_url),
-        ("", ""),
-        ("Try next", f"open {url}/ and watch the running round; a new one follows it"),
-        ("", "sign in under Operator with the admin key and decide about the round that waits"),
-        ("", f"curl {url}/api/v1/challenges"),
-        ("Stop", "Ctrl-C; everything is thrown away"),
-        ("", ""),
-    )
-    for name, value in lines:
-        console().print(f"[bold]{name:<14}[/bold]{value}" if name or value else "", soft_wrap=True)
+    result: int = await load(DEMO_SERVICE)(settings, mode, _say)
+    return result
