@@ -6,12 +6,17 @@ from typing import Literal
 
 
 class ClaraError(Exception):
-    """The root. `remedy` says what the reader can do about it."""
+    """The root. `remedy` says what to do about it; `see` is the code of an action that helps, about an address.
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    Each interface writes its own sentence for `see`.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", see: str = "", about: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.see = see
+        self.about = about
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
@@ -62,10 +67,6 @@ class BadSubmission(ClaraError):
     def __init__(self, message: str, *, code: str = "unreadable", remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.code = code
-
-
-class GivenUp(BadSubmission):
-    """An outage lasted until nothing was tried any more. Nobody knows whose fault it was."""
 
 
 class CannotPublish(ClaraError):

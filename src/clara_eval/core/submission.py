@@ -1,4 +1,4 @@
-"""One submission as it was handed in: who, what, when."""
+"""A submission as it was handed in, and the place that it got."""
 
 from __future__ import annotations
 
@@ -26,3 +26,11 @@ class Version:
     solution_hash: str
     submitted_at: int
     version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An account on its place, best first; rejected submissions follow the ranked ones with score 0."""
+
+    account: Address
+    score: int

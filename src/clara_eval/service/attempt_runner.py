@@ -87,7 +87,7 @@ class AttemptRunner:
             self.speed = self.speed.blended(stage.callsPerSecond)
 
     async def _ended(self, evaluation: Evaluation) -> Ending:
-        ranking = evaluation.walked.ranking if evaluation.walked else None
+        ranking = evaluation.ran.ranking if evaluation.ran else None
         if ranking is not None and ranking.consistency.swap_consistency is not None:
             self.metrics.swap_consistency.set(ranking.consistency.swap_consistency)
         ending = ending_of_result(evaluation, time.time())

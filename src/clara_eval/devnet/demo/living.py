@@ -37,10 +37,6 @@ from clara_eval.devnet.demo.round import (
 )
 from clara_eval.devnet.demo.slow_judge import slow_judge
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, local_chain
-from clara_eval.interfaces.cli.screen import console
-from clara_eval.interfaces.serve import run_service
-from clara_eval.service.engine import Mode
-from clara_eval.service.options import EngineOptions
 
 REVIEW_ABOVE_USD = 1000.0
 REVIEWED_POOL = 2500 * USDC
@@ -63,34 +59,6 @@ class Tempo:
     """Between the post of one running round and the next."""
     most_seconds: float = 300.0
     """After which the next round is opened, whatever became of the last."""
-
-
-async def serve_demo(settings: Settings, mode: Mode, say: Say) -> int:
-    """Run the service on a local chain until it is told to stop; return its exit code."""
-    quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
-    async with living_world(settings, say) as local:
-        return await run_service(local, mode=mode, options=quick, on_start=lambda url: _show_places(local, url))
-
-
-def _show_places(settings: Settings, url: str) -> None:
-    """Print where everything is, and what to try next."""
-    key = settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""
-    lines = (
-        ("", ""),
-        ("Page", f"{url}/"),
-        ("Operator", f"{url}/operator"),
-        ("Admin key", key),
-        ("Agents (MCP)", f"{url}/mcp"),
-        ("Chain", settings.rpc_url),
-        ("", ""),
-        ("Try next", f"open {url}/ and watch the running round; a new one follows it"),
-        ("", "sign in under Operator with the admin key and decide about the round that waits"),
-        ("", f"curl {url}/api/v1/challenges"),
-        ("Stop", "Ctrl-C; everything is thrown away"),
-        ("", ""),
-    )
-    for name, value in lines:
-        console().print(f"[bold]{name:<14}[/bold]{value}" if name or value else "", soft_wrap=True)
 
 
 @asynccontextmanager

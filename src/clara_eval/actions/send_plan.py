@@ -1,10 +1,4 @@
-"""Carrying out a plan with the local wallet: each step recorded before it is sent, and done once.
-
-Comes in: an action that somebody confirmed, and its plan. Goes out: what is in a block, step by step. Must hold: the
-plan is written down before its first step is signed, under the action's name; the same action asked for again after a
-crash goes on with that plan, and with the very transactions it signed, instead of sending others. The limit on what the
-wallet may move, and its ether for gas, are checked before the first step.
-"""
+"""Send a plan with the local wallet: recorded before it is signed, each step once, also after a crash."""
 
 from __future__ import annotations
 
@@ -34,12 +28,12 @@ from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Tempora
 from clara_eval.store.ports import Store
 
 REHEARSALS = 6
-"""A node behind a balancer may not know the block of the transaction before yet: look again that often."""
+"""A node behind a balancer may not know the previous transaction's block yet: look again that often."""
 AGAIN_SECONDS = 0.5
 UNKNOWN_GAS = 500_000
 """Assumed for a transaction whose gas cannot be estimated yet."""
 FORGOTTEN_SECONDS = 600
-"""A plan of which nothing was signed for so long was given up: the action is planned anew."""
+"""A plan of which nothing was signed for so long is planned anew."""
 
 Report = Callable[[int, int, str], Awaitable[None]]
 
@@ -55,7 +49,7 @@ class SentStep:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A plan as it is written down before its first step."""
+    """A plan as recorded before its first step."""
 
     number: str
     at: int
@@ -69,12 +63,12 @@ _STARTED = TypeAdapter(_Started)
 
 
 def run_of(caller: Caller, account: EthereumAccount) -> str:
-    """Under which name a person's transactions are recorded: the chain, and whose they are."""
+    """The name under which a person's transactions are recorded."""
     return f"{caller.chain_id}:{account.address}"
 
 
-async def unfinished(caller: Caller, action: Action) -> Plan | None:
-    """The plan of this very action, if it was begun and did not come to its end."""
+async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
+    """The plan of this action if it was begun and did not end."""
     store = await caller.store.existing() if caller.account is not None else None
     if store is None or caller.account is None:
         return None
@@ -90,8 +84,8 @@ async def unfinished(caller: Caller, action: Action) -> Plan | None:
     return None
 
 
-async def carry_out(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
-    """Send all of it, waiting for each; raises before anything is sent if the wallet must not do it."""
+async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
+    """Send every step and wait for it; limit and ether are checked before the first."""
     account = _account(caller, plan)
     check_limit(caller, plan.spends)
     await _check_ether(caller, account, plan)
@@ -106,7 +100,7 @@ async def carry_out(caller: Caller, action: Action, plan: Plan, report: Report) 
     try:
         for number, planned in enumerate(started.plan.transactions):
             await report(number, len(started.plan.transactions), planned.description)
-            with telling(sent):
+            with naming_sent(sent):
                 sent.append(await steps.send(number))
     except CannotAct:
         if await steps.is_over():
@@ -129,8 +123,8 @@ def _account(caller: Caller, plan: Plan) -> EthereumAccount:
 
 
 @contextmanager
-def telling(sent: Sequence[SentStep]) -> Iterator[None]:
-    """An error in here also says what is already in a block."""
+def naming_sent(sent: Sequence[SentStep]) -> Iterator[None]:
+    """Add what is already in a block to an error."""
     try:
         yield
     except ClaraError as bad:
@@ -140,7 +134,7 @@ def telling(sent: Sequence[SentStep]) -> Iterator[None]:
 
 
 def check_limit(caller: Caller, spends: Spending | None) -> None:
-    """Refuse what is above the wallet's limit, and tokens whose worth is not known."""
+    """Refuse what is above the wallet's limit, and tokens of unknown worth."""
     limit = caller.settings.wallet_limit_usd
     if spends is None or limit is None:
         return
@@ -174,7 +168,7 @@ def _ether(wei: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps of one plan on their way."""
+    """The steps of one plan."""
 
     caller: Caller
     sender: TransactionSender
@@ -183,7 +177,7 @@ class _Steps:
     started: _Started
 
     async def send(self, number: int) -> SentStep:
-        """One step, seen through; a node that is behind or does not answer is asked again for a while."""
+        """Send one step; a node that is behind or does not answer is asked again for a while."""
         planned, pace = self.started.plan.transactions[number], self.caller.pace
         end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
         while True:
@@ -204,7 +198,7 @@ class _Steps:
                 await pace.sleep(pace.poll_seconds)
 
     async def is_over(self) -> bool:
-        """Whether nothing of the plan can land any more that is not in a block already."""
+        """Whether no transaction of the plan is still pending."""
         rows = [row for number in range(len(self.started.plan.transactions)) for row in await self._rows(number)]
         account = self.sender.account
         return all([await account.is_nonce_gone(row.nonce) for row in rows]) and not await account.is_pending(rows)
@@ -238,7 +232,7 @@ class _Steps:
 
 
 async def _never_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
-    """What a person does is done when the transaction is in a block; nobody else can do it."""
+    """A person's transaction is done when it is in a block; no other can stand for it."""
     return None
 
 

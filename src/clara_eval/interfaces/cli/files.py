@@ -1,8 +1,4 @@
-"""An eval config in a file, read and checked for a command.
-
-Comes in: a path. Goes out: its bytes, or the checked config. A file that cannot be read is an error that names it; a
-config that is not usable ends the command with its problems and exit code 1.
-"""
+"""Files of a command: configs read and checked, texts read, new files written."""
 
 from __future__ import annotations
 
@@ -19,12 +15,11 @@ from clara_eval.interfaces.cli.screen import console, safe
 
 
 def read_config(file: Path, *, as_json: bool) -> EvalConfig:
-    """The config in a file, checked."""
     return usable_config(file, read_bytes(file), as_json=as_json)
 
 
 def usable_config(file: Path, content: bytes, *, as_json: bool) -> EvalConfig:
-    """The config, checked; one that is not usable ends the command with its problems and exit code 1."""
+    """Check a config; one that is not usable ends the command with its problems and exit code 1."""
     try:
         return parse_eval_config(content)
     except BadEvalConfig as bad:
@@ -36,7 +31,6 @@ def usable_config(file: Path, content: bytes, *, as_json: bool) -> EvalConfig:
 
 
 def read_bytes(file: Path) -> bytes:
-    """The bytes of a config file, or an error that names the file."""
     try:
         with file.open("rb") as handle:
             return handle.read(1_048_576)  # far above the config's own limit, which gives the reason
@@ -44,10 +38,15 @@ def read_bytes(file: Path) -> bytes:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
 
 
-def print_warning(sentence: str | None) -> None:
-    """One warning in the colour of warnings; None prints nothing."""
-    if sentence:
-        console(stderr=False).print(f"[yellow]warning[/] {safe(sentence, 800)}", soft_wrap=True)
+def read_text(path: Path) -> str:
+    """Read text as it is: the chain commits to these bytes, line ends too."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        why = "it is not text in UTF-8" if isinstance(bad, UnicodeDecodeError) else bad.strerror
+        raise BadInput(
+            f"The file {str(path)!r} cannot be read: {why}.", value=str(path), remedy="Name a file with text in UTF-8."
+        ) from None
 
 
 def print_problems(problems: Sequence[ConfigProblem]) -> None:
