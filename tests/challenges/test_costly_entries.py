@@ -16,6 +16,7 @@ from tests.support.fake_endpoint import Seen
 from tests.support.ipfs_gateway import LocalGateway
 from tests.support.scripted_llm import shown_vectors, verdict_text
 from tests.support.thinking_endpoint import ThinkingEndpoint
+from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -88,7 +89,7 @@ def endless(seen: Seen) -> int:
 @pytest.mark.parametrize(
     ("count", "size", "think", "model"),
     [
-        (12, 262_000, lambda _seen: 0, "m"),
+        (50, 262_000, lambda _seen: 0, "m"),
         (50, 900, endless, "m"),
         (50, 900, endless, "gpt-6-luna"),
         (8, 60_000, endless, "m"),
@@ -110,6 +111,9 @@ async def test_costly_entries_keep_nobody_from_being_paid(
             path = await write_trace(reaching, address)
             checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
             (line,) = await app.store.spends()
+            print("RECEIPT", done.receipt, done.review)
+            trace = path.read_bytes()
+    assert node_refusals({"round": trace}, tmp_path) == {"round": ""}
     walk = done.walk
     right = [agent.address for agent in local_chain.agents[:3]]
     assert [one.account for one in walk.winners.entries] == right
