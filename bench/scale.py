@@ -25,6 +25,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.web3_chain import web3_of
+
 if TYPE_CHECKING:
     from tests.support.chaos import World
 
@@ -254,7 +256,7 @@ async def _posted(made: World, count: int) -> tuple[int, float]:
     wanted: Any = {"fromBlock": made.first_block, "topics": [abi("Challenge").event("ScoresPosted").topic]}
     until = time.monotonic() + 3600
     while time.monotonic() < until:
-        logs = await made.chain.web3.eth.get_logs(wanted)
+        logs = await web3_of(made.chain).eth.get_logs(wanted)
         found = len({log["address"].lower() for log in logs})
         if found >= count:
             return found, time.monotonic()

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.dollars import is_dollar
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet, open_wallet
 from clara_eval.challenges.evaluate import Options, Ports
@@ -31,11 +31,10 @@ from clara_eval.core.dollars import micro_usd
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.harness import Machine
-from clara_eval.judge.calls import CachedLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.limits import within
-from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.port import PaidAnswer
 from clara_eval.judge.providers.registry import (
     build_llm,
     models_of,
@@ -43,6 +42,8 @@ from clara_eval.judge.providers.registry import (
     price_cards,
     token_limits,
 )
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.open import open_store, opened_store
 from clara_eval.store.ports import Store
@@ -170,7 +171,7 @@ async def open_chain(network: Network, rpc_url: str, *, first_block: int | None 
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Asker | None]:
+async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[StructuredLlm | None]:
     """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
     models = models_of(parse_jury(judges or settings.judges))[:1]
     if not models:
@@ -180,14 +181,16 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
     card = price_cards(settings, models)[models[0].text]
     budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
     try:
-        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=RetryPolicy(tries=3))
-        yield within(token_limits(settings, models), line)
+        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, policy=RetryPolicy(tries=3))
+        yield StructuredLlm(line, token_limits(settings, models))
     finally:
         await llm.close()
 
 
 @asynccontextmanager
-async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple[dict[str, Asker | None], SqlStore]]:
+async def open_jury(
+    settings: Settings, judges: str = ""
+) -> AsyncIterator[tuple[dict[str, StructuredLlm | None], SqlStore]]:
     """Every judge of the jury with the cap of one challenge, and the store that keeps their answers; None: no model."""
     jury = parse_jury(judges or settings.judges)
     async with opened_store(settings.database_url) as store:
@@ -198,7 +201,7 @@ async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple
         try:
             yield (
                 {
-                    j.text: within(limits, pool.line(j.text, CALIBRATION_RUN, budget, 3600.0))
+                    j.text: StructuredLlm(pool.line(j.text, CALIBRATION_RUN, budget, 3600.0), limits)
                     if j.text in models
                     else None
                     for j in jury

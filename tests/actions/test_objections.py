@@ -19,6 +19,7 @@ from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Change, Entries, forged
 from tests.support.scripted_judge import scripted_words
 from tests.support.step_worker import KILLED, PACE, StepWorkers
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import object_to_draft, read_draft, sign_objection
@@ -373,7 +374,7 @@ async def test_a_judge_that_is_away_does_not_hold_the_post(local_chain: LocalCha
 
     async with FakeEndpoint(words=scripted_words, script=away).running() as endpoint:
         judge, other = (f"openai:{name}@{endpoint.url}" for name in ("m", "other"))
-        changes = {"judges": judge, "objection_judge": other, "prices": f"{judge}=0/0,{other}=0/0"}
+        changes = {"judges_as_set": judge, "objection_judge": other, "prices": f"{judge}=0/0,{other}=0/0"}
         async with open_app(settings_of(chain, tmp_path, review_above_usd=100.0, **changes), pace=PACE) as app:
             waiting = await evaluate(app, address)
             await approve(app.store, app.chain_id, address, note="Looked.", digest=waiting.digest)
@@ -429,7 +430,7 @@ async def test_killed_at_each_step_of_an_objection_nothing_is_lost(local_chain: 
     assert checked.walk.disputed is not None
     assert [one.signature for one in checked.walk.disputed.raised] == [signature]
     assert checked.walk.disputed.of == draft.digest
-    logs = await local_chain.challenge(address).events.ScoresPosted.get_logs(from_block=0)
+    logs = await as_web3(local_chain.challenge(address)).events.ScoresPosted.get_logs(from_block=0)
     assert len(logs) == 1
 
 

@@ -11,6 +11,7 @@ from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
 from tests.support.ipfs_node import LocalIpfsNode
 from tests.support.step_worker import KILLED, PACE, StepWorkers
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.publication import publish_missing
@@ -113,7 +114,7 @@ async def test_killed_at_each_step_of_pinning_nothing_is_lost(
         assert list(node.pins) == [scores["traceCid"]]
         progress = json.loads(await app.store.get(app.chain_id, f"publication:ipfs:{address}") or "{}")
     assert progress["last"] == "done"
-    logs = await local_chain.challenge(address).events.ScoresPosted.get_logs(from_block=0)
+    logs = await as_web3(local_chain.challenge(address)).events.ScoresPosted.get_logs(from_block=0)
     assert len(logs) == 1
 
 

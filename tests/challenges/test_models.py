@@ -37,10 +37,11 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.calls import CachedLlm, FallbackLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
+from clara_eval.judge.retry import RetryPolicy
 
 CONFIG = {
     "version": 1,
@@ -134,7 +135,7 @@ class ScriptedModels:
                     run=challenge.run,
                     budget=RunBudget(None),
                     card=FREE,
-                    patience=self.patience,
+                    policy=self.patience,
                 )
                 for name in plan.models
             }

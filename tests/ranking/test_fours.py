@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
+from tests.support.scripted_llm import MemoryAsker, ScriptedLlm, in_memory
 
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
@@ -18,6 +18,7 @@ from clara_eval.evaluation.play import play_tournament
 from clara_eval.judge import ModelJudge, RulesJudge
 from clara_eval.judge.ordering import OrderingJudge, ordering_prompts, read_order
 from clara_eval.judge.port import Prompt
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import make_vector
 from clara_eval.ranking import rank
 from clara_eval.ranking.adaptive import Tuning, repeated, with_sides
@@ -141,14 +142,15 @@ def by_level(prompt: Prompt) -> str:
 
 async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() -> None:
     """A jury of one: groups and pairs are asked, recorded with their requests, and played again from the book alone."""
-    asker = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    book = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    asker = StructuredLlm(book)
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
     choice = choose_schedule(
         ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
     )
     played = await play_tournament(choice.schedule, judges, VECTORS, orderers=orderers)
-    assert len(asker.book) <= 30
+    assert len(book.book) <= 30
     assert all(comparison.requests for comparison in played)
     assert 4 in {len(comparison.group) for comparison in played}
     again = choose_schedule(
@@ -196,7 +198,7 @@ def test_covariates_are_ranks_and_hold_no_extreme() -> None:
 async def test_equal_facts_are_a_tie_among_four_too() -> None:
     """Nobody is asked about four equal vectors, and an order among equals is not taken for a verdict."""
     vectors = {item: make_vector(SCHEMA, {"level": 5 if k < 12 else 9}) for k, item in enumerate(ITEMS)}
-    asker = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    asker = in_memory(ScriptedLlm(by_level, name="m"))
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
     choice = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours")

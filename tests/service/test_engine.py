@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 from eth_typing import HexStr
 from tests.support.faulty_node import MiscountingNode
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions.check import preflight
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App, open_app
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.sender import BroadcastResult, Intention, SendTimeouts
-from clara_eval.chain.sending import EthereumAccount, send_again
-from clara_eval.chain.transaction import StoredTransaction
+from clara_eval.chain.sender import Intention, SendTimeouts, send_again
+from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
 from clara_eval.challenges.attempt_memory import attempts_key
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.claim_recorder import UNCLAIMED
@@ -130,7 +131,7 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
     async with turning(settings_of(local_chain, tmp_path)) as world:
         done = await world.until(address, "complete")
         assert (done["progress"], done["postedBy"]) == (100, "evaluator")
-        assert await local_chain.challenge(address).functions.scorePostedAt().call() > 0
+        assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() > 0
 
         async def shows_the_post() -> bool:
             row = (await summaries(world.app.store, world.app.chain_id))[address]
@@ -140,7 +141,7 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
         await local_chain.move_time(12 * HOUR + 1)
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)
-        assert await local_chain.challenge(address).functions.status().call() == 2
+        assert await as_web3(local_chain.challenge(address)).functions.status().call() == 2
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)
         assert board[address].chainStatus == "finalized"
@@ -156,7 +157,7 @@ async def check_claims(world: Turning, chain: LocalChain, address: Address) -> N
         await world.engine.tick()
     created = await read(store, chain_id, Created, created_key(address))
     assert created is not None
-    assert (await chain.web3.eth.get_transaction_receipt(HexStr(created.txHash)))["blockNumber"] == created.block
+    assert (await web3_of(chain).eth.get_transaction_receipt(HexStr(created.txHash)))["blockNumber"] == created.block
     result = await read(store, chain_id, RoundResult, result_key(address))
     assert result is not None
     winners = [winner.address for winner in result.winners]
@@ -201,7 +202,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
     async with open_app(before, pace=PACE) as app:
         await sign_and_die(app, address, monkeypatch)
         recorded = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
-    assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+    assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
     after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
     earlier = local_chain.evaluator.address
     balance = await local_chain.node.rpc("eth_getBalance", earlier, "latest")
@@ -216,7 +217,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
         await world.engine.tick()
 
         async def landed() -> bool:
-            return bool(await local_chain.challenge(address).functions.scorePostedAt().call())
+            return bool(await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call())
 
         await eventually(landed)
         await world.engine.tick()
@@ -228,7 +229,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
         assert scores["traceDigest"]
         await local_chain.move_time(12 * HOUR + 1)
         await world.engine.tick()
-        assert await local_chain.challenge(address).functions.status().call() == 2
+        assert await as_web3(local_chain.challenge(address)).functions.status().call() == 2
         run = f"{world.app.chain_id}:{address}"
         assert await world.app.store.transactions(run, Intention.POST_SCORES) == recorded
         (final,) = await world.app.store.transactions(run, Intention.FINALIZE)
@@ -256,7 +257,7 @@ async def test_what_an_earlier_key_signed_about_a_block_that_is_gone_is_not_sent
         recorded = await app.store.pending_nonces(local_chain.evaluator.address)
         assert again == len({tx.nonce for tx in recorded if tx.intention != Intention.POST_SCORES})
     await local_chain.mine(2)
-    assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+    assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
 
 
 async def gapped_round(
@@ -370,14 +371,14 @@ async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain,
     first, second = tmp_path / "first", tmp_path / "second"
     async with turning(settings_of(local_chain, first)) as world:
         await world.until(address, "complete")
-    nonce = await local_chain.web3.eth.get_transaction_count(_checksum(local_chain))
+    nonce = await web3_of(local_chain).eth.get_transaction_count(_checksum(local_chain))
     async with turning(settings_of(local_chain, second)) as world:
         done = await world.until(address, "complete")
         assert done["postedBy"] == "evaluator"
         scores = await read_document(world.app.store, world.app.chain_id, scores_key(address))
         assert scores is not None
         assert [row["prizeAmount"] for row in scores["rankings"]] == ["300000000", "125000000", "75000000"]
-    assert await local_chain.web3.eth.get_transaction_count(_checksum(local_chain)) == nonce
+    assert await web3_of(local_chain).eth.get_transaction_count(_checksum(local_chain)) == nonce
 
 
 def _checksum(chain: LocalChain) -> Any:
@@ -467,7 +468,7 @@ async def test_several_challenges_are_finalized_at_once(local_chain: LocalChain,
             await local_chain.node.rpc("evm_setAutomine", True)
             await local_chain.mine()
         assert ticking.result().problems == []
-    assert [await local_chain.challenge(a).functions.status().call() for a in addresses] == [2, 2, 2]
+    assert [await as_web3(local_chain.challenge(a)).functions.status().call() for a in addresses] == [2, 2, 2]
 
 
 async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -489,7 +490,7 @@ async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain:
         assert (started, report.problems) == ([later], ["Finalizing is taking long: it continues at the next tick."])
         await app.store.drop_lease(f"wallet:31337:{app.sender.address}", "somebody")
         await dataclasses.replace(ticker, finalize_seconds=60).tick()
-        assert await contract.functions.status().call() == 2
+        assert await as_web3(contract).functions.status().call() == 2
 
 
 async def test_too_few_submissions_are_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -509,7 +510,7 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         await world.engine.tick()
-        assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+        assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
         with pytest.raises(BadInput, match="digest"):
             await world.engine.decide(address, "approve", "looked at nothing")
         looked_at = (await known_review(world.app.store, world.app.chain_id, address)).digest
@@ -527,7 +528,7 @@ async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalCh
         await world.engine.decide(address, "reject", "smells")
         assert "smells" in (await world.until(address, "failed"))["reason"]
         await world.engine.tick()
-        assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+        assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
 
 
 async def test_a_late_rejection_takes_no_post_back(local_chain: LocalChain, tmp_path: Path) -> None:

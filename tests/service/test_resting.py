@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.service.test_engine import posted_round, settings_of
 from tests.support.faulty_node import FaultyNode
+from tests.support.web3_chain import as_web3
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.contracts.abi import abi
@@ -170,7 +171,7 @@ async def test_a_posted_challenge_rests_until_it_can_be_finalized(local_chain: L
         assert node.calls["eth_call"] <= 2  # where it is its turn of the day
         await local_chain.move_time(HOUR)
         await ticked(app)
-        assert await contract.functions.status().call() == ChallengeStatus.FINALIZED.value
+        assert await as_web3(contract).functions.status().call() == ChallengeStatus.FINALIZED.value
         await ticked(app)
         assert (await summaries(app.store, app.chain_id))[address].chainStatus == "finalized"
 

@@ -22,6 +22,7 @@ from tests.support.scenarios import (
     posts_of,
     until_posted,
 )
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.review import approve
 from clara_eval.app import open_app
@@ -33,7 +34,7 @@ from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.scoring_window import Window
-from clara_eval.judge.calls import RetryPolicy
+from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics
@@ -129,7 +130,7 @@ async def test_rounds_that_wait_for_their_judge_hold_no_place(local_chain: Local
         await ticking_until(world, free, "complete")
         for address in held:
             status = await ticking_until(world, address, "pending", told="3600 s")
-            ends = await local_chain.challenge(address).functions.scoringDeadline().call()
+            ends = await as_web3(local_chain.challenge(address)).functions.scoringDeadline().call()
             assert 0 < status["retryAt"] < ends
         assert b'clara_alerts_total{alert="EvaluationStuck"}' in world.engine.metrics.render()
         endpoint.script = None

@@ -23,10 +23,10 @@ import structlog
 from clara_eval.actions.publication import NotTried, publish_missing
 from clara_eval.actions.reputation import give_missing_feedback
 from clara_eval.app import App
+from clara_eval.chain.account import posts_covered
 from clara_eval.chain.events import find_challenges
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewChallenge
-from clara_eval.chain.sender import Intention
-from clara_eval.chain.sending import posts_covered, send_again
+from clara_eval.chain.sender import Intention, send_again
 from clara_eval.challenges.attempt_memory import read_attempts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.claim_recorder import record_claims, watch_claims
