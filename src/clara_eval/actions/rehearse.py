@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.app import open_machine, open_reader
-from clara_eval.code.language import guess_language
+from clara_eval.code import guess_language
 from clara_eval.config.eval_config import (
     EvalConfig,
     Feature,

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from clara_eval.actions.challenges import challenge_at
 from clara_eval.app import Caller, open_machine
-from clara_eval.code.language import guess_language
+from clara_eval.code import guess_language
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, read_metadata
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import Untrusted, fence

@@ -6,7 +6,7 @@ stop or delay a round: whatever it holds, it gets a verdict. What is judged is e
 
 from __future__ import annotations
 
-from clara_eval.code.language import guess_language, language_name
+from clara_eval.code import guess_language, language_name
 from clara_eval.submissions.authors import CONTESTED_SECONDS
 from clara_eval.submissions.collecting import SubmissionLimits, collect_solution, estimate_tokens
 from clara_eval.submissions.copies import (

@@ -10,11 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from clara_eval.code.grammars import GRAMMARS
-from clara_eval.code.language import language_name
-from clara_eval.code.neutral import neutral_code
-from clara_eval.code.reading import read_code
-from clara_eval.code.structure import Span
+from clara_eval.code import READ_AS_CODE, language_name, neutral_code, read_code
 
 # Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
@@ -24,7 +20,7 @@ def known_language(language: str | None) -> str | None:
     """The name of a language that can be parsed, from what people write (`Solidity ^0.8`, `ts`), or None."""
     for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
         name = language_name(word)
-        if name in GRAMMARS and name != "tsx":
+        if name in READ_AS_CODE:
             return name
     return None
 
@@ -42,7 +38,7 @@ def neutral_view(text: str, language: str | None, wanted: frozenset[str] = froze
     return neutral_code(source, name, wanted)
 
 
-def without(source: bytes, spans: Iterable[Span]) -> bytes:
+def without(source: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     """The source with the spans blanked out, line breaks kept, so that line numbers stay."""
     blanked = bytearray(source)
     for start, end in spans:
