@@ -93,9 +93,8 @@ async def verified(place: Path) -> dict[str, Any]:
 
 async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
     """CPU seconds of ticks beside so many finished and as many open challenges, and of the same without them."""
-    from tests.service.test_many import finished, ticked
-    from tests.service.test_resting import at_rest
     from tests.support.faulty_node import FaultyNode
+    from tests.support.service import finished, still_open, ticked
 
     from clara_eval.app import open_app
     from clara_eval.devnet.demo.lifecycle import local_settings
@@ -119,7 +118,7 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
             alone, calls_alone, requests_alone = await mean()
             await finished(app, finished_count)
             beside, calls_beside, _ = await mean()
-            await at_rest(app, finished_count)
+            await still_open(app, finished_count)
             beside_open, _, requests_open = await mean()
     return {
         "finished": finished_count,
@@ -136,8 +135,8 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
 
 async def discovery(place: Path, count: int) -> dict[str, Any]:
     """What a tick with a few new challenges costs, before and after the factory made so many others that are open."""
-    from tests.service.test_many import ticked
     from tests.support.faulty_node import FaultyNode
+    from tests.support.service import ticked
 
     from clara_eval.app import open_app
     from clara_eval.devnet.demo.lifecycle import local_settings

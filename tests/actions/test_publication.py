@@ -27,8 +27,8 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
 from clara_eval.service.alerts import Alerts
+from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.tick import Ticker
 from clara_eval.store.trace_archive import stream_trace
 
 
@@ -138,7 +138,7 @@ async def test_an_address_and_a_node_are_enough_to_verify(
             await verify_trace(address, stranger, rpc=local_chain.rpc_url)
         await local_chain.move_time(12 * HOUR + 1)
         for _ in range(2):
-            await Ticker(app, Alerts(Metrics()), Metrics(), _nothing).tick()
+            await run_tick(app, Alerts(Metrics()), Metrics(), _nothing)
     assert (await verify_trace(address, stranger, rpc=local_chain.rpc_url)).digest == done.digest, "by the feedback"
     await node.stop()
     shelf = tmp_path / "shelf"

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiohttp
-from tests.service.test_telemetry import collecting, facts
 from tests.support.chaos import ChaosPlan, World, world
+from tests.support.collector import collecting, facts
 from tests.support.fake_endpoint import Fault
 from tests.support.half_open import half_open
 from tests.support.web3_chain import as_web3

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.actions.test_objections import by_node
-from tests.service.test_engine import FAST, PACE, Turning, settings_of
 from tests.support.compiler_bombs import COMPILER_BOMBS
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Entries, forged
 from tests.support.hostile_web import HostileWeb
 from tests.support.ipfs_gateway import LocalGateway, raw_uri
 from tests.support.scenarios import ended_well
+from tests.support.service import FAST, PACE, Turning, settings_of
 from tests.support.web3_chain import as_web3
 
 from clara_eval.app import open_app

@@ -57,7 +57,7 @@ EVENT_SECONDS = 10.0
 """So long an event is waited for before the next one's turn."""
 AFTER_A_DEATH = frozenset({"engine_started", "workflow_taken_over"})
 """What workers say only when one has died before."""
-GOES_ON = ("workflow_taken_over", "evaluation_queued", "chunk_asked", "attempt_ended")
+GOES_ON = ("workflow_taken_over", "evaluation_queued", "attempt_ended")
 """What the process after a dead one says when it is at work."""
 RESUME_SECONDS = 30.0
 """So soon after a kill the next process on the same machine is at work."""
@@ -106,7 +106,6 @@ class Report:
     paid_again: int = 0
     allowed_again: int = 0
     traces_verified: int = 0
-    chunks: int = 0
     takeovers: int = 0
     seconds: float = 0.0
     statuses: dict[str, str] = field(default_factory=dict)
@@ -460,7 +459,7 @@ async def _is_written_down(made: World, app: App) -> bool:
 async def _count(made: World, app: App) -> None:
     report, endpoint = made.report, made.endpoint
     report.challenges = len(made.addresses)
-    report.chunks, report.takeovers = made.said("chunk_asked"), made.said("workflow_taken_over")
+    report.takeovers = made.said("workflow_taken_over")
     report.requests, report.paid = len(endpoint.seen), endpoint.paid
     report.distinct = len(endpoint.paid_by_text)
     report.paid_again, report.allowed_again = endpoint.paid_again(made.troubles)

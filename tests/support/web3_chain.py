@@ -10,6 +10,7 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.contract import AsyncContract
 from web3.types import TxReceipt
 
+from clara_eval.devnet.dev_node import MinedReceipt
 from clara_eval.devnet.local_chain import DevContract, LocalChain
 
 
@@ -26,6 +27,6 @@ def as_web3(contract: DevContract) -> AsyncContract:
     return _connected(contract.node.rpc_url).eth.contract(address=contract.address, abi=contract.items)
 
 
-async def web3_receipt(chain: LocalChain, receipt: dict[str, Any]) -> TxReceipt:
+async def web3_receipt(chain: LocalChain, receipt: MinedReceipt) -> TxReceipt:
     """Read a receipt again, with web3's types."""
     return await web3_of(chain).eth.get_transaction_receipt(HexStr(receipt["transactionHash"]))

@@ -1,10 +1,4 @@
-"""Audit by sampling: some comparisons of a checked trace are asked again, of a judge that the auditor chooses.
-
-In: a trace that held, with its post on chain, and how many to ask. Out: how many verdicts came out otherwise, with an
-interval for all of them. Which are drawn follows from the hash of the block after the post: nobody could know it while
-the round was judged, and anybody draws the same ones. What it will cost is told before anything is asked. The node is
-asked as one of the trace's own network, whatever the settings say, and no comparison is made that was not drawn.
-"""
+"""Ask some comparisons of a verified trace again, drawn by the hash of the block after the post."""
 
 from __future__ import annotations
 
@@ -33,7 +27,7 @@ ANSWER_TOKENS = 150
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What asking will cost, before it is asked; `micro_usd` is None where the judge has no known price."""
+    """The expected cost; `micro_usd` is None if the judge has no known price."""
 
     judge: str
     calls: int
@@ -58,7 +52,7 @@ class Rejudged:
 
 
 def draw(seed: str, count: int, wanted: int) -> list[int]:
-    """`wanted` different numbers below `count`: the first ones of a shuffle by SHA-256 over the seed and a counter."""
+    """Draw different numbers below `count`: a shuffle by SHA-256 over the seed and a counter."""
     moved: dict[int, int] = {}
     chosen: list[int] = []
     for place in range(min(wanted, count)):
@@ -78,7 +72,7 @@ async def rejudge(
     rpc: str | None,
     foreseen: Callable[[Foreseen], None],
 ) -> Rejudged:
-    """Ask `wanted` comparisons again; `foreseen` is told the cost first, and may end it by raising."""
+    """Ask `wanted` comparisons again; `foreseen` gets the cost first and may raise to stop."""
     if rpc is None or checked.posted is None:
         raise BadInput(
             "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
@@ -111,14 +105,13 @@ async def _block_hash(chain_id: int, settings: Settings, rpc: str, number: int) 
 
 
 def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
-    """Which of them have a verdict. In a large round by rules all have one, and none is made to find that out."""
+    """Which comparisons have a verdict; a large round by rules has one for each, made when asked for."""
     if isinstance(comparisons, RuledComparisons):
         return range(len(comparisons))
     return [number for number, one in enumerate(comparisons) if one.winner is not None]
 
 
 async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
-    """Shown in the same order as before."""
     first, second = (checked.walk.features[account].vector for account in _pair(one))
     decision = await judge.compare(first, second)
     if decision.outage:

@@ -1,9 +1,4 @@
-"""Everything a person needs to decide about one result that waits, on one sheet.
-
-In: the store. Out: a `ReviewSheet`: what the money is about and how long there is, the ranking, what is doubtful and
-why, the facts of those near the pay line side by side, and the games between them. For the operator only: it names who
-stands near the money. What models and submitters wrote is data; whoever shows it escapes it.
-"""
+"""Collect on one sheet what a person needs to decide about a result; for the operator only."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from itertools import permutations
 from clara_eval.challenges.comparisons import read_comparison
 from clara_eval.challenges.review import known_review
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.documents.results import (
     EvalStatus,
     Features,
@@ -33,7 +28,7 @@ NEAR = 2
 
 
 async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
-    """The sheet of one challenge; NotFound where no review is known."""
+    """Make the sheet of one challenge; NotFound if no review is known."""
     review = await known_review(store, chain_id, address)
     scores = await read(store, chain_id, Scores, scores_key(address))
     summary = await read(store, chain_id, Summary, index_key(address))
@@ -65,7 +60,6 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
 
 
 def _near(rows: list[LeaderboardRow]) -> list[str]:
-    """The paid, and those just below the pay line."""
     paid = sum(row.prizeAmount is not None for row in rows)
     return [row.address for row in rows[: paid + NEAR]]
 
@@ -80,7 +74,6 @@ async def _facts(store: Store, chain_id: int, address: Address, near: list[str])
 
 
 async def _comparisons(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
-    """The looks at two of those next to the pay line, in both orders."""
     games: list[ShownComparison] = []
     for first, second in permutations(near[-2 * NEAR :], 2):
         found = await read_comparison(store, chain_id, address, first, second)

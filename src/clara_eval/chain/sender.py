@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -33,7 +34,6 @@ from clara_eval.chain.posted import Posted, PostedBy
 from clara_eval.chain.transaction import BroadcastResult, ContractCall, Mined, StoredTransaction, read_signed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
-from clara_eval.core.processes import this_process
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class TransactionSender:
     @asynccontextmanager
     async def signing(self, chain: str) -> AsyncIterator[KeepLease]:
         """Hold the wallet: one signature at a time, across processes that share the store."""
-        name, holder = f"wallet:{chain}:{self.address}", f"{this_process()}:{uuid.uuid4().hex}"
+        name, holder = f"wallet:{chain}:{self.address}", f"{os.getpid()}:{uuid.uuid4().hex}"
         timeouts = self.timeouts
         started = timeouts.now()
         async with self.lock:

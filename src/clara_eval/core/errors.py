@@ -1,9 +1,4 @@
-"""What can go wrong, named by what happens next.
-
-Every error of ours is a `ClaraError`; the doors turn it into one clear message, the engine into the next action.
-The class says what the caller does: wait, try again, ask again, refuse the item, stop and raise the alarm.
-Anything else that escapes is a bug and is loud.
-"""
+"""The errors of the product, named by what the caller does next: wait, try again, refuse, stop."""
 
 from __future__ import annotations
 
@@ -11,12 +6,17 @@ from typing import Literal
 
 
 class ClaraError(Exception):
-    """The root. `remedy` says what the reader can do about it."""
+    """The root. `remedy` says what to do about it; `see` is the code of an action that helps, about an address.
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    Each interface writes its own sentence for `see`.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", see: str = "", about: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.see = see
+        self.about = about
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()

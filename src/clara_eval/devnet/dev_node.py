@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession
@@ -23,6 +23,18 @@ from clara_eval.devnet.anvil import MNEMONIC
 
 _MINED_SECONDS = 120
 """For one transaction, on a machine under load."""
+
+
+class MinedReceipt(TypedDict):
+    """A receipt as the node's JSON has it, as far as it is used."""
+
+    transactionHash: str
+    blockNumber: str
+    blockHash: str
+    gasUsed: str
+    status: str
+    contractAddress: str | None
+    logs: list[dict[str, object]]
 
 
 class NodeRefused(ClaraError):
@@ -75,17 +87,20 @@ class DevNode:
         transaction = {"from": sender.address, "data": data} | ({} if to is None else {"to": to})
         return str(await self.rpc("eth_sendTransaction", transaction))
 
-    async def receipts(self, hashes: Sequence[str]) -> list[dict[str, Any]]:
+    async def receipts(self, hashes: Sequence[str]) -> list[MinedReceipt]:
         """Wait until all are mined; raise `NodeRefused` if one was reverted."""
         return [await self._receipt(item) for item in hashes]
 
-    async def _receipt(self, tx_hash: str) -> dict[str, Any]:
+    async def _receipt(self, tx_hash: str) -> MinedReceipt:
+        receipt: MinedReceipt | None = None
         async with asyncio.timeout(_MINED_SECONDS):
-            while (receipt := await self.rpc("eth_getTransactionReceipt", tx_hash)) is None:  # noqa: ASYNC110 - a node
-                await asyncio.sleep(0.01)
+            while receipt is None:
+                receipt = await self.rpc("eth_getTransactionReceipt", tx_hash)
+                if receipt is None:
+                    await asyncio.sleep(0.01)
         if receipt["status"] != "0x1":
             raise await self._refused(tx_hash)
-        return dict(receipt)
+        return receipt
 
     async def now(self) -> int:
         """Return the time of the newest block, which is the only time contracts know."""

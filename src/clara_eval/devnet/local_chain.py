@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
@@ -19,7 +18,7 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode
+from clara_eval.devnet.dev_node import DevAccount, DevNode, MinedReceipt
 
 USDC = 1_000_000
 """Base units of one test dollar."""
@@ -80,16 +79,17 @@ class DevContract:
         function = self.abi.function(name)
         return "0x" + (function.selector + encode(function.types, args)).hex()
 
-    async def read(self, name: str, *args: object) -> Any:
-        """Return the first output of a getter at the newest block."""
+    async def read(self, name: str, *args: object) -> int:
+        """Return the number that a getter answers at the newest block."""
         request = {"to": self.address, "data": self.encode_abi(name, args)}
-        return self.abi.function(name).answer(await self.node.rpc("eth_call", request, "latest"))[0]
+        (found,) = self.abi.function(name).answer(await self.node.rpc("eth_call", request, "latest"))
+        return int(str(found))
 
-    def events_in(self, name: str, receipt: dict[str, Any]) -> list[dict[str, Any]]:
+    def events_in(self, name: str, receipt: MinedReceipt) -> list[dict[str, object]]:
         """Return the values of this contract's events in a receipt."""
         event, place = self.abi.event(name), self.address.lower()
-        entries = [log for log in receipt["logs"] if log["address"] == place and log["topics"][0] == event.topic]
-        return [event.read(entry) for entry in entries]
+        entries = [log for log in receipt["logs"] if log["address"] == place]
+        return [event.read(entry) for entry in entries if event.topic in str(entry["topics"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class LocalChain:
 
     async def balance(self, address: Address) -> int:
         """Base units of the test dollar."""
-        return int(await self.token.read("balanceOf", address))
+        return await self.token.read("balanceOf", address)
 
     # -- what people do
 
@@ -183,7 +183,7 @@ class LocalChain:
         """Post a challenge and return its address. A poster other than the chain's own needs `fund` first."""
         params = self._create_params(terms or PostedTerms(), await self.now())
         receipt = await self.send(poster or self.poster, self.factory, "createChallenge", params)
-        return to_address(self.factory.events_in("ChallengeCreated", receipt)[0]["challengeAddress"])
+        return to_address(str(self.factory.events_in("ChallengeCreated", receipt)[0]["challengeAddress"]))
 
     async def register(self, agent: DevAccount, agent_uri: str = "") -> int:
         """The agent's id in the identity registry, registered now if it is not yet."""
@@ -192,11 +192,11 @@ class LocalChain:
 
     async def submit(
         self, agent: DevAccount, challenge: Address, solution_uri: str, solution_hash: str | None = None
-    ) -> dict[str, Any]:
+    ) -> MinedReceipt:
         """Submit one solution; the agent is registered first if needed."""
         return (await self.submit_all(challenge, [Handed(agent, solution_uri, solution_hash)]))[0]
 
-    async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[dict[str, Any]]:
+    async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
         """Submit many solutions in this order, each in a block of its own and at least a second after the last."""
         await self._register_all([item.agent for item in handed])
         target = self.challenge(challenge)
@@ -206,7 +206,7 @@ class LocalChain:
         finally:
             await self.node.rpc("anvil_removeBlockTimestampInterval")
 
-    async def submit_together(self, challenge: Address, handed: Sequence[Handed]) -> list[dict[str, Any]]:
+    async def submit_together(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
         """The same in as few blocks as hold them: a node that keeps the state of every block grows slow with them."""
         await self._register_all([item.agent for item in handed])
         target = self.challenge(challenge)
@@ -220,7 +220,7 @@ class LocalChain:
             calls = [(self.poster, call)] * min(_POOL, count - first)
             await self._send_together(self.deployment.factory, calls)
 
-    async def _send_together(self, to: Address, calls: Sequence[tuple[DevAccount, str]]) -> list[dict[str, Any]]:
+    async def _send_together(self, to: Address, calls: Sequence[tuple[DevAccount, str]]) -> list[MinedReceipt]:
         await self.node.rpc("evm_setAutomine", False)
         try:
             hashes = [await self.node.post(sender, to, call) for sender, call in calls]
@@ -231,12 +231,12 @@ class LocalChain:
         finally:
             await self.node.rpc("evm_setAutomine", True)
 
-    async def send(self, sender: DevAccount, contract: DevContract, name: str, *args: object) -> dict[str, Any]:
+    async def send(self, sender: DevAccount, contract: DevContract, name: str, *args: object) -> MinedReceipt:
         """Call a contract's function in a transaction and wait for it; raises `NodeRefused`."""
         data = contract.encode_abi(name, args=list(args))
         return await self.send_data(sender, to_address(str(contract.address)), data)
 
-    async def send_data(self, sender: DevAccount, to: Address, data: str) -> dict[str, Any]:
+    async def send_data(self, sender: DevAccount, to: Address, data: str) -> MinedReceipt:
         """The same with calldata made by the caller, for example with bytes after the arguments."""
         return (await self.node.receipts([await self.node.post(sender, to, data)]))[0]
 
@@ -283,7 +283,7 @@ class LocalChain:
         target = self.deployment.identity_registry
         hashes = [await self.node.post(agent, target, call) for agent in missing.values()]
         for address, receipt in zip(missing, await self.node.receipts(hashes), strict=True):
-            self._agent_ids[address] = int(registry.events_in("Registered", receipt)[0]["agentId"])
+            self._agent_ids[address] = int(str(registry.events_in("Registered", receipt)[0]["agentId"]))
 
     def _submission(self, item: Handed) -> list[object]:
         solution_hash = item.solution_hash or keccak_hex(item.solution_uri.encode())

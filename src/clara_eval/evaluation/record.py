@@ -10,9 +10,8 @@ import base64
 from collections.abc import Iterator
 
 from clara_eval.chain.model import Challenge
-from clara_eval.core.camel_json import to_camel_json
-from clara_eval.core.codec import JsonCodec
-from clara_eval.core.version import __version__
+from clara_eval.core.codec import JsonCodec, to_camel_json
+from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.objections import DISPUTED_FORM
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.ruled import RuledComparisons
@@ -25,8 +24,6 @@ from clara_eval.submissions import Rejected, Solution
 Entry = tuple[str, object]
 CHALLENGE = JsonCodec(Challenge)
 PLAN = JsonCodec(EvaluationPlan)
-RULES = 7
-"""Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
 def entries(challenge: Challenge, plan: EvaluationPlan, walk: EvaluationResult) -> Iterator[Entry]:

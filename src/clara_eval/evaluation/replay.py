@@ -20,8 +20,9 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import Posted
 from clara_eval.challenges.evaluate import ChainOfRecord
 from clara_eval.core.errors import BadInput, BadTrace, ClaraError
+from clara_eval.core.version import RULES
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
-from clara_eval.evaluation.record import CHALLENGE, PLAN, RULES, entries
+from clara_eval.evaluation.record import CHALLENGE, PLAN, entries
 from clara_eval.evaluation.rulings import is_by_default
 from clara_eval.evaluation.run import EvaluationResult, walk
 from clara_eval.evaluation.sources import TraceSources

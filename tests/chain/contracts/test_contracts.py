@@ -12,8 +12,8 @@ from eth_utils.address import to_checksum_address
 from tests.support.agents import agent_settings
 from tests.support.faulty_node import FaultyNode, answers, longest_range
 
-from clara_eval.actions.act import act
-from clara_eval.actions.submit import Handing, plan_submit, submit
+from clara_eval.actions.perform import perform
+from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.app import open_caller
 from clara_eval.chain.contracts.abi import FOREIGN_GAS, View
 from clara_eval.chain.contracts.clients import Feedback, IdentityRegistryContract, ReputationRegistryContract
@@ -115,12 +115,12 @@ def test_the_number_of_feedback_comes_from_its_own_event() -> None:
 async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, tmp_path: Path) -> None:
     """The id comes from the registration's own receipt, and 0 is an id like any other."""
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    handing = Handing(challenge=address, content="x = 1", register=True)
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with FaultyNode(local_chain.rpc_url) as node:
         node.instead = answers("eth_getLogs", [])
         settings = agent_settings(local_chain, local_chain.agents[0], tmp_path / "kept.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
-            found = await act(caller, submit(handing), confirmed="yes")
+            found = await perform(caller, submit(submission), confirmed="yes")
     assert found.details["agentId"] == "0"
     assert [item.description for item in found.sent] == ["Register as an agent", "Submit a solution as agent 0"]
     assert node.calls["eth_getLogs"] == 0
@@ -140,7 +140,7 @@ async def test_an_agents_id_is_found_by_a_node_that_answers_short_ranges_only(
         node.instead = longest_range(100, -32614, "eth_getLogs is limited to a 100 range")
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
-            plan = await plan_submit(caller, Handing(challenge=address, content="x"), agent.address)
+            plan = await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
     assert plan.details["agentId"] == str(agent_id)
 
 
@@ -154,6 +154,6 @@ async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: Lo
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
             with pytest.raises(BadInput, match=r"Give the agent id.*ownerOf\(id\)"):
-                await plan_submit(caller, Handing(challenge=address, content="x"), agent.address)
-            given = Handing(challenge=address, content="x", agent_id=agent_id)
+                await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
+            given = SubmissionInput(challenge=address, content="x", agent_id=agent_id)
             assert (await plan_submit(caller, given, agent.address)).details["agentId"] == "0"

@@ -33,7 +33,7 @@ SPARE = 10_000 * USDC
 async def _hostile_token(chain: LocalChain) -> DevContract:
     content = json.loads((resources.files("tests.support") / "ReentrantToken.json").read_text())
     receipt = (await chain.node.receipts([await chain.node.post(chain.owner, None, content["bytecode"])]))[0]
-    token = DevContract(chain.node, to_address(receipt["contractAddress"]), content["abi"])
+    token = DevContract(chain.node, to_address(str(receipt["contractAddress"])), content["abi"])
     await chain.send(chain.owner, token, "mint", to_checksum_address(chain.poster.address), POOL + BOND)
     return token
 

@@ -19,7 +19,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from clara_eval.app import evaluator_address
+from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import Health
@@ -142,7 +142,8 @@ def _tools() -> ModuleType | None:
 def _mount_tools(app: FastAPI, context: ApiContext) -> None:
     module = _tools()
     if module is not None:
-        app.state.tools = module.create_asgi(context.settings, context.reader.store)
+        caller = make_caller(context.settings, is_local=False, store=context.reader.store)
+        app.state.tools = module.create_asgi(caller)
         app.mount("/mcp", app.state.tools)
 
 

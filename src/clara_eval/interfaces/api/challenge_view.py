@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from clara_eval.actions.claim import FINALIZATION_SECONDS
+from clara_eval.actions.challenges import FINALIZATION_SECONDS
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings

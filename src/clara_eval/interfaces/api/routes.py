@@ -18,7 +18,7 @@ from clara_eval.actions.published import TRACE_FORMAT
 from clara_eval.actions.review import Decree
 from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.core.address import to_address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import (
@@ -289,5 +289,5 @@ def _matches(request: Request, etag: str) -> bool:
 def health(request: Request) -> JSONResponse:
     """Report whether the loop still beats, and what this service can do."""
     context = context_of(request)
-    about = {"hasModel": has_model(context.settings), "evaluator": request.app.state.evaluator}
+    about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}
     return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.is_stale else 200)

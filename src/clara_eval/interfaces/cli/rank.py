@@ -1,13 +1,7 @@
-"""`clara-eval rank`: rank any pairwise results, or run the simulator and see what a schedule buys.
-
-In comes a CSV file (`left,right,winner`) or `--simulate`; out goes a table with intervals, the margin at the pay line
-and flags, or one JSON document, and on request SVG plots. The same rows in any order print the same bytes.
-"""
+"""`rank`: rank any pairwise results, or simulate what a schedule buys; equal rows in any order print equal bytes."""
 
 from __future__ import annotations
 
-import gc
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +9,11 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.actions.rank import Point, Ranking, Standing, payout_shares, rank_file, ranking_document
+from clara_eval.actions.rank import simulate as simulate_rounds
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
-from clara_eval.ranking import Ranking, Standing
-from clara_eval.ranking.pairwise_csv import PairwiseTable, read_pairwise
-from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
-from clara_eval.ranking.rank import rank_table
-from clara_eval.ranking.simulator import Point, quality_against_calls
 
 SCHEDULES = ("all", "full", "both", "adaptive")
 SHOWN_ROWS = 100
@@ -48,89 +37,30 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
     trials: Annotated[int, typer.Option(help="Simulated challenges.", min=1)] = 60,
 ) -> None:
     """Rank pairwise results from a CSV file, with intervals, the margin at the pay line and a consistency report."""
-    shares = _payout(payout, winners)
-    if simulate:
-        if file is not None:
-            raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
-        if schedule not in SCHEDULES:
-            raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
-        if seed < 0:
-            raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
-        _simulate(_Simulation(size, trials, seed, schedule, shares), json=json, svg=svg)
-    elif file is None:
-        raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
-    else:
-        _rank_file(file, shares, literal=literal, json=json, svg=svg)
-
-
-@dataclass(frozen=True, slots=True)
-class _Simulation:
-    """What to simulate."""
-
-    size: int
-    trials: int
-    seed: int
-    schedule: str
-    payout: tuple[int, ...]
-
-
-def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
-    gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
-    games = read_pairwise(file)
-    ranking = rank_table(
-        games.table.in_canonical_order(),
-        seed=None,
-        winner_count=len(payout),
-        payout_bps=payout,
-        in_given_order=games.table if literal else None,
-    )
-    if svg is not None:
-        _write_plots(svg, ranking, games)
+    shares = payout_shares(payout, winners)
+    if not simulate:
+        if file is None:
+            raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
+        found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
+        _write(svg, plots)
+        if json:
+            emit_json(ranking_document(found))
+        else:
+            _print(found)
+        return
+    if file is not None:
+        raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
+    if schedule not in SCHEDULES:
+        raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
+    if seed < 0:
+        raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
+    console().print(f"simulating {trials} challenges of {size} submissions, seed {seed} …")
+    points, plots = simulate_rounds(size, trials, seed, schedule, shares)
+    _write(svg, plots)
     if json:
-        emit_json(as_document(ranking))
+        emit_json({"size": size, "trials": trials, "seed": seed, "points": [_point(point) for point in points]})
     else:
-        _print(ranking)
-
-
-def _payout(text: str, winners: int | None) -> tuple[int, ...]:
-    if text in ("", "equal"):
-        return checked_payout(3 if winners is None else winners, None)
-    shares = (6000, 2500, 1500) if text == "top3" else _numbers(text)
-    return checked_payout(len(shares) if winners is None else winners, shares)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(
-            f"--payout {text!r} is not a list of basis points.",
-            value=text,
-            remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
-        ) from None
-
-
-def as_document(ranking: Ranking) -> dict[str, object]:
-    """The JSON form, camelCase."""
-    return {
-        "ranking": [{**_row(s), "tiedWith": ranking.tied_with(s.item)} for s in ranking.standings],
-        "winnerCount": ranking.winner_count,
-        "payoutBps": list(ranking.payout_bps),
-        "margin": {**to_camel_json(ranking.margin), "sentence": ranking.margin.sentence},
-        "expectedMisallocation": ranking.misallocation,
-        "positionBias": ranking.position_bias,
-        **to_camel_json(ranking.consistency),
-        "flags": to_camel_json(ranking.flags),
-        "results": ranking.results,
-        "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
-        "orderedBy": ranking.ordered_by,
-    }
-
-
-def _row(standing: Standing) -> dict[str, object]:
-    fitted = ("theta", "thetaLow", "thetaHigh", "pRank")
-    told = {name: value for name, value in to_camel_json(standing).items() if name not in fitted}
-    return {**told, "strength": standing.strength}
+        console(stderr=False).print(_quality_table(points))
 
 
 def _print(ranking: Ranking) -> None:
@@ -181,20 +111,15 @@ def _table(ranking: Ranking, names: int) -> Table:
 
 
 def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
-    """A small interval: ─ from low to high, ● at the rating."""
+    """Draw an interval: ─ from low to high, ● at the rating."""
     scale = (width - 1) / max(high - low, 1e-9)
     start, spot, end = (round((value - low) * scale) for value in (standing.low, standing.elo, standing.high))
     return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
 
 
-def _write_plots(folder: Path, ranking: Ranking, games: PairwiseTable) -> None:
-    _write(
-        folder,
-        {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.table.in_canonical_order())},
-    )
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
+def _write(folder: Path | None, files: dict[str, str]) -> None:
+    if folder is None:
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -202,18 +127,6 @@ def _write(folder: Path, files: dict[str, str]) -> None:
     except OSError as bad:
         raise BadInput(f"Plots cannot be written to {folder}: {bad.strerror}.", remedy="Name a folder.") from bad
     console().print(f"wrote {', '.join(files)} to {folder}", markup=False)
-
-
-def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
-    console().print(f"simulating {plan.trials} challenges of {plan.size} submissions, seed {plan.seed} …")
-    points = quality_against_calls(plan.size, plan.trials, plan.seed, plan.payout)
-    points = [point for point in points if plan.schedule in ("all", point.schedule)]
-    if svg is not None:
-        _write(svg, {"quality.svg": quality_svg(points)})
-    if json:
-        emit_json({"size": plan.size, "trials": plan.trials, "seed": plan.seed, "points": [_point(p) for p in points]})
-    else:
-        console(stderr=False).print(_quality_table(points))
 
 
 def _point(point: Point) -> dict[str, object]:

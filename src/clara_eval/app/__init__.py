@@ -1,0 +1,34 @@
+"""The one place where settings become adapters: an `App` for the evaluator, a `Caller` for everybody else."""
+
+from clara_eval.app.adapters import (
+    evaluator_address,
+    open_chain,
+    open_machine,
+    publication_places,
+    reputation_registry,
+    trace_fetch,
+)
+from clara_eval.app.caller import Caller, make_caller, open_caller
+from clara_eval.app.connections import Connections
+from clara_eval.app.evaluator import App, open_app
+from clara_eval.app.judges import CALIBRATION_RUN, open_jury, open_reader
+from clara_eval.chain.sender import SendTimeouts
+
+__all__ = [
+    "CALIBRATION_RUN",
+    "App",
+    "Caller",
+    "Connections",
+    "SendTimeouts",
+    "evaluator_address",
+    "make_caller",
+    "open_app",
+    "open_caller",
+    "open_chain",
+    "open_jury",
+    "open_machine",
+    "open_reader",
+    "publication_places",
+    "reputation_registry",
+    "trace_fetch",
+]
