@@ -19,9 +19,9 @@ from tests.support.large_round import large_lines
 from tests.support.signing_endpoint import SigningEndpoint
 
 from clara_eval.actions.verify import verified_document
+from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.trace.document import Approval, render
 from clara_eval.harness import Machine
 from clara_eval.interfaces.api import templating
@@ -294,7 +294,7 @@ async def test_a_large_round_by_rules_is_checked_by_both(tmp_path: Path) -> None
     path.write_text("".join(lines), encoding="utf-8")
     code, words = by_node(path)
     assert (code, "10100 comparisons" in words) == (0, True), words
-    assert len((await check_trace(lines)).walk.comparisons) == 10100
+    assert len((await check_trace(lines)).result.comparisons) == 10100
     for lie, change in LARGE_FORGERIES.items():
         changed = forged(lines, change)
         path.write_text("".join(changed), encoding="utf-8")

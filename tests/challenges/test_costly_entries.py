@@ -19,12 +19,12 @@ from tests.support.thinking_endpoint import ThinkingEndpoint
 from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
+from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.costs.prices import PriceCard, Tokens
 from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
@@ -119,9 +119,9 @@ async def test_costly_entries_keep_nobody_from_being_paid(
                 await evaluate(reaching, address, EvaluationRequest())
             paid = [one.account for one in await app.chain.results.winners_on_chain(address, 3)]
     assert node_refusals({"round": path.read_bytes()}, tmp_path) == {"round": ""}
-    walk = done.walk
+    walk = done.result
     right = [agent.address for agent in local_chain.agents[:3]]
-    assert [one.account for one in walk.winners.entries] == right
+    assert [one.account for one in done.winners.entries] == right
     assert paid == right
     assert line.settled_micro_usd == sum(CARD.cost(tokens) for tokens in endpoint.charged) <= CAP
     reading = checked.plan.reading

@@ -30,6 +30,7 @@ from tests.support.web3_chain import as_web3, web3_of
 from clara_eval.app import App, open_app
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -45,7 +46,6 @@ from clara_eval.devnet.local_chain import (
     local_chain,
 )
 from clara_eval.documents.store_keys import status_key
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.store.trace_archive import stream_trace
 
 JUST_ANSWERED_SECONDS = 1.0

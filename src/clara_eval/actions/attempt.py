@@ -17,10 +17,11 @@ from clara_eval.app import App
 from clara_eval.chain.dollars import worth_micro_usd
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
-from clara_eval.challenges.evaluate import Evaluation, walk_and_publish
+from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
 from clara_eval.challenges.post_recorder import record_posted
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.read import look_at_challenge, pin_challenge
 from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.venue import window_of
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
 from clara_eval.documents.results import EvalStatus, Scores, read
@@ -83,17 +84,19 @@ async def attempt(app: App, address: Address, request: EvaluationRequest, status
 
 
 async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    challenge = await look_at_challenge(app.chain, address)
-    check_ours(challenge, app.evaluator)
-    if challenge.score_posted_at and not request.dry_run:
+    head = await app.chain.blocks.head()
+    state = await app.chain.results.scoring_state(address, head)
+    if state.score_posted_at and not request.dry_run:
+        challenge = await look_at_challenge(app.chain, address)
+        check_ours(challenge, app.evaluator)
         return await _recognised(app, challenge)
-    _check_open_to_scores(challenge)
+    challenge = await _read(app, address, restart=request.restart)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, state.status)
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
     check_prize(worth, app.settings.min_prize_usd, int(time.time()))
-    window = Window.of(challenge)
+    window = window_of(challenge).at(head.timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
-    if request.restart:
-        await Journal(app.store, challenge.run).forget()
     options = app.options(
         plan,
         seconds=window.seconds_left,
@@ -105,7 +108,11 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     budget = asyncio.timeout(seconds)
     try:
         async with budget:
-            done = await _while_there(address, walk_and_publish(address, app.ports, options, status))
+            is_open = state.status is ChallengeStatus.OPEN
+            done = await _while_there(
+                address,
+                evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp),
+            )
     except TimeoutError:
         if not budget.expired():
             raise
@@ -123,6 +130,27 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
         await record_posted(app.store, app.chain.results, await look_at_challenge(app.chain, address))
     return done
+
+
+async def _read(app: App, address: Address, *, restart: bool) -> Challenge:
+    """Read the challenge at its pinned block. A challenge that is not ours is refused before its deadline, too."""
+    if restart:
+        await _look(app, address)
+        await Journal(app.store, f"{app.chain_id}:{address}").forget()
+    try:
+        return await pin_challenge(app.chain, app.store, address)
+    except NotYet:
+        await _look(app, address)
+        raise
+    except NotFound as missing:
+        await _look(app, address)
+        raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from missing
+
+
+async def _look(app: App, address: Address) -> None:
+    challenge = await look_at_challenge(app.chain, address)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, challenge.status)
 
 
 async def _was_seen(app: App, address: Address) -> bool:
@@ -158,13 +186,11 @@ def check_ours(challenge: Challenge, evaluator: Address) -> None:
         )
 
 
-def _check_open_to_scores(challenge: Challenge) -> None:
-    if challenge.status is ChallengeStatus.CANCELLED:
-        raise Unscorable(f"Challenge {challenge.address} was cancelled and its poster refunded.")
-    if challenge.status is ChallengeStatus.EXPIRED:
-        raise CannotPublish(
-            f"Challenge {challenge.address} expired without scores: every submitter may claim an equal share."
-        )
+def _check_open_to_scores(address: Address, status: ChallengeStatus) -> None:
+    if status is ChallengeStatus.CANCELLED:
+        raise Unscorable(f"Challenge {address} was cancelled and its poster refunded.")
+    if status is ChallengeStatus.EXPIRED:
+        raise CannotPublish(f"Challenge {address} expired without scores: every submitter may claim an equal share.")
 
 
 async def _recognised(app: App, challenge: Challenge) -> Evaluation:

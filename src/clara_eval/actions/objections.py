@@ -17,15 +17,7 @@ from pydantic import SecretStr
 
 from clara_eval.actions.service_client import ask_service
 from clara_eval.app import Caller, Connections
-from clara_eval.challenges.read import look_at_challenge
-from clara_eval.challenges.stored_results import ApiRecords
-from clara_eval.core.address import Address, to_address
-from clara_eval.core.eip191 import normal_signature, signer_of
-from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
-from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import Document
-from clara_eval.documents.store_keys import draft_key
-from clara_eval.evaluation.objections import (
+from clara_eval.challenges.objections import (
     ABOUT,
     ABOUT_WORDS,
     DRAFT_FORM,
@@ -37,6 +29,14 @@ from clara_eval.evaluation.objections import (
     objection_message,
     raised_key,
 )
+from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.stored_results import ApiRecords
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.eip191 import normal_signature, signer_of
+from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
+from clara_eval.core.untrusted import escaped
+from clara_eval.documents.results import Document
+from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.ports import KeyedDocuments
 

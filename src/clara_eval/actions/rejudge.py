@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from clara_eval.actions.verify import first_block_of
 from clara_eval.app import open_chain, open_jury
+from clara_eval.challenges.replay import Checked
 from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.evaluation.play import Comparison, compared
-from clara_eval.evaluation.replay import Checked
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration.measure import Measured, proportion
@@ -79,13 +79,13 @@ async def rejudge(
         )
     number = checked.posted.block_number + 1
     seed = await _block_hash(checked.challenge.chain_id, settings, rpc, number)
-    decided = decided_numbers(checked.walk.comparisons)
-    chosen = [checked.walk.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
+    decided = decided_numbers(checked.result.comparisons)
+    chosen = [checked.result.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
     cost = _foresee(checked, settings, judge, chosen)
     foreseen(cost)
     async with open_jury(settings, judge) as (askers, _store):
         asker = askers[judge]
-        criteria, schema = checked.walk.metadata.config.criteria, checked.walk.schema
+        criteria, schema = checked.result.given.config.criteria, checked.result.schema
         found: Judge = RulesJudge(schema) if asker is None else ModelJudge(asker, criteria, schema)
         again = await gather_or_raise(_again(checked, found, one) for one in chosen)
     answered = [(before, after) for before, after in zip(chosen, again, strict=True) if after.winner is not None]
@@ -112,7 +112,7 @@ def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
 
 
 async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
-    first, second = (checked.walk.features[account].vector for account in _pair(one))
+    first, second = (checked.result.features[account].vector for account in _pair(one))
     decision = await judge.compare(first, second)
     if decision.outage:
         raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
@@ -128,9 +128,9 @@ def _foresee(checked: Checked, settings: Settings, judge: str, chosen: list[Comp
     card = price_cards(settings, [named]).get(named.text)
     if named.text == "rules":
         return Foreseen(judge, 0, 0)
-    criteria, schema = checked.walk.metadata.config.criteria, checked.walk.schema
+    criteria, schema = checked.result.given.config.criteria, checked.result.schema
     prompts = [
-        comparison_prompt(criteria, schema, *(checked.walk.features[a].vector for a in _pair(one))) for one in chosen
+        comparison_prompt(criteria, schema, *(checked.result.features[a].vector for a in _pair(one))) for one in chosen
     ]
     counts = [estimated_tokens(prompt.system + prompt.user) for prompt in prompts]
     cost = None if card is None else sum(card.cost(Tokens(count, ANSWER_TOKENS)) for count in counts)

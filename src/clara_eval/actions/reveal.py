@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from clara_eval.actions.service_client import ask_service
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.evaluate import Ports
+from clara_eval.challenges.context import Ports
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.config.settings import Settings
@@ -52,7 +52,7 @@ async def reveal_harness(ports: Ports, address: Address, document: str, signatur
     spec = read_metadata(fetched.content, challenge.eval_config_hash).config.harness
     if spec is None or not spec.hidden:
         raise BadInput(f"The config of {address} has no hidden harness.", remedy="There is nothing to reveal.")
-    found = revealed_document(document.encode(), challenge, spec)
+    found = revealed_document(document.encode(), challenge.private_set_hash, spec)
     await ports.store.put(challenge.chain_id, harness_key(address), document)
     return found.private_set_hash
 

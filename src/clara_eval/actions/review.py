@@ -30,6 +30,7 @@ from clara_eval.evaluation.rulings import (
     Ruling,
     read_rulings,
 )
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
@@ -131,7 +132,7 @@ async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
     """Add the ruling, and reopen what a finished run closed."""
     about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
     ruling = Ruling(decree.kind, digest, int(time.time()), *about)
-    rulings = (*(one for one in await read_rulings(store, run) if one.kind != "default"), ruling)
-    for key in ("rulings", "digest", "unanswered"):
-        await store.forget_entry(run, key)
-    await store.add_entry(run, "rulings", RULINGS.text(rulings))
+    journal = Journal(store, run)
+    rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
+    await journal.drop("rulings", "digest", "unanswered")
+    await journal.keep("rulings", RULINGS, rulings)

@@ -21,6 +21,7 @@ from clara_eval.documents.results import (
 from clara_eval.documents.review import ReviewSheet, ShownComparison
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.rulings import read_rulings
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.store.ports import Store
 
 NEAR = 2
@@ -35,7 +36,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
     status = await read(store, chain_id, EvalStatus, status_key(address))
     rows = scores.rankings if scores else []
     near = _near(rows)
-    rulings = await read_rulings(store, f"{chain_id}:{address}")
+    rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     return ReviewSheet(
         address=address,
         traceDigest=review.digest,

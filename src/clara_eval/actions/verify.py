@@ -12,12 +12,12 @@ from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import Posted
 from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.config.networks import Network, network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 
@@ -92,7 +92,7 @@ def _network_of(lines: TraceFile) -> Network:
 
 def verified_document(checked: Checked) -> dict[str, object]:
     """What was recomputed and compared, and what that does not prove."""
-    walk, posted = checked.walk, checked.posted
+    walk, posted = checked.result, checked.posted
     return {
         "ok": True,
         "executionChecked": checked.is_execution_checked,
@@ -125,7 +125,8 @@ def verified_document(checked: Checked) -> dict[str, object]:
             for one in checked.judges
         ],
         "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
+            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+            for w in checked.winners.entries
         ],
         "onChain": None
         if posted is None

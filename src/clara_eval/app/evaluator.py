@@ -18,7 +18,7 @@ from clara_eval.app.connections import Connections
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.wallet import Wallet, open_wallet
-from clara_eval.challenges.evaluate import Options, Ports
+from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address

@@ -14,6 +14,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address
 from clara_eval.core.codec import DECIMAL
 from clara_eval.core.errors import CannotPublish, Unscorable
+from clara_eval.core.submission import Placed
 
 MIN_SUBMISSIONS = 2
 """The contract's own: with fewer, `advanceToScoring` cancels."""
@@ -30,14 +31,6 @@ class WinnerPrize:
 @dataclass(frozen=True, slots=True)
 class Winners:
     entries: tuple[WinnerPrize, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """An account on its place, best first; rejected submissions follow the ranked ones with score 0."""
-
-    account: Address
-    score: int
 
 
 def prizes(prize_pool: int, payout_bps: Sequence[int]) -> list[int]:

@@ -21,6 +21,7 @@ from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
 from tests.support.web3_chain import as_web3
 
 from clara_eval.app import make_caller
+from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import (
@@ -32,7 +33,6 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.store_keys import draft_key
-from clara_eval.evaluation.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.interfaces.mcp.asgi import create_asgi
 from clara_eval.store.sqlite import SqliteStore
 

@@ -18,6 +18,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.challenges.keeper import finalize
+from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
@@ -32,7 +33,6 @@ from clara_eval.devnet.demo.round import (
 )
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.documents.results import EvalStatus
-from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.store.trace_archive import stream_trace
 
@@ -134,7 +134,7 @@ async def _claim(
     app: App, chain: LocalChain, evaluation: Evaluation
 ) -> tuple[dict[Address, tuple[int, int]], dict[Address, bool]]:
     accounts = {agent.address: agent for agent in chain.agents}
-    winners = [winner.account for winner in evaluation.walk.winners.entries]
+    winners = [winner.account for winner in evaluation.winners.entries]
     contract = chain.challenge(evaluation.challenge.address)
     balances = {}
     for account in winners:
@@ -151,7 +151,7 @@ def _received(told: DemoResult, account: Address) -> int:
 
 def demo_document(told: DemoResult) -> dict[str, object]:
     """The one JSON document of `clara-eval demo --json`."""
-    evaluation, walk = told.evaluation, told.evaluation.walk
+    evaluation, walk = told.evaluation, told.evaluation.result
     standings = walk.ranking.standings if walk.ranking else ()
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
     executed = walk.execution.summaries if walk.execution else {}
@@ -183,7 +183,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
                 "prizeAmount": str(w.prize_amount),
                 "claimed": told.claimed[w.account] and _received(told, w.account) == w.prize_amount,
             }
-            for w in walk.winners.entries
+            for w in evaluation.winners.entries
         ],
         "prizePool": str(evaluation.challenge.prize_pool),
         "txHash": receipt.tx_hash if receipt else None,

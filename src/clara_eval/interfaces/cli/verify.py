@@ -80,7 +80,7 @@ def _print_rejudged(found: Rejudged) -> None:
 
 
 def print_verified(checked: Checked) -> None:
-    screen, walk = console(stderr=False), checked.walk
+    screen, walk = console(stderr=False), checked.result
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
     if warning := checked.execution_warning:
         screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)

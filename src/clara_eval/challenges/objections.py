@@ -1,4 +1,4 @@
-"""Objections before the irreversible post: the announced draft, who disputes what in it, and what follows."""
+"""Objections to an announced result before it is posted: who disputes what, and what is done again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadTrace
 from clara_eval.documents.review import RuledStage
+from clara_eval.documents.store_keys import draft_key
+from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.rulings import Ruling
-from clara_eval.evaluation.scoring_window import LAST_SHARE, SPARE_SHARE
-from clara_eval.store.ports import RunEntries
+from clara_eval.evaluation.scoring_window import SPARE_SHARE, Window
+from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.store.ports import KeyedDocuments
 
 ABOUT = re.compile(r"rejected|copy|feature:[a-z][a-z0-9_]{0,39}|game:0x[0-9a-f]{40}")
 ABOUT_WORDS = "rejected, copy, feature:NAME or game:ADDRESS"
@@ -33,7 +36,7 @@ class Objection:
 
     @property
     def stage(self) -> RuledStage | None:
-        """What another judge would do again; None where only a person can tell."""
+        """What another judge would do again; None if only a person can tell."""
         return _STAGES.get(self.about.partition(":")[0])
 
 
@@ -66,7 +69,7 @@ class Disputed:
     places: tuple[DraftPlace, ...]
     raised: tuple[Objection, ...]
     judge: str | None = None
-    """None: a person looks, or the draft stands because nobody did in time."""
+    """None: a person looks, or the draft stays because nobody did in time."""
 
     @property
     def needs_person(self) -> bool:
@@ -86,37 +89,62 @@ def objection_message(chain_id: int, address: str, digest: str, about: str, reas
     )
 
 
-def window_end(challenge: Challenge, announced_at: int, seconds: int) -> int:
-    """The window as asked for, but never into the last quarter of the scoring window."""
-    return min(announced_at + seconds, last_for(challenge, SPARE_SHARE))
+async def announced(keys: KeyedDocuments, chain_id: int, address: str, digest: str) -> AnnouncedDraft | None:
+    """The announced draft of exactly this result."""
+    text = await keys.get(chain_id, draft_key(address))
+    draft = DRAFT_FORM.read_text(text) if text is not None else None
+    return draft if draft is not None and draft.digest == digest else None
 
 
-def last_for(challenge: Challenge, share: float) -> int:
-    return int(challenge.scoring_deadline - share * (challenge.scoring_deadline - challenge.deadline))
+async def announce(
+    keys: KeyedDocuments,
+    window: Window,
+    challenge: Challenge,
+    digest: str,
+    result: EvaluationResult | None,
+    seconds: int,
+) -> AnnouncedDraft:
+    """Announce this result at `window.chain_now`, unless it is announced already."""
+    draft = await announced(keys, challenge.chain_id, challenge.address, digest)
+    if draft is None:
+        assert result is not None, "a result from the archive was announced before"
+        now, margin = window.chain_now, result.ranking.margin.sentence if result.ranking else ""
+        until = min(now + seconds, window.moment_left(SPARE_SHARE))
+        draft = AnnouncedDraft(digest, now, until, places_of(result), margin)
+        await keys.put(challenge.chain_id, draft_key(challenge.address), DRAFT_FORM.text(draft))
+    return draft
 
 
-def must_post(challenge: Challenge, chain_now: int) -> bool:
-    """From here on nobody is waited for because of an objection."""
-    return chain_now >= last_for(challenge, LAST_SHARE)
+def places_of(result: EvaluationResult) -> tuple[DraftPlace, ...]:
+    ranked = {row.item for row in result.ranking.standings} if result.ranking else set()
+    return tuple(
+        DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
+        for rank, one in enumerate(result.placed, start=1)
+    )
 
 
 def raised_key(digest: str, submitter: str = "") -> str:
-    """Of an objection to this draft, in the journal: the first write counts."""
+    """The journal's key of an objection to this draft: the first write counts."""
     return f"objection/{digest}/{submitter}"
 
 
-async def raised(entries: RunEntries, run: str, digest: str) -> tuple[Objection, ...]:
+async def raised(journal: Journal, digest: str) -> tuple[Objection, ...]:
     """Every objection to this draft, in order of submitter; those to a draft that was replaced are void."""
-    return tuple(OBJECTION_FORM.read_text(text) for _, text in await entries.entries(run, raised_key(digest)))
+    return await journal.all(raised_key(digest), OBJECTION_FORM)
 
 
-async def read_disputed(entries: RunEntries, run: str) -> Disputed | None:
-    saved = await entries.entry(run, DISPUTED)
-    return DISPUTED_FORM.read_text(saved) if saved else None
+async def read_disputed(journal: Journal) -> Disputed | None:
+    return await journal.saved(DISPUTED, DISPUTED_FORM)
+
+
+async def reopen(said: Disputed, journal: Journal) -> None:
+    """Open what a finished run closed; the dispute is written last, and then the round is run anew."""
+    await journal.drop("digest", "unanswered", DISPUTED)
+    await journal.keep(DISPUTED, DISPUTED_FORM, said)
 
 
 def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
-    """Another judge for each stage that is disputed; the same from the journal and from a trace."""
+    """Another judge for each stage that is disputed."""
     if disputed is None or disputed.judge is None:
         return ()
     stages = sorted({one.stage for one in disputed.raised if one.stage is not None})
@@ -126,8 +154,8 @@ def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
     )
 
 
-def checked(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
-    """The objections of a trace, whose signatures and rulings have to be there; BadTrace where they are not."""
+def check_recorded(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
+    """The objections of a trace; BadTrace if a signature or a ruling is missing."""
     if body is None:
         return None
     disputed = DISPUTED_FORM.read(body)
