@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from clara_eval.code.neutral import wanted_names
+from clara_eval.code import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
