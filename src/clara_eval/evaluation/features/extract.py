@@ -39,7 +39,7 @@ from clara_eval.judge.vector import Value
 from clara_eval.submissions.model import Solution
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
-"""Flags for claims that are unknown: nobody answered, no answer could be used, no answer could be trusted."""
+"""Flags for unknown claims: no answer came, none could be used, none could be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
