@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from clara_eval.judge.port import Answer, Prompt, Stop
 
@@ -32,7 +31,7 @@ def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
         stop = "refusal" if refusal else _STOPS.get(reason, "end")
         said = str(refusal or _words(message.get("content")))
         thought = "".join(_words(message.get(name)) for name in ("reasoning_content", "reasoning"))
-        # Nobody counted: what was cut used up its limit.
+        # Without a count: an answer that was cut used up its limit.
         least = prompt.max_tokens if stop == "max_tokens" else len(said + thought) // 3 + 1
         return Answer(said, str(body.get("model") or model), stop, *_tokens(body.get("usage"), prompt, least))
     except (KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as bad:
@@ -60,9 +59,11 @@ def _words(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _tokens(usage: dict[str, Any] | None, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
+def _tokens(usage: object, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
     """Return input, output and cached tokens. Missing counts are estimated by size, never free; thinking is output."""
     counted = usage or {}
+    if not isinstance(counted, dict):
+        raise TypeError("The usage is not an object.")
     sent, came, total = (counted.get(f"{kind}_tokens") for kind in ("prompt", "completion", "total"))
     details = counted.get("prompt_tokens_details") or {}
     asked = (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent)
