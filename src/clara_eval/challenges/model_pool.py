@@ -1,9 +1,6 @@
 """The models of one run: each on its line, all with one budget, within one reservation of the ledger.
 
-In: settings and the store. Out: `RunModels` for a run. Must hold: before the first call what this run may spend (twice
-its quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; where
-answers are longer than quoted, more is reserved in the same way, at most the challenge's cap; at the end the
-reservation becomes what was really spent. Judges that cost nothing reserve nothing.
+Invariant: what a run may spend is reserved under every cap before its first call; it cannot spend more.
 """
 
 from __future__ import annotations
@@ -24,13 +21,7 @@ from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import (
-    LEAST_RESERVE,
-    READING_SHARE,
-    Quote,
-    Size,
-    quote,
-)
+from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Quote, Size, quote
 from clara_eval.judge.costs.reading import ReadingBudget
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
@@ -57,8 +48,6 @@ LEAST_BOUND = 8_192
 
 @dataclass(slots=True)
 class RunModels:
-    """Fulfils `pipeline.evaluate.MeteredModels`."""
-
     lines: dict[str, CachedLlm]
     budget: RunBudget
     run: str
@@ -81,7 +70,7 @@ class RunModels:
 
 @dataclass(slots=True)
 class ModelPool:
-    """Fulfils `pipeline.evaluate.Models`; models are built once and shared by runs."""
+    """Models, built once and shared by runs."""
 
     settings: Settings
     store: SqlStore
@@ -106,7 +95,7 @@ class ModelPool:
     async def open_run(
         self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
-        """The models of this run; leaving writes what was spent in the place of what was reserved."""
+        """Open the models of a run; on leaving, what was spent replaces what was reserved."""
         cards = {name: self._card(name) for name in plan.models}
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
@@ -172,7 +161,7 @@ class ModelPool:
         return judge.base_url is not None and provider_of(judge).thinks(judge)
 
     def _judge(self, name: str, run: str) -> Llm:
-        """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
+        """The model; if its endpoint signs, behind the checks of its signatures."""
         llm = self._llm(name)
         if not isinstance(llm, SigningOpenAi):
             return llm
@@ -181,7 +170,6 @@ class ModelPool:
         return self._attested[name, run]
 
     async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
-        """The attestation of a key that signed answers of this judge."""
         self._judge(judge, run)
         return await self._attested[judge, run].key_report(key)
 
@@ -235,7 +223,6 @@ class ModelPool:
         return quote(size, expected, {name: self._card(name) for name in plan.models})
 
     def _run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
-        """What this run will probably cost, with as many games as it may have."""
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
         return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
 
@@ -291,7 +278,7 @@ def _check_worth_starting(quoted: Quote, cap: int | None) -> None:
 
 
 def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:
-    """The plan with half the bound of an answer; None where less would leave no room to think."""
+    """The plan with half the bound of an answer; None if less would leave no room to think."""
     tokens = plan.tokens
     if tokens is None or tokens.most // 2 < LEAST_BOUND:
         return None

@@ -1,10 +1,4 @@
-"""Where an evaluation stands: the states, which are final, what an error means, and the one writer.
-
-The document stands under the specification's key for whoever asks; everything in it is public. Why a result waits for a
-person names who stands near the money, so that is in the review document only. Progress goes through the stages:
-collecting, executing and extracting come first, comparing is the second half, publishing the rest; it never goes back
-while an evaluation goes on. Writing is throttled: a status is for people, written at most a few times a second.
-"""
+"""The status of an evaluation: its states, what an error means, and the writer of the document."""
 
 from __future__ import annotations
 
@@ -73,14 +67,13 @@ _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 
 
 def review_meaning(posts_at: int | None) -> str:
-    """The sentence beside `review`: who decides, and until when."""
     if posts_at is None:
         return MEANINGS["review"]
     return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
 
 
 def state_of(error: BaseException) -> State | None:
-    """What an error means for whoever looks at the status; None leaves it as it is."""
+    """The state that an error means; None leaves it as it is."""
     return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
 
 
@@ -112,12 +105,11 @@ def _gravity(error: BaseException) -> int:
 
 
 async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
-    """The status document as stored, or None where nothing was ever started."""
     return await read_document(keys, chain_id, status_key(address))
 
 
 class StatusWriter:
-    """Writes the status of one evaluation. Being called is also how the walk is watched."""
+    """Writes the status of one evaluation; called with every step of its progress."""
 
     def __init__(
         self,
@@ -150,7 +142,7 @@ class StatusWriter:
         listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> StatusWriter:
-        """A writer that goes on from what is written: the first start and the progress stay."""
+        """A writer that continues what is written: the first start and the progress stay."""
         writer = cls(keys, chain_id, address, listener=listener, now=now)
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
@@ -162,15 +154,15 @@ class StatusWriter:
         self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
 
     def expect(self, estimate_usd: float | None) -> None:
-        """What the run is expected to cost, told from now on."""
+        """Set what the run is expected to cost."""
         self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
 
     def warn(self, warning: str | None) -> None:
-        """What everybody should know about the round, told from now on, whatever its state is."""
+        """Set what everybody should know about the round, whatever its state is."""
         self.status = self.status.model_copy(update={"warning": warning})
 
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
-        """What an error means, by the one table; trouble after a post undoes no post."""
+        """Write what an error means; an error after a post undoes no post."""
         state = state_of(error)
         if state is None or (isinstance(error, NotFound) and self._earlier is None):
             return
@@ -183,7 +175,7 @@ class StatusWriter:
         await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
-        """Progress of a stage; written now and then, in the background."""
+        """Note the progress of a stage; it is written now and then, in the background."""
         low, high = _SPAN[stage]
         share = done / total if total else 1.0
         state: State = "comparing" if stage == "comparing" else "extracting"
@@ -227,7 +219,7 @@ class StatusWriter:
         objections_until: int | None = None,
         posts_at: int | None = None,
     ) -> None:
-        """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
+        """Write a change of state before returning. What has ended is all done; otherwise progress stays."""
         await self._written_out()
         self._change(
             status=state,
@@ -243,11 +235,9 @@ class StatusWriter:
         await self._write(self.status)
 
     async def explain(self, reason: str) -> None:
-        """Say why the present state lasts."""
         await self.say(self.status.status, reason=reason)
 
     async def _written_out(self) -> None:
-        """Wait for the line of progress that is being written."""
         writing, self._writing = self._writing, None
         if writing is not None:
             with suppress(Temporary):  # a lost line of progress: the state that is said next is written anew
