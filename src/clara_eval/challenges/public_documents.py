@@ -1,9 +1,4 @@
-"""The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
-
-Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
-which `a` was shown first, as A; with a jury every vote is listed and the majority stands at the top. A large round by
-rules has one key `verdicts` instead, from which every pair follows.
-"""
+"""Build the public documents of one evaluation: features, comparisons, scores, plots."""
 
 from __future__ import annotations
 
@@ -32,7 +27,7 @@ MOST_CRITERIA = 4000
 
 
 def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
-    """Features and pairwise results, ready to be put; there may be a hundred thousand."""
+    """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
     for account, facts in sorted(result.features.items()):
         yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
     if isinstance(result.comparisons, RuledComparisons):
@@ -47,7 +42,7 @@ def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at:
 
 
 def plots_document(result: EvaluationResult, digest: str) -> dict[str, str]:
-    """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
+    """The pictures of one ranking as SVG, with the digest of its trace."""
     if result.ranking is None:
         return {"traceDigest": digest}
     items = [standing.item for standing in result.ranking.standings]
@@ -56,14 +51,14 @@ def plots_document(result: EvaluationResult, digest: str) -> dict[str, str]:
 
 
 def is_posted(receipt: Receipt | None) -> bool:
-    """Whether scores stand on the chain now, whoever posted them."""
+    """Whether scores are on chain now, also if somebody else posted them."""
     return receipt is not None and receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE)
 
 
 def scores_document(
     challenge: Challenge, result: EvaluationResult, winners: Winners, digest: str, trace_cid: str | None = None
 ) -> dict[str, object]:
-    """The `scores` key before the post: everybody's place, the money, and how far to trust it."""
+    """The `scores` document before the post."""
     ranking = result.ranking
     return {
         "rankings": _rankings(challenge, result, {w.account: str(w.prize_amount) for w in winners.entries}),

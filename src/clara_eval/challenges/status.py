@@ -1,4 +1,7 @@
-"""The status of an evaluation: its states, what an error means, and the writer of the document."""
+"""Write the status of an evaluation, and say what an error means for it.
+
+Invariant: everything in it is public; progress never goes back while an evaluation runs.
+"""
 
 from __future__ import annotations
 
@@ -63,29 +66,30 @@ _SPAN: dict[Stage, tuple[int, int]] = {
     "comparing": (40, 90),
 }
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
-"""States in which no stage of the walk runs any more."""
+"""States in which no stage runs any more."""
 
 
 def review_meaning(posts_at: int | None) -> str:
+    """Say who decides about a result, and until when."""
     if posts_at is None:
         return MEANINGS["review"]
     return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
 
 
 def state_of(error: BaseException) -> State | None:
-    """The state that an error means; None leaves it as it is."""
+    """The state after an error; None leaves it as it is."""
     return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
 
 
 def reason_of(error: BaseException) -> str:
-    """The sentence beside the state; the text of a bug is for the log only."""
+    """The reason to publish; the text of a bug is for the log only."""
     if isinstance(error, ClaraError):
         return str(error)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
 
 def gravest(error: BaseException) -> BaseException:
-    """The error itself, or the gravest one of a group: a bug before a refusal, a refusal before an outage."""
+    """The gravest error of a group: a bug before a refusal, a refusal before an outage."""
     return max(_leaves(error), key=_gravity)
 
 
@@ -105,11 +109,12 @@ def _gravity(error: BaseException) -> int:
 
 
 async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+    """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
 
 class StatusWriter:
-    """Writes the status of one evaluation; called with every step of its progress."""
+    """Writes the status of one evaluation; called with the progress of its stages."""
 
     def __init__(
         self,
@@ -142,7 +147,7 @@ class StatusWriter:
         listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> StatusWriter:
-        """A writer that continues what is written: the first start and the progress stay."""
+        """A writer that keeps the first start and the progress of what is written."""
         writer = cls(keys, chain_id, address, listener=listener, now=now)
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
@@ -154,15 +159,15 @@ class StatusWriter:
         self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
 
     def expect(self, estimate_usd: float | None) -> None:
-        """Set what the run is expected to cost."""
+        """Publish what the run is expected to cost."""
         self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
 
     def warn(self, warning: str | None) -> None:
-        """Set what everybody should know about the round, whatever its state is."""
+        """Publish a warning about the round, in every state."""
         self.status = self.status.model_copy(update={"warning": warning})
 
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
-        """Write what an error means; an error after a post undoes no post."""
+        """Write what an error means; after a post the state stays complete."""
         state = state_of(error)
         if state is None or (isinstance(error, NotFound) and self._earlier is None):
             return
@@ -175,7 +180,7 @@ class StatusWriter:
         await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
-        """Note the progress of a stage; it is written now and then, in the background."""
+        """Take the progress of a stage; written at most every quarter of a second, in the background."""
         low, high = _SPAN[stage]
         share = done / total if total else 1.0
         state: State = "comparing" if stage == "comparing" else "extracting"
@@ -219,7 +224,7 @@ class StatusWriter:
         objections_until: int | None = None,
         posts_at: int | None = None,
     ) -> None:
-        """Write a change of state before returning. What has ended is all done; otherwise progress stays."""
+        """Change the state, and write it before this returns."""
         await self._written_out()
         self._change(
             status=state,
@@ -240,7 +245,7 @@ class StatusWriter:
     async def _written_out(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
-            with suppress(Temporary):  # a lost line of progress: the state that is said next is written anew
+            with suppress(Temporary):  # the next state is written anyway
                 await writing
 
     def _tell(self) -> None:
@@ -252,7 +257,7 @@ class StatusWriter:
 
 
 def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
-    """A fresh status with the start and the progress of an earlier one; what had ended begins anew."""
+    """Keep start and progress of an earlier status, unless that had ended."""
     is_going_on = earlier.status not in FINAL_STATES | {"review"}
     kept = {
         "startedAt": earlier.startedAt or fresh.startedAt,

@@ -1,9 +1,4 @@
-"""What evaluations left behind, for the agents' tools: from the store, or from a running service.
-
-Both give the same documents. The store is opened at the first question, and an SQLite file that does not exist is not
-created: an agent without a service of its own simply has no records. A service's trace is
-read as a stream, and only what concerns one challenge's submitters is kept.
-"""
+"""Read the public documents of evaluations for agents, from our own store or from a running service."""
 
 from __future__ import annotations
 

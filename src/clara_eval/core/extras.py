@@ -12,7 +12,7 @@ MODULES = {
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),
     "server": (
-        *("dbos", "fastapi", "httptools", "jinja2", "markupsafe"),
+        *("dbos", "fastapi", "jinja2", "markupsafe"),
         *("prometheus_client", "sqlalchemy", "sse_starlette", "starlette", "uvicorn", "mcp"),
     ),
     "cloudflare": ("cloudflare",),

@@ -8,12 +8,12 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clara_eval.actions.published import ResultReader
 from clara_eval.app import App, SendTimeouts, open_app
@@ -194,11 +194,11 @@ async def api_running(
 
 async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
     """Close connections whose request is not whole in time: uvicorn has no time-out for them."""
-    waiting: dict[Any, tuple[object, float]] = {}
+    waiting: dict[H11Protocol, tuple[object, float]] = {}
     while True:
         await asyncio.sleep(min(1.0, seconds / 4))
         now = asyncio.get_running_loop().time()
-        connections: set[Any] = set(server.server_state.connections)
+        connections = [one for one in server.server_state.connections if isinstance(one, H11Protocol)]
         unfinished = {one: one.cycle for one in connections if _is_unfinished(one)}
         waiting = {
             one: waiting[one] if one in waiting and waiting[one][0] is cycle else (cycle, now)
@@ -209,7 +209,7 @@ async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
                 one.transport.abort()
 
 
-def _is_unfinished(connection: Any) -> bool:
+def _is_unfinished(connection: H11Protocol) -> bool:
     """Whether a request, or the rest of one, is still to come on this connection."""
     cycle = connection.cycle
     return cycle is None or cycle.response_complete or cycle.more_body

@@ -9,7 +9,7 @@ import structlog
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import send_again
-from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.challenge_index import read_many, save_summary
 from clara_eval.challenges.claim_recorder import watch_claims
 from clara_eval.challenges.post_recorder import record_closed, record_posted
 from clara_eval.challenges.read import is_still_current
@@ -17,7 +17,7 @@ from clara_eval.challenges.result_recorder import has_news, known_results, recor
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, Temporary
-from clara_eval.documents.results import Summary, read_many
+from clara_eval.documents.results import Summary
 from clara_eval.documents.store_keys import INDEX, index_key
 from clara_eval.service.duty import Tick
 
