@@ -20,7 +20,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A submission that a later one of the same submitter replaced, as the chain's events tell it."""
+    """A submission that a later one of the same submitter replaced."""
 
     submitter: Address
     solution_hash: str
