@@ -25,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.together import post_many
 from tests.support.web3_chain import web3_of
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ async def discovery(place: Path, count: int) -> dict[str, Any]:
         async with open_app(settings) as app:
 
             async def cost(new: int) -> dict[str, float]:
-                await chain.post_many(terms, new)
+                await post_many(chain, terms, new)
                 node.calls.clear()
                 node.requests, before = 0, time.process_time()
                 report, _ = await ticked(app)

@@ -25,6 +25,7 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.nursery import Forked, Nursery
 from tests.support.scripted_judge import scripted_words
+from tests.support.together import submit_together
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.app import App, open_app
@@ -378,7 +379,7 @@ async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Add
     )  # fmt: skip
     address = await chain.post_challenge(terms)
     handed = [_text(chain, plan, number, place) for place in range(plan.submissions)]
-    await (chain.submit_together if plan.by_rules else chain.submit_all)(address, handed)
+    await (submit_together(chain, address, handed) if plan.by_rules else chain.submit_all(address, handed))
     return address
 
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clara_eval.actions.calibration_figures import Looked, measure
+from clara_eval.actions.calibration_labels import Label, Labels, Side, read_labels
 from clara_eval.app import open_jury
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
-from clara_eval.judge.calibration.gate import LEAST_LABELS, Calibrations, keep, prompt_hash, why_not_alone
-from clara_eval.judge.calibration.labels import Label, Labels, Side, read_labels
-from clara_eval.judge.calibration.measure import Calibration, Looked, Measured, measure
+from clara_eval.judge.calibration_gate import (
+    LEAST_LABELS,
+    Calibration,
+    Calibrations,
+    Measured,
+    keep,
+    prompt_hash,
+    why_not_alone,
+)
 from clara_eval.judge.comparison import Decision
 from clara_eval.judge.structured_llm import StructuredLlm
 

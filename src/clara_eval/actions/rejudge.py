@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from clara_eval.actions.calibration_figures import proportion
 from clara_eval.actions.verify import first_block_of
 from clara_eval.app import open_chain, open_jury
 from clara_eval.challenges.replay import Checked
@@ -17,7 +18,7 @@ from clara_eval.core.gather import gather_or_raise
 from clara_eval.evaluation.play import Comparison, compared
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
-from clara_eval.judge.calibration.measure import Measured, proportion
+from clara_eval.judge.calibration_gate import Measured
 from clara_eval.judge.comparison import comparison_prompt
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards

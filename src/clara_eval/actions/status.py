@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from clara_eval.actions.spend_report import SpendReport, spend_report
+from clara_eval.actions.spend_report import to_json as spend_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
-from clara_eval.judge.costs.spend_report import SpendReport, spend_report
-from clara_eval.judge.costs.spend_report import to_json as spend_document
 from clara_eval.store.open import existing_store
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import stream_trace

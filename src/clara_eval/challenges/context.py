@@ -15,7 +15,7 @@ from clara_eval.config.networks import Network
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.sources import ModelSource
 from clara_eval.harness import Machine
-from clara_eval.judge.calibration.gate import FLOOR, Mode
+from clara_eval.judge.calibration_gate import FLOOR, Mode
 from clara_eval.store.ports import Store
 from clara_eval.submissions import Fetch, SubmissionLimits
 

@@ -11,30 +11,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from clara_eval.chain.model import Challenge
+from clara_eval.challenges.round_costs import RoundCosts, check_worth_starting
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
-from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
-from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Quote, Size, quote
-from clara_eval.judge.costs.reading import ReadingBudget
+from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.quote import LEAST_RESERVE
 from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
     build_llm,
     parse_judge,
-    price_card,
     provider_of,
-    thinking_models,
-    token_limits,
 )
 from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.retrying_llm import CallListener
@@ -42,8 +37,6 @@ from clara_eval.store.sql_store import SqlStore
 
 UNKNOWN_THINKING = 8_192
 """Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
-LEAST_BOUND = 8_192
-"""The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
 
 
 @dataclass(slots=True)
@@ -88,6 +81,13 @@ class ModelPool:
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
     @property
+    def costs(self) -> RoundCosts:
+        return RoundCosts(self.settings)
+
+    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        return self.costs.affordable(challenge, config, plan)
+
+    @property
     def quotes(self) -> Quotes:
         return Quotes(self.settings.pccs_url, self.quote_root)
 
@@ -96,17 +96,17 @@ class ModelPool:
         self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
         """Open the models of a run; on leaving, what was spent replaces what was reserved."""
-        cards = {name: self._card(name) for name in plan.models}
+        cards = {name: self.costs.card(name) for name in plan.models}
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
         costly = any(card != FREE for card in cards.values())
-        caps, quoted = caps_of(self.settings), self._run_quote(challenge, config, plan)
+        caps, quoted = caps_of(self.settings), self.costs.run_quote(challenge, config, plan)
         most = quoted.most_to_spend(caps, spent) if costly else None
         is_walked = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
         if is_walked:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
-            _check_worth_starting(quoted, caps.tightest)
+            check_worth_starting(quoted, caps.tightest)
         ledger = _Reservation(self, challenge, unsure)
         budget = RunBudget(
             most,
@@ -149,7 +149,7 @@ class ModelPool:
         policy = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
         if name not in self._gates:
             self._gates[name] = Gate(at_once, clock=clock)
-        llm, card = self._judge(name, run), self._card(name)
+        llm, card = self._judge(name, run), self.costs.card(name)
         return CachedLlm(
             llm, self.store, run=run, budget=budget, card=card, policy=policy, watch=self.watch, ahead=ahead,
             gate=self._gates[name], beyond_limit=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
@@ -176,7 +176,7 @@ class ModelPool:
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
         """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
-        card = self._card(name)
+        card = self.costs.card(name)
         in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
         if in_batches is None:
             return None
@@ -187,47 +187,6 @@ class ModelPool:
             await in_batches(batch, prompts, left)
 
         return look
-
-    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
-        cap = caps_of(self.settings).tightest
-        looks = challenge.submission_count * (challenge.submission_count - 1)
-        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
-        quoted = self._quote(challenge, config, plan, looks)
-        while (
-            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
-        ):
-            plan, quoted = less, self._quote(challenge, config, less, looks)
-        plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
-        affordable = quoted.affordable_looks(cap)
-        if affordable is None:
-            return plan
-        games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
-        return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
-
-    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
-        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
-        line = next((line for line in quoted.lines if line.purpose == "features"), None)
-        cards = [self._card(name) for name in plan.readers]
-        if cap is None or line is None or not line.micro_usd or None in cards:
-            return None
-        known = [card for card in cards if card is not None]
-        input_rate = max(max(card.input, card.cache_write) for card in known)
-        output_rate = max(card.output for card in known)
-        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
-
-    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
-        size = Size(challenge.submission_count, looks)
-        thinking = thinking_models(parse_judge(name) for name in plan.models)
-        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
-        return quote(size, expected, {name: self._card(name) for name in plan.models})
-
-    def _run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
-        games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
-        return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
-
-    def _card(self, name: str) -> PriceCard | None:
-        return price_card(parse_judge(name), parse_prices(self.settings.prices))
 
     def _llm(self, name: str) -> ConnectedLlm:
         if name not in self._llms:
@@ -263,23 +222,3 @@ class _Reservation:
             await self.take(wanted)
             self.most = wanted
         return self.most
-
-
-def _check_worth_starting(quoted: Quote, cap: int | None) -> None:
-    """Raise `Deferred` for a cap that does not even pay for entries of usual size: nothing would come of it."""
-    expected = quoted.models_micro_usd
-    if cap is None or expected is None or expected <= cap:
-        return
-    raise Deferred(
-        f"The budget of ${cap / MICRO:.2f} does not pay for {quoted.size.submissions} entries of usual size: about "
-        f"${expected / MICRO:.2f}.",
-        remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD, or name a cheaper model in CLARA_JUDGES.",
-    )
-
-
-def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:
-    """The plan with half the bound of an answer; None if less would leave no room to think."""
-    tokens = plan.tokens
-    if tokens is None or tokens.most // 2 < LEAST_BOUND:
-        return None
-    return replace(plan, tokens=replace(tokens, most=tokens.most // 2))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 from tests.support.agents import agent_settings
 from tests.support.faulty_node import FaultyNode, answers, longest_range
@@ -16,9 +15,10 @@ from clara_eval.actions.perform import perform
 from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.app import open_caller
 from clara_eval.chain.contracts.abi import FOREIGN_GAS, View
-from clara_eval.chain.contracts.clients import Feedback, IdentityRegistryContract, ReputationRegistryContract
+from clara_eval.chain.contracts.clients import IdentityRegistryContract, ReputationRegistryContract
 from clara_eval.chain.logs import FIRST_SPAN
 from clara_eval.chain.model import Block
+from clara_eval.challenges.feedback import EarnedFeedback
 from clara_eval.core.address import Address, short
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex
@@ -67,49 +67,30 @@ class Told:
 
 
 REPUTATION, HEAD = Address("0x" + "80" * 20), Block(1, "0x" + "00" * 32, 1)
-SCORE = Feedback(8_750, 2, "challenge", "python")
 
 
 def test_feedback_is_written_as_erc_8004_says() -> None:
     """The selectors are those of the registry that stands on Base, and every argument is in its place."""
-    sent = ReputationRegistryContract.give_feedback(
-        7, SCORE, endpoint="0xc1", uri="ipfs://trace", content_hash="0x" + "ab" * 32
+    earned = EarnedFeedback(
+        "1:x", REPUTATION, 7, 8_750, "python", "0xc1", uri="ipfs://trace", content_hash="0x" + "ab" * 32, posted_at=1
     )
+    sent = earned.call().data
     called = ReputationRegistryContract.ABI.function("giveFeedback")
     assert sent[:4] == bytes.fromhex(keccak_hex(called.signature.encode())[2:10])
     assert called.types == ("uint256", "int128", "uint8", "string", "string", "string", "string", "bytes32")
     said = called.arguments(sent)
     assert said == (7, 8_750, 2, "challenge", "python", "0xc1", "ipfs://trace", "0x" + "ab" * 32)
-    revoked = ReputationRegistryContract.revoke_feedback(7, 3)
-    assert ReputationRegistryContract.ABI.function("revokeFeedback").arguments(revoked) == (7, 3)
     assert ReputationRegistryContract.ABI.function("getSummary").selector.hex() == "81bbba58"
     assert ReputationRegistryContract.ABI.function("getLastIndex").selector.hex() == "f2d81759"
 
 
-async def test_feedback_is_read_and_a_stranger_in_its_place_is_noticed() -> None:
-    """What was given is read with its decimals; a contract that answers something else never passes for a registry."""
-    data = encode(["int128", "uint8", "string", "string", "bool"], [-5, 1, "challenge", "", True])
-    chain = Told("0x" + data.hex())
-    found = await ReputationRegistryContract(cast("Any", chain), REPUTATION).feedback(HEAD, 7, REPUTATION, 1)
-    assert found == Feedback(-5, 1, "challenge", "", is_revoked=True)
-    assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
+async def test_a_stranger_in_the_place_of_a_registry_is_noticed() -> None:
+    """A contract that answers something else never passes for a registry, and is asked with little gas."""
     for nonsense in ("0x", "0x01", "0x" + "ff" * 64):
-        stranger = ReputationRegistryContract(cast("Any", Told(nonsense)), REPUTATION)
-        assert await stranger.feedback(HEAD, 7, REPUTATION, 1) is None
+        chain = Told(nonsense)
         with pytest.raises(NotFound, match="getIdentityRegistry"):
-            await stranger.identity_registry(HEAD)
-
-
-def test_the_number_of_feedback_comes_from_its_own_event() -> None:
-    """Another contract's event, or one about another agent, gives no number."""
-    event = ReputationRegistryContract.ABI.event("NewFeedback")
-    types = [item["type"] for item in event.inputs if not item["indexed"]]
-    data = encode(types, [3, 8_750, 2, "challenge", "python", "0xc1", "ipfs://trace", b"\xab" * 32])
-    words = [event.topic, "0x" + f"{7:064x}", "0x" + "00" * 12 + "c1" * 20, "0x" + "cd" * 32]
-    entry = {"address": REPUTATION.upper().replace("X", "x"), "topics": words, "data": "0x" + data.hex()}
-    assert ReputationRegistryContract.feedback_index([entry], REPUTATION, 7) == 3
-    assert ReputationRegistryContract.feedback_index([entry], REPUTATION, 8) is None
-    assert ReputationRegistryContract.feedback_index([entry], Address("0x" + "81" * 20), 7) is None
+            await ReputationRegistryContract(cast("Any", chain), REPUTATION).identity_registry(HEAD)
+        assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
 
 
 async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -3,16 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from clara_eval.config.eval_config import EvalConfig, FeatureSchema
 from clara_eval.core.codec import JsonCodec
-from clara_eval.judge.calibration.measure import Calibration
+from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.templates import template_hash
 
 FLOOR = 0.85
 LEAST_LABELS = 50
 Mode = Literal["known", "required", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with its 95 % interval; `value` is None if nothing could be measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The figures of one judge with one prompt on one kind of work."""
+
+    judge: str
+    prompt: str
+    """Hash of the comparison prompt's files."""
+    work: str
+    """Hash of criteria and schema."""
+    labels: int
+    undecided: int
+    """Pairs without a verdict in both orders: they are not in the figures."""
+    agreement: Measured
+    base_rate: float
+    """The share of the people's most frequent choice: what always saying it would reach."""
+    kappa: float | None
+    clear: Measured
+    """Agreement on clear pairs."""
+    position_bias: Measured
+    """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
+    length_bias: Measured
+    """From -1 to 1: how much more than people the judge prefers the longer one."""
+
+
 CALIBRATION = JsonCodec(Calibration)
+
+
+def work_hash(config: EvalConfig, schema: FeatureSchema) -> str:
+    return sha256_hex(plain_json({"criteria": config.criteria, "schema": schema.to_json()}).encode())
 
 
 def prompt_hash() -> str:

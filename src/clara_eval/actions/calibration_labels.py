@@ -9,7 +9,7 @@ from typing import Literal
 
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.core.errors import BadInput
-from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.judge.calibration_gate import work_hash
 from clara_eval.judge.vector import JudgeVector, make_vector
 
 Side = Literal["first", "second", "tie"]
@@ -34,10 +34,6 @@ class Labels:
     def work(self) -> str:
         """Hash the criteria and the schema."""
         return work_hash(self.config, self.schema)
-
-
-def work_hash(config: EvalConfig, schema: FeatureSchema) -> str:
-    return sha256_hex(plain_json({"criteria": config.criteria, "schema": schema.to_json()}).encode())
 
 
 def read_labels(text: str) -> Labels:

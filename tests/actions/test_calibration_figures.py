@@ -8,20 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.labels import CONFIG, HEAD
 
+from clara_eval.actions.calibration_figures import Looked, mean, measure, proportion
+from clara_eval.actions.calibration_labels import Side, read_labels
 from clara_eval.core.errors import BadInput
-from clara_eval.judge.calibration import Calibration, Looked, measure, read_labels
-from clara_eval.judge.calibration.gate import keep, known, why_not_alone
-from clara_eval.judge.calibration.labels import Side
-from clara_eval.judge.calibration.measure import mean, proportion
+from clara_eval.judge.calibration_gate import Calibration, keep, known, why_not_alone
 from clara_eval.store.sqlite import SqliteStore
 
-CONFIG = {
-    "version": 1,
-    "features": [{"name": "quality", "type": "integer", "min": 0, "max": 9, "better": "higher", "source": "llm"}],
-    "criteria": "The better one has more quality; that is all there is to it.",
-}
-HEAD = json.dumps({"evalConfig": CONFIG})
 PAIR = {"first": {"quality": 3}, "second": {"quality": 5}, "winner": "second", "lengths": [10, 20]}
 ERROR, FIRST, LONGER = 0.2, 0.15, 0.1
 """Of a look: the share that is wrong, that goes to who is shown first, and to the longer one."""

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.judge.calibration.labels import Side
+from clara_eval.actions.calibration_labels import Side
+from clara_eval.judge.calibration_gate import Calibration, Measured
 
 Z = 1.959964
 SIDES: tuple[Side, ...] = ("first", "second", "tie")
@@ -30,40 +31,6 @@ class Looked:
         if self.shown_first is None or self.shown_second is None:
             return None
         return self.shown_first if self.shown_first == self.shown_second else "tie"
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A figure with its 95 % interval; `value` is None if nothing could be measured."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The figures of one judge with one prompt on one kind of work."""
-
-    judge: str
-    prompt: str
-    """Hash of the comparison prompt's files."""
-    work: str
-    """Hash of criteria and schema."""
-    labels: int
-    undecided: int
-    """Pairs without a verdict in both orders: they are not in the figures."""
-    agreement: Measured
-    base_rate: float
-    """The share of the people's most frequent choice: what always saying it would reach."""
-    kappa: float | None
-    clear: Measured
-    """Agreement on clear pairs."""
-    position_bias: Measured
-    """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
-    length_bias: Measured
-    """From -1 to 1: how much more than people the judge prefers the longer one."""
 
 
 def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked]) -> Calibration:
