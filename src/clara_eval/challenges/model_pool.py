@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.round_costs import RoundCosts, check_worth_starting
+from clara_eval.challenges.round_costs import Reservation, RoundCosts, check_worth_starting
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
@@ -20,8 +20,6 @@ from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
-from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.costs.quote import LEAST_RESERVE
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
 from clara_eval.judge.provider import BatchRun
@@ -96,18 +94,16 @@ class ModelPool:
         self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
         """Open the models of a run; on leaving, what was spent replaces what was reserved."""
-        cards = {name: self.costs.card(name) for name in plan.models}
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
-        costly = any(card != FREE for card in cards.values())
         caps, quoted = caps_of(self.settings), self.costs.run_quote(challenge, config, plan)
-        most = quoted.most_to_spend(caps, spent) if costly else None
-        is_walked = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
-        if is_walked:
+        most = quoted.most_to_spend(caps, spent) if self.costs.is_costly(plan) else None
+        is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
+        if is_answered:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
             check_worth_starting(quoted, caps.tightest)
-        ledger = _Reservation(self, challenge, unsure)
+        ledger = Reservation(self.settings, self.store, challenge, unsure)
         budget = RunBudget(
             most,
             spent_before=spent,
@@ -117,10 +113,10 @@ class ModelPool:
         )
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
-            for name in cards
+            for name in plan.models
         }
         # Last before the run: a model that cannot be built must not leave a reservation behind.
-        if costly and not is_walked:
+        if self.costs.is_costly(plan) and not is_answered:
             await ledger.take(most or spent)
         try:
             expected = quoted.models_micro_usd
@@ -128,7 +124,7 @@ class ModelPool:
                 lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
             )
         finally:
-            for name in cards:
+            for name in plan.models:
                 self._attested.pop((name, challenge.run), None)
             if ledger.line is not None:
                 await self._close_reservation(ledger.line, challenge.run, budget, unsure)
@@ -196,29 +192,3 @@ class ModelPool:
     async def close(self) -> None:
         for llm in self._llms.values():
             await llm.close()
-
-
-@dataclass(slots=True)
-class _Reservation:
-    """The line of the ledger under which one run spends; `unsure` has a line of its own."""
-
-    pool: ModelPool
-    challenge: Challenge
-    unsure: int
-    line: int | None = None
-    most: int = 0
-
-    async def take(self, most: int) -> None:
-        """Reserve this in all, under every cap. Raises Deferred over one."""
-        run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.pool.settings)
-        amount = max(0, most - self.unsure)
-        self.line = await self.pool.store.reserve_spend(run, poster, "evaluation", amount, caps)
-
-    async def extend(self, needed: int) -> int:
-        """Reserve more for answers that are longer than quoted, at most the challenge's cap; returns what it is now."""
-        cap = caps_of(self.pool.settings).per_challenge
-        wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
-        if wanted >= needed and wanted > self.most:
-            await self.take(wanted)
-            self.most = wanted
-        return self.most

@@ -11,11 +11,12 @@ from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.costs.caps import caps_of
-from clara_eval.judge.costs.prices import PriceCard, parse_prices
-from clara_eval.judge.costs.quote import READING_SHARE, Quote, Size, quote
+from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
+from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Quote, Size, quote
 from clara_eval.judge.costs.reading import ReadingBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.providers.registry import parse_judge, price_card, thinking_models, token_limits
+from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
@@ -64,8 +65,37 @@ class RoundCosts:
         expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
         return quote(size, expected, {name: self.card(name) for name in plan.models})
 
+    def is_costly(self, plan: EvaluationPlan) -> bool:
+        return any(self.card(name) != FREE for name in plan.models)
+
     def card(self, name: str) -> PriceCard | None:
         return price_card(parse_judge(name), parse_prices(self.settings.prices))
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The line of the ledger under which one run spends; `unsure` has a line of its own."""
+
+    settings: Settings
+    store: SqlStore
+    challenge: Challenge
+    unsure: int
+    line: int | None = None
+    most: int = 0
+
+    async def take(self, most: int) -> None:
+        """Reserve this in all, under every cap. Raises Deferred over one."""
+        run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.settings)
+        self.line = await self.store.reserve_spend(run, poster, "evaluation", max(0, most - self.unsure), caps)
+
+    async def extend(self, needed: int) -> int:
+        """Reserve more for answers that are longer than quoted, at most the challenge's cap; return what it is now."""
+        cap = caps_of(self.settings).per_challenge
+        wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
+        if wanted >= needed and wanted > self.most:
+            await self.take(wanted)
+            self.most = wanted
+        return self.most
 
 
 def check_worth_starting(quoted: Quote, cap: int | None) -> None:
