@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clara_eval.code.editing import Edit, edited
-from clara_eval.code.parsing import parse, walk
+from clara_eval.core.syntax import Edit, edited, parse, walk
 from clara_eval.harness.model import Language
 
 if TYPE_CHECKING:

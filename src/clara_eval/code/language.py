@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from clara_eval.code.parsing import parse
+from clara_eval.core.syntax import parse
 
 # Every repetition is bounded: a stranger writes the text, and must not choose how long a search takes.
 _SIGNS: dict[str, tuple[str, ...]] = {

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from clara_eval.code.dead_code import DeadCode
-from clara_eval.code.editing import edited
 from clara_eval.code.items import (
     COMMENTS,
     STRINGS,
@@ -21,10 +20,10 @@ from clara_eval.code.items import (
     inside,
     read_items,
 )
-from clara_eval.code.parsing import parse
 from clara_eval.code.reach import drop_unreached
 from clara_eval.code.structure import read_structure
 from clara_eval.code.vocabulary import LIBRARY
+from clara_eval.core.syntax import edited, parse
 
 _NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
 _WORD = re.compile(r"\w", re.UNICODE)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from threading import Lock
 
-from clara_eval.code.parsing import Parsed, parse
 from clara_eval.code.shapes import Shape, shapes_of
 from clara_eval.code.structure import Structure, read_structure
+from clara_eval.core.syntax import Parsed, parse
 
 _MOST_PARTS = 100_000
 """Functions, comments and strings that are held of late, and texts."""

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from clara_eval.code.grammars import load_language
+from clara_eval.core.syntax import load_language
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from clara_eval.code.parsing import Parsed
+    from clara_eval.core.syntax import Parsed
 
 MOST_LEAVES = 40
 """A larger expression is taken in pieces, so that one changed constant does not hide a whole table."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clara_eval.code import grammars as g
 from clara_eval.code.grammars import GRAMMARS, Grammar, kinds_named, roles_by_kind
-from clara_eval.code.parsing import Parsed
+from clara_eval.core.syntax import Parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from clara_eval.code.parsing import parse, walk
+from clara_eval.core.syntax import parse, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clara_eval.code.language import language_name
+from clara_eval.code import language_name
 from clara_eval.evaluation.features.measured import measure
 
 ENDINGS = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "typescript", ".sol": "solidity"} | {
