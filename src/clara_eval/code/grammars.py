@@ -1,8 +1,6 @@
-"""What the node types of each language mean, so that all languages are measured alike.
+"""Name the node types of each language that are functions, branches, blocks, comments and strings.
 
-A `Grammar` names the node types that are functions, branches, blocks that nest, comments, strings and so on. The same
-walk then counts the same things in Python, JavaScript, TypeScript, Solidity, Rust and Go. Parsers are loaded on first
-use; a language that is not here is not measured (None), it is never guessed at.
+Invariant: a language that is not here is not measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A syntax tree as plain objects that can be marked as dropped, for passes that look up, down and sideways.
-
-Asking the parser's own nodes for parents and siblings is slow; here each pass is linear in the number of items.
-"""
+"""A syntax tree as plain objects that can be marked as dropped."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Code without a word of its writer: names replaced, comments and string contents gone, unreached code dropped.
+"""Write code in neutral words: names replaced, comments and strings emptied, unreached code dropped.
 
-Out goes only what is on a list: tokens of the grammar, numbers, words of the language and its libraries, and names that
-the task asks for. Every other word becomes `f1`, `C1` or `v1`, and each
-string `s1`, the same one everywhere. So whatever a submitter writes
-into names, attributes, labels, imports or broken code is not in this view, in whatever grammar rule it stands.
+Invariant: only tokens, numbers, words of the language and names that the task asks for are kept.
 """
 
 from __future__ import annotations

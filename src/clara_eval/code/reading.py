@@ -1,10 +1,4 @@
-"""Each text is parsed once for all that is asked of it: its shapes first, its structure with them.
-
-In: a text as bytes and its language. Out: `shapes_in` for the search for copies, `read_code` for the features; None or
-nothing where the text cannot be parsed. A tree takes a hundred times the room of its text, so it is gone when both have
-been read; the structure is held for a while, because the features of an entry are asked for after all entries have been
-compared. What is held is bounded by its parts, whatever strangers hand in.
-"""
+"""Parse each text once for its shapes and its structure, and hold the structure of recent texts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a thief does to somebody else's program so that it does not look like it: thirty named ways.
-
-A `Program` comes in, the text of its disguise goes out. Edits are made on the syntax tree, so that they hit names,
-statements and definitions and not what looks like them. A way that a language does not allow gives None. Same program,
-same seed, same disguise.
-"""
+"""Disguise a program in thirty named ways, by edits of its syntax tree."""
 
 from __future__ import annotations
 

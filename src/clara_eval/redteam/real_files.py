@@ -1,8 +1,4 @@
-"""Real programs of this machine to try disguises on: Python's own library, installed packages, and folders given.
-
-Paths come in, `RealFile`s go out in an order that a seed decides. Only ordinary sources: of a size that says something,
-UTF-8, parsed, not generated, no tables of data.
-"""
+"""Choose ordinary programs of this machine, or of given folders, to disguise."""
 
 from __future__ import annotations
 
