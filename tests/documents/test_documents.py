@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.challenges.test_evaluate import closed_round, opened, run
+from tests.support.rounds import closed_round, opened, run
 
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.core.address import Address

@@ -1,10 +1,4 @@
-"""Typed facts as columns of numbers, so that few comparisons can tell what kind of entry the judge prefers.
-
-In come judge vectors in canonical order; out goes a matrix for `estimate`, or None where nothing varies. Numbers count
-by their rank among the entries, so that no single extreme (or invented) value stretches a column; a boolean is 0 or 1;
-an enum has one column for each value; unknown is the mean of its column. How much a column is worth is learned from
-the judge's verdicts of this round and nothing else: facts that the judge does not reward are worth nothing.
-"""
+"""Typed facts as columns of numbers: ranks of numbers, 0 or 1 for booleans, one column an enum value."""
 
 from __future__ import annotations
 
@@ -20,7 +14,6 @@ MOST_COLUMNS = 40
 
 
 def covariates(items: Sequence[str], vectors: Mapping[str, JudgeVector]) -> Floats | None:
-    """One row per item."""
     if not items or any(item not in vectors for item in items):
         return None
     rows = [vectors[item].as_dict() for item in items]
@@ -42,7 +35,6 @@ def _columns(values: Sequence[Value]) -> list[list[float]]:
 
 
 def _ranks(values: Sequence[float | None]) -> list[float | None]:
-    """The mean rank of equal values, from 0."""
     known = np.sort([value for value in values if value is not None])
     low, high = np.searchsorted(known, known, "left"), np.searchsorted(known, known, "right")
     rank = {float(value): float(a + b - 1) / 2 for value, a, b in zip(known, low, high, strict=True)}

@@ -25,8 +25,6 @@ from clara_eval.ranking.tally import Floats
 
 @dataclass(frozen=True, slots=True)
 class RoundJury:
-    """The judges of a round; every answer is recorded."""
-
     given: Round
     plan: EvaluationPlan
     schema: FeatureSchema
