@@ -30,23 +30,9 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from tests.support.simulated_jury import draw_jury, published_order, strength_order
-
-from clara_eval.ranking import rank
-from clara_eval.ranking.adaptive import (
-    Adaptive,
-    Tuning,
-    best_pairs,
-    objective,
-    swiss_round,
-)
-from clara_eval.ranking.consistency import count_cycles, net_wins
-from clara_eval.ranking.elo import elo, literal_elo
 from clara_eval.ranking.estimate import estimate, standardised
 from clara_eval.ranking.fours import Fours
 from clara_eval.ranking.pairwise_csv import read_pairwise
-from clara_eval.ranking.results import Result, Winner
-from clara_eval.ranking.schedule import Both, Field, Full, balanced_looks
 from clara_eval.ranking.simulator import (
     TOP3,
     Model,
@@ -59,8 +45,22 @@ from clara_eval.ranking.simulator import (
     quality,
 )
 from clara_eval.ranking.strength import fit
-from clara_eval.ranking.tally import Ints, Tally, tally, tally_columns
 from clara_eval.ranking.uncertainty import word_for
+from tests.support.simulated_jury import draw_jury, published_order, strength_order
+
+from clara_eval.ranking import rank
+from clara_eval.ranking.adaptive import (
+    Adaptive,
+    Tuning,
+    best_pairs,
+    objective,
+    swiss_round,
+)
+from clara_eval.ranking.consistency import count_cycles, net_wins
+from clara_eval.ranking.elo import elo, literal_elo
+from clara_eval.ranking.results import Result, Winner
+from clara_eval.ranking.schedule import Both, Field, Full, balanced_looks
+from clara_eval.ranking.tally import Ints, Tally, tally, tally_columns
 
 SEEDS = 9_000_000  # far from the seeds with which anything was tuned
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
+from math import comb
 from typing import Literal
 
 from clara_eval.config.eval_config import FeatureSchema
@@ -24,8 +25,7 @@ from clara_eval.evaluation.play import compared
 from clara_eval.evaluation.votes import votes_document
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.ranking.field import is_shown
-from clara_eval.ranking.results import Pairing
+from clara_eval.ranking import Pairing
 from clara_eval.store.ports import PublicKeys
 
 Played = dict[tuple[str, str], Pairwise]
@@ -103,3 +103,13 @@ def outcome(comparison: Pairwise, *, shown_first: bool) -> Outcome:
     own, other = ("A", "B") if shown_first else ("B", "A")
     results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
     return results.get(comparison.winner, "undecided")
+
+
+def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
+    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
+    low, high = min(first, second), max(first, second)
+    place = low * size - low * (low + 1) // 2 + high - low - 1
+    is_balanced = (first == low) == bool((low + high) % 2)
+    if not is_balanced and schedule != "both":
+        return False
+    return place + (0 if is_balanced else comb(size, 2)) < count

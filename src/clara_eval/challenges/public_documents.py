@@ -16,6 +16,7 @@ from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.core.address import Address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.hashing import plain_json
+from clara_eval.documents.plots import ratings_svg, win_matrix_svg
 from clara_eval.documents.results import ExecutedRun, Ranked
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.play import Comparison
@@ -23,7 +24,6 @@ from clara_eval.evaluation.record import ruled_verdicts
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.run import EvaluationResult, judges_of, tally_of
 from clara_eval.evaluation.votes import votes_document
-from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""

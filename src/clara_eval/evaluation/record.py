@@ -25,7 +25,7 @@ from clara_eval.submissions import Rejected, Solution
 Entry = tuple[str, object]
 CHALLENGE = JsonCodec(Challenge)
 PLAN = JsonCodec(EvaluationPlan)
-RULES = 7
+RULES = 8
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 

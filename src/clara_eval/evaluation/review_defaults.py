@@ -29,7 +29,7 @@ from clara_eval.evaluation.scoring_window import (
     UNREAD_SECONDS,
     UNREAD_SHARE,
 )
-from clara_eval.ranking.rank import Ranking
+from clara_eval.ranking import Ranking
 from clara_eval.submissions import Rejected
 
 

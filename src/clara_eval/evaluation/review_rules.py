@@ -20,7 +20,7 @@ from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
 from clara_eval.evaluation.play import Comparison
-from clara_eval.ranking.rank import Ranking
+from clara_eval.ranking import Ranking
 from clara_eval.submissions import CONTESTED_SECONDS, Likeness, Rejected, Solution
 
 UNDECIDED_REVIEW = 0.05

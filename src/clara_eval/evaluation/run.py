@@ -23,7 +23,6 @@ from clara_eval.core.flags import Flag
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.answer_recorder import AnswerRecorder
-from clara_eval.evaluation.covariates import covariates
 from clara_eval.evaluation.evaluable import unevaluable
 from clara_eval.evaluation.execution import Execution, run_all
 from clara_eval.evaluation.features import SubmissionFacts, extract_features
@@ -57,10 +56,7 @@ from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
 from clara_eval.judge.limits import about_one_entry, spent_on, within
 from clara_eval.judge.ordering import OrderingJudge
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
-from clara_eval.ranking.rank import Ranking, rank_table
-from clara_eval.ranking.results import canonical_order
-from clara_eval.ranking.schedule import Choice, choose_schedule
-from clara_eval.ranking.tally import Floats, Tally, tally
+from clara_eval.ranking import Ranking, Schedule, Tally, canonical_order, choose_schedule, rank, tally
 from clara_eval.submissions import (
     Cluster,
     Likeness,
@@ -146,7 +142,7 @@ async def walk(
     features = compare_field(schema, read, challenge.winner_count)
     rejected = _in_order([*refused, *unevaluable(ranked, features)])
     jury = _Jury(plan, metadata, schema, sources, keeping)
-    choice, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
+    schedule, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
     by_default = is_by_default(rulings)
     found = JudgedRound(challenge, ranking, (), rejected, ranked, likeness, features, comparisons, chosen)
     behind = giving_way(found)
@@ -168,8 +164,8 @@ async def walk(
         answers=keeping.answers,
         unanswered=keeping.unanswered,
         key_reports=await _key_reports(sources, keeping.answers),
-        schedule=choice.schedule.name,
-        schedule_reason=choice.reason,
+        schedule=schedule.name,
+        schedule_reason=schedule.reason,
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,
@@ -218,7 +214,7 @@ async def _tournament(
     features: Mapping[Address, SubmissionFacts],
     likeness: Likeness,
     listener: ProgressListener,
-) -> tuple[Choice, Sequence[Comparison], Ranking | None]:
+) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
     """Who is better than whom, and the ranking from it."""
     judges = jury.judges()
     refused = _accounts(rejected)
@@ -227,30 +223,26 @@ async def _tournament(
     }
     items = canonical_order(challenge.address, keccaks)
     vectors: dict[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
-    in_fours = jury.plan.schedule == "fours"
-    facts = covariates(items, vectors) if in_fours else None
-    choice = choose_schedule(
+    schedule = choose_schedule(
         items,
         tuple(judges),
         max_comparisons=jury.plan.max_games,
         winner_count=challenge.winner_count,
         payout_bps=challenge.payout_bps,
         name=jury.plan.schedule,
-        features=facts,
     )
-    comparisons: Sequence[Comparison] | None = judge_by_rules(choice.schedule, judges, items, vectors)
+    comparisons: Sequence[Comparison] | None = judge_by_rules(schedule, judges, items, vectors)
     if comparisons is None:
         comparisons = await play_tournament(
-            choice.schedule,
+            schedule,
             judges,
             vectors,
-            orderers=jury.orderers() if in_fours else None,
+            orderers=jury.orderers() if schedule.name == "fours" else None,
             on_comparison=lambda done, total: listener("comparing", done, total),
             gives_up=jury.sources.gives_up,
         )
-    known = facts if choice.schedule.name == "fours" else None
     exact = is_exact(jury.schema, judges)
-    return choice, comparisons, rank_round(challenge, items, comparisons, likeness.families, known, exact=exact)
+    return schedule, comparisons, rank_round(challenge, items, comparisons, likeness.families, exact=exact)
 
 
 async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSchema, tuple[str, ...]]:
@@ -392,14 +384,13 @@ def rank_round(
     items: Sequence[str],
     comparisons: Sequence[Comparison],
     families: Mapping[Address, Address],
-    facts: Floats | None = None,
     *,
     exact: bool = False,
 ) -> Ranking | None:
     """Who stands where; a family is judged once more as if it had stayed away."""
     if not items:
         return None
-    return rank_table(
+    return rank(
         tally_of(items, comparisons),
         seed=challenge.run.encode(),
         winner_count=challenge.winner_count,
@@ -407,7 +398,6 @@ def rank_round(
         tie_break={s.submitter: s.submitted_at for s in challenge.submissions},
         by_name=True,
         clusters={str(member): str(head) for member, head in families.items()},
-        features=facts,
         exact=exact,
     )
 

@@ -17,15 +17,14 @@ from clara_eval.core.errors import BadInput
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clara_eval.actions.rank import Ranking
     from clara_eval.challenges.evaluate import Evaluation
     from clara_eval.evaluation.replay import Checked
-    from clara_eval.ranking import Ranking
-    from clara_eval.ranking.results import Winner
 
 __all__ = ["EvalConfig", "Settings", "evaluate", "parse_eval_config", "rank", "verify"]
 
 Verdict = Literal["left", "right", "tie"]
-_SIDES: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
+_SIDES = frozenset({"left", "right", "tie"})
 
 
 async def evaluate(address: str, settings: Settings | None = None, *, dry_run: bool = False) -> Evaluation:
@@ -44,10 +43,9 @@ async def evaluate(address: str, settings: Settings | None = None, *, dry_run: b
 
 def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int] = (10000,)) -> Ranking:
     """Rank items by (left, right, winner) triples in any order, with intervals and the margin at the pay line."""
-    from clara_eval.ranking import rank as rank_items
-    from clara_eval.ranking.results import Result
+    from clara_eval.actions.rank import rank_games
 
-    results = []
+    checked = []
     for number, game in enumerate(games):
         if not _is_comparison(game):
             raise BadInput(
@@ -55,10 +53,8 @@ def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int]
                 path=f"games[{number}]",
                 remedy='Give two different names and "left", "right" or "tie".',
             )
-        left, right, winner = game
-        results.append(Result(left, right, _SIDES[winner]))
-    items = sorted({item for result in results for item in (result.first, result.second)})
-    return rank_items(items, results, seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
+        checked.append(game)
+    return rank_games(checked, payout_bps)
 
 
 def _is_comparison(game: object) -> bool:

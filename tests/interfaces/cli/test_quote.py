@@ -12,10 +12,10 @@ import pytest
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from typer.testing import CliRunner
 
+from clara_eval.actions.quote import JURY_NOTE
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import app
-from clara_eval.ranking.schedule import JURY_NOTE
 
 CLAUDE = "anthropic:claude-sonnet-4-5"
 CONFIG = {

@@ -11,6 +11,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from clara_eval.actions.turning_point import LARGEST_FIELD, turning_point
 from clara_eval.challenges.comparisons import Outcome, Played, outcome
 from clara_eval.challenges.judging import JudgingBasis
 from clara_eval.config.eval_config.model import Feature
@@ -28,7 +29,6 @@ from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
 from clara_eval.interfaces.api.leaderboard import is_paid, is_ranked, scale_of
 from clara_eval.interfaces.api.reading import ResultReader
-from clara_eval.ranking.what_if import LARGEST_FIELD, turning_point
 
 RIVALS = 24
 """Nearest rivals whose games are shown."""

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from clara_eval.actions.turning_point import PlaceChange
 from clara_eval.core.address import short
 from clara_eval.core.dollars import MICRO
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import Consistency, EvalStatus, JudgeConsistency
 from clara_eval.interfaces.api.templating import usd
 from clara_eval.judge.costs.spend_report import SpendLine
-from clara_eval.ranking.what_if import PlaceChange
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))

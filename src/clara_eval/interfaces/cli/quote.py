@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from clara_eval.actions.model_needed import missing_model
-from clara_eval.actions.quote import quote_schedule
+from clara_eval.actions.quote import JURY_NOTE, quote_schedule
 from clara_eval.config.settings import Settings
 from clara_eval.interfaces.cli.config_file import print_warning, read_config
 from clara_eval.interfaces.cli.options import ConfigFile, JsonFlag
@@ -27,7 +27,6 @@ from clara_eval.judge.costs.quote import (
     to_json,
 )
 from clara_eval.judge.providers.registry import parse_jury
-from clara_eval.ranking.schedule import JURY_NOTE
 
 Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
 

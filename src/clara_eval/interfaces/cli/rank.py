@@ -1,13 +1,8 @@
-"""`clara-eval rank`: rank any pairwise results, or run the simulator and see what a schedule buys.
-
-In comes a CSV file (`left,right,winner`) or `--simulate`; out goes a table with intervals, the margin at the pay line
-and flags, or one JSON document, and on request SVG plots. The same rows in any order print the same bytes.
-"""
+"""`clara-eval rank`: rank the pairwise results of a CSV file; the same rows in any order print the same bytes."""
 
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,22 +10,17 @@ import typer
 from rich import box
 from rich.table import Table
 
+from clara_eval.actions.rank import Ranking, Standing, rank_file
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput
+from clara_eval.documents.plots import ratings_svg, win_matrix_svg
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
-from clara_eval.ranking import Ranking, Standing
-from clara_eval.ranking.pairwise_csv import PairwiseTable, read_pairwise
-from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
-from clara_eval.ranking.rank import rank_table
-from clara_eval.ranking.simulator import Point, quality_against_calls
 
-SCHEDULES = ("all", "full", "both", "adaptive")
 SHOWN_ROWS = 100
 
 
-def rank(  # noqa: PLR0917  # one parameter for each option of the command
+def rank(  # one parameter for each option of the command
     file: Annotated[
         Path | None, typer.Argument(help="CSV with the columns left,right,winner (left, right or tie).")
     ] = None,
@@ -39,64 +29,28 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
     literal: Annotated[bool, typer.Option("--literal", help="The specification's single pass, in file order.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="No file: simulate challenges with a known truth.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 1,
-    schedule: Annotated[str, typer.Option(help="Simulate only this schedule: full, both, adaptive or all.")] = "all",
-    size: Annotated[int, typer.Option(help="Submissions in a simulated challenge.", min=4, max=300)] = 25,
-    trials: Annotated[int, typer.Option(help="Simulated challenges.", min=1)] = 60,
 ) -> None:
     """Rank pairwise results from a CSV file, with intervals, the margin at the pay line and a consistency report."""
-    shares = _payout(payout, winners)
-    if simulate:
-        if file is not None:
-            raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
-        if schedule not in SCHEDULES:
-            raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
-        if seed < 0:
-            raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
-        _simulate(_Simulation(size, trials, seed, schedule, shares), json=json, svg=svg)
-    elif file is None:
-        raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
-    else:
-        _rank_file(file, shares, literal=literal, json=json, svg=svg)
-
-
-@dataclass(frozen=True, slots=True)
-class _Simulation:
-    """What to simulate."""
-
-    size: int
-    trials: int
-    seed: int
-    schedule: str
-    payout: tuple[int, ...]
-
-
-def _rank_file(file: Path, payout: tuple[int, ...], *, literal: bool, json: bool, svg: Path | None) -> None:
+    if file is None:
+        raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner.")
+    shares = _shares(payout)
+    count = winners if winners is not None else 3 if shares is None else len(shares)
     gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
-    games = read_pairwise(file)
-    ranking = rank_table(
-        games.table.in_canonical_order(),
-        seed=None,
-        winner_count=len(payout),
-        payout_bps=payout,
-        in_given_order=games.table if literal else None,
-    )
+    found = rank_file(file, count, shares, literal=literal)
     if svg is not None:
-        _write_plots(svg, ranking, games)
+        plots = {"ratings.svg": ratings_svg(found.ranking), "matrix.svg": win_matrix_svg(found.ranking, found.table)}
+        _write(svg, plots)
     if json:
-        emit_json(as_document(ranking))
+        emit_json(as_document(found.ranking))
     else:
-        _print(ranking)
+        _print(found.ranking)
 
 
-def _payout(text: str, winners: int | None) -> tuple[int, ...]:
-    if text in ("", "equal"):
-        return checked_payout(3 if winners is None else winners, None)
-    shares = (6000, 2500, 1500) if text == "top3" else _numbers(text)
-    return checked_payout(len(shares) if winners is None else winners, shares)
+def _shares(text: str) -> tuple[int, ...] | None:
+    """Basis points of each place; None is an equal split."""
+    if text in {"", "equal"}:
+        return None
+    return (6000, 2500, 1500) if text == "top3" else _numbers(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -187,13 +141,6 @@ def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
     return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
 
 
-def _write_plots(folder: Path, ranking: Ranking, games: PairwiseTable) -> None:
-    _write(
-        folder,
-        {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, games.table.in_canonical_order())},
-    )
-
-
 def _write(folder: Path, files: dict[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,36 +149,3 @@ def _write(folder: Path, files: dict[str, str]) -> None:
     except OSError as bad:
         raise BadInput(f"Plots cannot be written to {folder}: {bad.strerror}.", remedy="Name a folder.") from bad
     console().print(f"wrote {', '.join(files)} to {folder}", markup=False)
-
-
-def _simulate(plan: _Simulation, *, json: bool, svg: Path | None) -> None:
-    console().print(f"simulating {plan.trials} challenges of {plan.size} submissions, seed {plan.seed} …")
-    points = quality_against_calls(plan.size, plan.trials, plan.seed, plan.payout)
-    points = [point for point in points if plan.schedule in ("all", point.schedule)]
-    if svg is not None:
-        _write(svg, {"quality.svg": quality_svg(points)})
-    if json:
-        emit_json({"size": plan.size, "trials": plan.trials, "seed": plan.seed, "points": [_point(p) for p in points]})
-    else:
-        console(stderr=False).print(_quality_table(points))
-
-
-def _point(point: Point) -> dict[str, object]:
-    q = point.quality
-    shares = {"top1": q.top1, "set": q.set, "order": q.order, "misallocation": q.misallocation}
-    return {
-        "schedule": point.schedule,
-        "calls": point.calls,
-        **{name: round(value, 4) for name, value in {**shares, "regret": q.regret, "tau": q.tau}.items()},
-    }
-
-
-def _quality_table(points: list[Point]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):
-        table.add_column(heading, justify="left" if heading == "schedule" else "right")
-    for point in points:
-        q = point.quality
-        shares = [f"{100 * value:.0f} %" for value in (q.top1, q.set, q.order, q.misallocation)]
-        table.add_row(point.schedule, str(point.calls), *shares, f"{q.tau:.2f}")
-    return table

@@ -8,7 +8,7 @@ quirks of single pairs (sd 1). In come a size and a seed; out go verdicts, tourn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from statistics import NormalDist
 from typing import Literal
@@ -16,12 +16,9 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, default_rng
 
-from clara_eval.ranking.adaptive import Adaptive, Tuning
-from clara_eval.ranking.elo import DECIMALS, elo
-from clara_eval.ranking.results import Group, Pairing, Result, Winner
-from clara_eval.ranking.schedule import Both, Field, Full, Schedule
-from clara_eval.ranking.tally import Floats, Ints, Tally
-from clara_eval.ranking.ties import equal_records, level
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally, rate
+from clara_eval.ranking.tally import Floats, Ints
 
 TOP3 = (6000, 2500, 1500)
 VERDICTS: tuple[Winner, Winner, Winner] = ("second", "tie", "first")  # by half points of the first
@@ -156,8 +153,7 @@ def looks_of(results: Sequence[Result]) -> list[tuple[int, int]]:
 
 def elo_order(table: Tally, seed: bytes) -> Ints:
     """Items by published Elo, best first."""
-    ratings = elo(table.size, table.first, table.second, table.points, seed)
-    return np.argsort(-level(ratings, equal_records(table), DECIMALS), kind="stable")
+    return np.argsort(-rate(table, seed), kind="stable")
 
 
 def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Quality:
@@ -183,42 +179,3 @@ def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Qua
 def mean_quality(qualities: Sequence[Quality]) -> Quality:
     names = [each.name for each in fields(Quality)]
     return Quality(*(float(np.mean([getattr(quality, name) for quality in qualities])) for name in names))
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Mean quality of a schedule at a number of calls."""
-
-    schedule: str
-    calls: int
-    quality: Quality
-
-
-def quality_against_calls(size: int, trials: int, seed: int, payout_bps: Sequence[int] = TOP3) -> list[Point]:
-    """Run every schedule on the same simulated challenges; adaptive at several budgets."""
-    found: dict[tuple[str, int], list[Quality]] = {}
-    for trial in range(trials):
-        world = draw_world(size, seed * 1_000_003 + trial)
-        for name, calls, looks in _runs(world, payout_bps):
-            order = elo_order(world.table(looks), f"simulation {seed} {trial}".encode())
-            found.setdefault((name, calls), []).append(quality(world.truth, order, payout_bps))
-    return [Point(name, calls, mean_quality(each)) for (name, calls), each in sorted(found.items())]
-
-
-def _runs(world: SimulatedWorld, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:
-    pairs = world.size * (world.size - 1) // 2
-    everybody = Field(world.items)
-    for fixed in (Full(everybody), Both(everybody)):
-        looks = looks_of(play(world, fixed))
-        yield fixed.name, len(looks), looks
-    shares = [share for share in ADAPTIVE_SHARES if share * world.size > 5]
-    budgets = sorted({round(pairs * share) for share in shares} | {pairs})
-    adaptive = Adaptive(
-        Field(world.items, max_comparisons=budgets[-1]), len(payout_bps), tuple(payout_bps), Tuning(sure=1.1)
-    )
-    looks = looks_of(play(world, adaptive))
-    for budget in budgets:
-        yield adaptive.name, budget, looks[:budget]
-
-
-ADAPTIVE_SHARES = (0.05, 0.08, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.60, 0.80, 1.00)
