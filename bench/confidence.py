@@ -24,14 +24,17 @@ from tests.support.judge_confidence import measure_confidence, separation_of
 
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.evaluation.play import Comparison, play_tournament
-from clara_eval.judge.calls import CachedLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.providers.local import LocalLlm
+from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector, make_vector
-from clara_eval.ranking.schedule import Both, Field
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.schedule import Fixed
 from clara_eval.store.sqlite import SqliteStore
 
 CRITERIA = "The best solution is complete, tested and simple: more tests and a lower complexity are better."
@@ -62,12 +65,14 @@ async def recorded(items: int) -> list[Comparison]:
     llm = LocalLlm()
     with tempfile.TemporaryDirectory() as folder:
         store = await SqliteStore.open(Path(folder) / "bench.db")
-        patience = RetryPolicy(most_in_flight=1, deadline=asyncio.get_running_loop().time() + 36_000)
+        policy = RetryPolicy(most_in_flight=1, deadline=asyncio.get_running_loop().time() + 36_000)
         budget, card = RunBudget(cap_micro_usd=1_000_000), PriceCard(0, 0, 0, 0)
-        line = CachedLlm(llm, store, run="bench", budget=budget, card=card, patience=patience)
-        judges = {"j": ModelJudge(line, CRITERIA, schema)}
+        line = CachedLlm(llm, store, run="bench", budget=budget, card=card, policy=policy)
+        judges = {"j": ModelJudge(StructuredLlm(line), CRITERIA, schema)}
         try:
-            return list(await play_tournament(Both(Field(tuple(shown), ("j",))), judges, shown, at_once=1))
+            return list(
+                await play_tournament(Fixed(Field(tuple(shown), ("j",)), is_both=True), judges, shown, at_once=1)
+            )
         finally:
             await llm.close()
             await store.close()

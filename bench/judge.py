@@ -29,6 +29,7 @@ from typing import Any
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector, make_vector
 
 LATENCY = 0.05
@@ -88,7 +89,7 @@ class _Noted(Exception):
 async def prompts_of(items: int) -> list[Prompt]:
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
     listening = _Listening()
-    judge = ModelJudge(listening, CRITERIA, schema)
+    judge = ModelJudge(StructuredLlm(listening), CRITERIA, schema)
     shown = list(vectors(items).values())
     for place, first in enumerate(shown):
         for second in shown[place + 1 :]:
@@ -207,11 +208,13 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
     from clara_eval.evaluation.play import play_tournament
-    from clara_eval.judge.calls import CachedLlm, RetryPolicy
+    from clara_eval.judge.cached_llm import CachedLlm
     from clara_eval.judge.costs.prices import PriceCard
     from clara_eval.judge.costs.run_budget import RunBudget
     from clara_eval.judge.providers.openai import OpenAiLlm
-    from clara_eval.ranking.schedule import Field, Full
+    from clara_eval.judge.retry import RetryPolicy
+    from clara_eval.ranking.field import Field
+    from clara_eval.ranking.schedule import Fixed
     from clara_eval.store.sqlite import SqliteStore
 
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
@@ -220,12 +223,12 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     llm = OpenAiLlm(MODEL, api_key="k", base_url=f"{root}/v1")
     card = PriceCard(3_000_000, 15_000_000, 300_000, 3_750_000)
     budget = RunBudget(cap_micro_usd=1_000_000_000)
-    patience = RetryPolicy(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
-    line = CachedLlm(llm, store, run="bench", budget=budget, card=card, patience=patience)
-    judge = ModelJudge(line, CRITERIA, schema)
+    policy = RetryPolicy(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
+    line = CachedLlm(llm, store, run="bench", budget=budget, card=card, policy=policy)
+    judge = ModelJudge(StructuredLlm(line), CRITERIA, schema)
 
     async def run() -> Any:
-        played = await play_tournament(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
+        played = await play_tournament(Fixed(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
         assert all(comparison.winner for comparison in played)
         assert line.answered == len(played) == budget.stages["comparison"].calls
         await llm.close()

@@ -143,11 +143,11 @@ class Lifecycle:
         if funded:
             return
         async with open_caller(self._settings(self._key)) as caller:
-            price = int(await caller.chain.rpc.ask("eth_gasPrice"), 16)
+            price = int(await caller.chain.blocks.rpc.ask("eth_gasPrice"), 16)
             need = max(LEAST_WEI, GAS_UNITS * price)
             everyone = [_address(one) for one in (self._evaluator, *self._agents)]
-            poor = [one for one in everyone if await caller.chain.balance(one) < need // 2]
-            has, wanted = await caller.chain.balance(me), need * len(poor) + 2 * OWN_GAS_UNITS * price
+            poor = [one for one in everyone if await caller.chain.blocks.balance(one) < need // 2]
+            has, wanted = await caller.chain.blocks.balance(me), need * len(poor) + 2 * OWN_GAS_UNITS * price
             if has < wanted:
                 raise ConfigError(
                     f"{me}, the address of CLARA_E2E_KEY, has {has / 1e18:.6f} ETH on {NETWORK}; the run needs "
@@ -170,7 +170,7 @@ class Lifecycle:
 
     async def _transfer(self, caller: Caller, to: Address, data: bytes, wei: int) -> None:
         """One plain transaction of the given key: the product's own wallets never send ether."""
-        me, rpc = _address(self._key), caller.chain.rpc
+        me, rpc = _address(self._key), caller.chain.blocks.rpc
         await rpc.ask("eth_call", {"from": me, "to": to, "data": "0x" + data.hex(), "value": hex(wei)}, "latest")
         price = int(await rpc.ask("eth_gasPrice"), 16)
         fields = {
@@ -206,7 +206,7 @@ class Lifecycle:
 
     async def _now(self) -> int:
         async with open_caller(self._settings()) as caller:
-            return (await caller.chain.head()).timestamp
+            return (await caller.chain.blocks.head()).timestamp
 
     async def _post(self) -> Address:
         """The deadline is fixed before anything is sent, so that the same thing is asked for after a kill."""
@@ -227,20 +227,20 @@ class Lifecycle:
             allow_duplicate=True,  # an earlier run's challenge may be open still; this run's own was looked for
         )
         done = await self._act(self._key, post(posting))
-        return Address(self._state.keep("challenge", done["challenge"]))
+        return Address(self._state.keep("challenge", done.challenge))
 
     async def _posted(self, deadline: int) -> Address | None:
         """What a run that was killed has posted already: it is known by its poster and its deadline."""
         async with open_caller(self._settings(self._key)) as caller:
             newest = (await addresses(caller))[-NEWEST:]
-            posters = await caller.chain.posters_of(newest)
+            posters = await caller.chain.challenges.posters_of(newest)
             own = [one for one, poster in zip(newest, posters, strict=True) if poster == _address(self._key)]
             return next((one.address for one in await challenges_at(caller, own) if one.deadline == deadline), None)
 
     async def _entries(self, challenge: Address) -> set[str]:
         """Whose entries the contract has."""
         async with open_caller(self._settings()) as caller:
-            contract, head = caller.chain.challenge(challenge), await caller.chain.head()
+            contract, head = caller.chain.challenges.contract(challenge), await caller.chain.blocks.head()
             handed = [await contract.submission_of(head, _address(key)) for key in self._agents]
         return {name for name, entered in zip(ENTRIES, handed, strict=True) if entered is not None}
 
@@ -268,16 +268,16 @@ class Lifecycle:
                 agent_id = await self._agent_id(_address(key))
                 known = Handing(challenge=challenge, content=entry(name), agent_id=agent_id)
                 done = await self._act(key, submit(known))
-            self._state.keep(f"entry {name}", done["sent"][-1]["hash"])
+            self._state.keep(f"entry {name}", done.sent[-1].hash)
 
     async def _agent_id(self, agent: Address) -> int:
         """Who owns which id is all that a silent registry tells: the newest ids are asked, the next one downwards."""
         async with open_caller(self._settings()) as caller:
-            head = await caller.chain.head()
+            head = await caller.chain.blocks.head()
             where = to_address(caller.settings.network.identity_registry or "")
-            registry = caller.chain.registry(where)
+            registry = caller.chain.agents.identity(where)
             call = {"from": agent, "to": where, "data": "0x" + registry.register("").hex()}
-            after = int(await caller.chain.rpc.ask("eth_call", call, "latest"), 16)
+            after = int(await caller.chain.blocks.rpc.ask("eth_call", call, "latest"), 16)
             ids = list(range(after - 1, max(-1, after - 1 - MOST_IDS), -1))
             owners = await registry.owners_of(head, ids)
         for agent_id, owner in zip(ids, owners, strict=True):
@@ -307,7 +307,7 @@ class Lifecycle:
             return
         try:
             done = await self._act(self._key, finalize(challenge))
-            self._state.keep("finalized", done["sent"][-1]["hash"])
+            self._state.keep("finalized", done.sent[-1].hash)
         except NotYet as soon:
             raise Waiting(str(soon), self._state.get("posted_at") + FINALIZATION_SECONDS) from None
         except CannotAct as done_by_others:
@@ -327,7 +327,7 @@ class Lifecycle:
                 elif "has no prize" not in str(lost):
                     raise
                 continue
-            self._state.keep("claimed", {"winner": name, "hash": done["sent"][-1]["hash"]})
+            self._state.keep("claimed", {"winner": name, "hash": done.sent[-1].hash})
 
     async def _verify(self, challenge: Address) -> None:
         """As a stranger would: from the trace and the node alone."""
@@ -339,7 +339,7 @@ class Lifecycle:
 
 async def _units(caller: Caller, token: Address, owner: Address) -> int:
     data = "0x70a08231" + "00" * 12 + owner[2:]
-    held = await caller.chain.rpc.ask("eth_call", {"to": token, "data": data}, "latest")
+    held = await caller.chain.blocks.rpc.ask("eth_call", {"to": token, "data": data}, "latest")
     if held in {None, "0x"}:
         raise CannotAct(f"No token is at {token}.", remedy=f"Check that CLARA_RPC_URL is a node of {NETWORK}.")
     return int(held, 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clara_eval.config.eval_config.json_schema import eval_config_schema_text
+from clara_eval.config.eval_config.shape import eval_config_schema_text
 
 if __name__ == "__main__":
     target = Path(__file__).parents[1] / "docs" / "eval-config.schema.json"

@@ -57,7 +57,7 @@ async def closed(chain: LocalChain, config: str) -> Address:
 
 
 def judged_locally(chain: LocalChain, place: Path) -> Settings:
-    return local_settings(chain, place / "store.db", place).model_copy(update={"judges": "local:smollm2"})
+    return local_settings(chain, place / "store.db", place).model_copy(update={"judges_as_set": "local:smollm2"})
 
 
 @pytest.mark.local_model

@@ -144,7 +144,7 @@ def test_without_anvil_the_remedy_needs_no_makefile(light: Path) -> None:
     """One line with a command that works wherever npm is."""
     done = run(light, "demo")
     assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].endswith("Run `npm install -g @foundry-rs/anvil`.")
+    assert done.stderr.strip().splitlines()[-1].endswith("Run `npm install @foundry-rs/anvil`.")
 
 
 CONFIG = str(next((ROOT / "examples").rglob("*config*.json")))

@@ -90,6 +90,7 @@ PROVIDER = Provider(
 ASK = """
 import asyncio, json, pathlib
 from clara_eval.judge.comparison import ModelJudge
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.vector import make_vector
 from clara_eval.judge.providers.registry import forms, parse_judge, price_card
@@ -103,7 +104,7 @@ async def main():
     pool = ModelPool(Settings.from_env({"CLARA_JUDGES": "first:one"}), store)
     line = pool.line("first:one", "run", budget := RunBudget(1_000_000), 60)
     schema = FeatureSchema((Feature("speed", "integer", min=0, max=9, better="higher"),))
-    judge = ModelJudge(line, "Fast is better.", schema)
+    judge = ModelJudge(StructuredLlm(line), "Fast is better.", schema)
     decision = await judge.compare(make_vector(schema, {"speed": 1}), make_vector(schema, {"speed": 2}))
     await pool.close()
     most = line.gate._most

@@ -76,11 +76,11 @@ async def test_a_look_takes_as_many_calls_as_the_page_counts(
     async with FaultyNode(local_chain.rpc_url) as node:
         settings = local_settings(local_chain, tmp_path / "store.db", tmp_path).model_copy(update={"rpc_url": node.url})
         async with open_app(settings) as app:
-            head = await app.chain.head()
-            await app.chain.challenges_at(addresses[:1], head)  # the token is known from then on
+            head = await app.chain.blocks.head()
+            await app.chain.challenges.challenges_at(addresses[:1], head)  # the token is known from then on
             node.requests = 0
             node.calls.clear()
-            await app.chain.challenges_at(addresses, head)
+            await app.chain.challenges.challenges_at(addresses, head)
     assumed = scale.Assumed()
     assert node.requests / TOGETHER == pytest.approx(assumed.requests_per_look, rel=0.1)
     assert node.calls.total() / TOGETHER == pytest.approx(assumed.calls_per_look, rel=0.1)

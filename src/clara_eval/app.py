@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from clara_eval.chain.dollars import is_dollar
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
@@ -30,11 +31,10 @@ from clara_eval.core.dollars import micro_usd
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.harness import Machine
-from clara_eval.judge.calls import CachedLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.limits import within
-from clara_eval.judge.port import Asker, PaidAnswer
+from clara_eval.judge.port import PaidAnswer
 from clara_eval.judge.providers.registry import (
     build_llm,
     models_of,
@@ -42,6 +42,8 @@ from clara_eval.judge.providers.registry import (
     price_cards,
     token_limits,
 )
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.open import open_store, opened_store
 from clara_eval.store.ports import Store
@@ -52,6 +54,10 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.contents import IpfsContents
 
+SERVICE_RETRIES = NodeRetries()
+"""Of the service's questions to nodes: each ends within a minute."""
+PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
+"""Of a person's commands: somebody waits for the answer."""
 CALIBRATION_RUN = "calibration"
 """The run under which answers about labelled pairs are kept."""
 
@@ -120,7 +126,7 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
     """Everything a door needs, closed again on leaving."""
     wallet = open_wallet(settings, _evaluator_policy(settings))
     store = await open_store(settings.database_url)
-    chain = _chain(settings)
+    chain = _chain(settings, SERVICE_RETRIES)
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     account = EthereumAccount(chain, wallet, factory=_factory(settings), dry_address=dry_address)
     sender = TransactionSender(account, store, pace or SendTimeouts())
@@ -155,7 +161,9 @@ def trace_fetch(settings: Settings) -> UriFetch:
 @asynccontextmanager
 async def open_chain(network: Network, rpc_url: str, *, first_block: int | None = None) -> AsyncIterator[EthereumChain]:
     """A reader of one network through somebody's own node, for those who check."""
-    chain = EthereumChain(Rpc([rpc_url], chain_id=network.chain_id), network, first_block=first_block)
+    chain = EthereumChain(
+        Rpc([rpc_url], chain_id=network.chain_id, retries=PERSON_RETRIES), network, first_block=first_block
+    )
     try:
         yield chain
     finally:
@@ -163,7 +171,7 @@ async def open_chain(network: Network, rpc_url: str, *, first_block: int | None 
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Asker | None]:
+async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[StructuredLlm | None]:
     """The first model of the jury, with the challenge's cap; nothing is kept. None where the jury has no model."""
     models = models_of(parse_jury(judges or settings.judges))[:1]
     if not models:
@@ -173,25 +181,27 @@ async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[Ask
     card = price_cards(settings, models)[models[0].text]
     budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
     try:
-        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, patience=RetryPolicy(tries=3))
-        yield within(token_limits(settings, models), line)
+        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, policy=RetryPolicy(tries=3))
+        yield StructuredLlm(line, token_limits(settings, models))
     finally:
         await llm.close()
 
 
 @asynccontextmanager
-async def open_jury(settings: Settings, judges: str = "") -> AsyncIterator[tuple[dict[str, Asker | None], SqlStore]]:
+async def open_jury(
+    settings: Settings, judges: str = ""
+) -> AsyncIterator[tuple[dict[str, StructuredLlm | None], SqlStore]]:
     """Every judge of the jury with the cap of one challenge, and the store that keeps their answers; None: no model."""
     jury = parse_jury(judges or settings.judges)
     async with opened_store(settings.database_url) as store:
-        pool = ModelPool(settings.model_copy(update={"judges": ",".join(judge.text for judge in jury)}), store)
+        pool = ModelPool(settings.model_copy(update={"judges_as_set": ",".join(judge.text for judge in jury)}), store)
         free = all(card == FREE for card in price_cards(settings, jury).values())
         budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
         models, limits = {judge.text for judge in models_of(jury)}, token_limits(settings, jury)
         try:
             yield (
                 {
-                    j.text: within(limits, pool.line(j.text, CALIBRATION_RUN, budget, 3600.0))
+                    j.text: StructuredLlm(pool.line(j.text, CALIBRATION_RUN, budget, 3600.0), limits)
                     if j.text in models
                     else None
                     for j in jury
@@ -272,7 +282,7 @@ def make_caller(settings: Settings, *, is_local: bool, store: Store | None = Non
 
     A caller from elsewhere never gets the local wallet, local files or the local IPFS node.
     """
-    chain = _chain(settings, rounds=2)
+    chain = _chain(settings, PERSON_RETRIES)
     evaluator = evaluator_address(settings)
     on_demand = StoreOnDemand(settings.database_url, store)
     is_remote = settings.api_url is not None and store is None
@@ -301,8 +311,8 @@ async def open_caller(
         await caller.close()
 
 
-def _chain(settings: Settings, *, rounds: int = 3) -> EthereumChain:
-    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, rounds=rounds)
+def _chain(settings: Settings, retries: NodeRetries) -> EthereumChain:
+    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, retries=retries)
     return EthereumChain(rpc, settings.network, first_block=settings.first_block)
 
 

@@ -13,7 +13,7 @@ from tests.support.faulty_node import FaultyNode
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import open_app
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendOutcome, SendTimeouts
 from clara_eval.challenges.challenge_index import save_summary

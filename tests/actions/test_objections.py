@@ -373,7 +373,7 @@ async def test_a_judge_that_is_away_does_not_hold_the_post(local_chain: LocalCha
 
     async with FakeEndpoint(words=scripted_words, script=away).running() as endpoint:
         judge, other = (f"openai:{name}@{endpoint.url}" for name in ("m", "other"))
-        changes = {"judges": judge, "objection_judge": other, "prices": f"{judge}=0/0,{other}=0/0"}
+        changes = {"judges_as_set": judge, "objection_judge": other, "prices": f"{judge}=0/0,{other}=0/0"}
         async with open_app(settings_of(chain, tmp_path, review_above_usd=100.0, **changes), pace=PACE) as app:
             waiting = await evaluate(app, address)
             await approve(app.store, app.chain_id, address, note="Looked.", digest=waiting.digest)
@@ -386,7 +386,7 @@ async def test_a_judge_that_is_away_does_not_hold_the_post(local_chain: LocalCha
             with pytest.raises(Temporary):
                 await evaluate(app, address)
             challenge = waiting.challenge
-            left = challenge.scoring_deadline - (await app.chain.head()).timestamp
+            left = challenge.scoring_deadline - (await app.chain.blocks.head()).timestamp
             await chain.move_time(left - (challenge.scoring_deadline - challenge.deadline) // 10 + 60)
             posted = await evaluate(app, address)
             lines = await lines_of(app, address)

@@ -92,11 +92,11 @@ async def test_a_missing_model_is_said_before_escrow(
 ) -> None:
     """Whoever posts a config that a model has to read hears first of all where there is none: here, or at the service."""
     needy = dataclasses.replace(POSTING, eval_config=NEEDS_MODEL)
-    settings = agent_settings(local_chain, None, tmp_path / "none.db").model_copy(update={"judges": judges})
+    settings = agent_settings(local_chain, None, tmp_path / "none.db").model_copy(update={"judges_as_set": judges})
     async with open_caller(settings) as caller:
         here = await plan_post(caller, needy, local_chain.poster.address)
         by_rules = await plan_post(caller, POSTING, local_chain.poster.address)
-    elsewhere = settings.model_copy(update={"judges": "rules"})
+    elsewhere = settings.model_copy(update={"judges_as_set": "rules"})
     async with (
         running_service(tmp_path, CLARA_JUDGES=judges) as service,
         open_caller(elsewhere.model_copy(update={"api_url": service.url})) as caller,
@@ -131,8 +131,8 @@ async def test_a_token_that_only_calls_itself_usdc_is_named_by_its_address(
     fake = await local_chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     real = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
-        assert (await detail(caller, real))["challenge"]["prize"] == "1000 USDC"
-        assert (await detail(caller, fake))["challenge"]["prize"] == f"1000 {token[:6]}…{token[-4:]}"
+        assert (await detail(caller, real)).challenge.prize == "1000 USDC"
+        assert (await detail(caller, fake)).challenge.prize == f"1000 {token[:6]}…{token[-4:]}"
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ async def test_a_node_without_the_state_has_not_answered(local_chain: LocalChain
             target = local_chain.deployment.factory
             planned = transaction(target, b"", "Nothing")
             questions = {
-                "eth_getBalance": lambda: caller.chain.balance(agent.address),
-                "eth_call": lambda: caller.chain.is_challenge_of(target, agent.address),
+                "eth_getBalance": lambda: caller.chain.blocks.balance(agent.address),
+                "eth_call": lambda: caller.chain.challenges.is_challenge_of(target, agent.address),
                 "eth_estimateGas": lambda: with_gas(caller, agent.address, planned),
                 "eth_getTransactionCount": caller.account.next_nonce,
             }
             with pytest.raises(Temporary, match=r"header not found|No node has the state"):
                 await questions[method]()
-            assert await caller.chain.receipt("0x" + "00" * 32) is None
+            assert await caller.chain.blocks.receipt("0x" + "00" * 32) is None
 
 
 async def test_a_node_without_a_newest_block_is_asked_again_later(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ async def test_a_node_without_a_newest_block_is_asked_again_later(local_chain: L
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": faulty.url})
         async with open_caller(settings) as caller:
             with pytest.raises(Temporary, match="newest block"):
-                await caller.chain.head()
+                await caller.chain.blocks.head()

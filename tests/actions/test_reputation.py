@@ -213,8 +213,8 @@ async def test_an_agents_record_comes_from_the_chain(world: World) -> None:
         assert [one.amount for one in record.earned] == ([row["prizeAmount"]] if row["prizeAmount"] else [])
         assert record.challenges[0].entrants == len(rows)
     assert sum(int(record.earned[0].amount) for record in records.values() if record.earned) == 500_000_000
-    assert [agent["won"] for agent in shown["agents"]] == [1, 1, 1]
-    assert shown["agents"][0]["averagePlace"] == 1.0
+    assert [agent.won for agent in shown.agents] == [1, 1, 1]
+    assert shown.agents[0].averagePlace == 1.0
 
 
 def test_feedback_needs_a_registry() -> None:

@@ -65,13 +65,13 @@ class LossyRpc:
         result = (await self.ask_many([RpcCall(method, params)]))[0]
         return None if isinstance(result, NodeRefusal) and result.meaning is Meaning.MISSING else result
 
-    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall], **how: Any) -> list[Any]:
         if not calls or calls[0].method != self._method or self.lost >= self._times:
-            found: list[Any] = await self._rpc.ask_many(calls)
+            found: list[Any] = await self._rpc.ask_many(calls, **how)
             return found
         self.lost += 1
         if self._heard:
-            await self._rpc.ask_many(calls)
+            await self._rpc.ask_many(calls, **how)
         raise Temporary("The answer got lost.")
 
 
@@ -86,8 +86,8 @@ async def opened(settings: Settings, pace: SendTimeouts | None = None) -> AsyncI
 
 def lossy(caller: Caller, method: str, **how: Any) -> LossyRpc:
     """From now on this caller's node loses answers."""
-    made: Any = LossyRpc(caller.chain.rpc, method, **how)
-    caller.chain.rpc = made
+    made: Any = LossyRpc(caller.chain.blocks.rpc, method, **how)
+    caller.chain.blocks.rpc = made
     return cast("LossyRpc", made)
 
 
@@ -105,7 +105,7 @@ async def test_a_lost_answer_does_not_send_twice(local_chain: LocalChain, tmp_pa
     async with opened(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as caller:
         node = lossy(caller, "eth_sendRawTransaction", heard=True)
         found = await done(caller)
-    assert (found["outcome"], node.lost) == ("sent", 1)
+    assert (found.outcome, node.lost) == ("sent", 1)
     assert await nonce(local_chain) == before + 1
 
 
@@ -114,7 +114,7 @@ async def test_the_same_post_twice_at_once_is_posted_once(local_chain: LocalChai
     before = await nonce(local_chain)
     async with opened(agent_settings(local_chain, local_chain.poster, tmp_path / "none.db")) as caller:
         ends = await asyncio.gather(done(caller), done(caller), return_exceptions=True)
-    assert isinstance(ends[0], dict)
+    assert isinstance(ends[0], ActResult)
     assert isinstance(ends[1], CannotAct)
     assert "already posted" in str(ends[1])
     assert await nonce(local_chain) == before + 1
@@ -145,9 +145,9 @@ async def test_the_same_again_after_a_crash_goes_on_with_the_first(
     await chain.move_time(30)
     async with opened(settings) as caller:
         found = await done(caller)
-        assert found["sent"][0]["hash"] in str(first.value)
-        assert found["challenge"]
-        assert [item["description"][:10] for item in found["sent"]] == ["Create the", "Pay the ev"]
+        assert found.sent[0].hash in str(first.value)
+        assert found.challenge
+        assert [item.description[:10] for item in found.sent] == ["Create the", "Pay the ev"]
         store = await caller.store.opened()
         rows = await store.pending_nonces(chain.poster.address)
         with pytest.raises(CannotAct, match="already posted"):
@@ -178,7 +178,7 @@ async def test_a_stuck_step_is_raised_with_the_same_nonce(local_chain: LocalChai
             rows = await (await caller.store.opened()).pending_nonces(local_chain.poster.address)
     finally:
         await local_chain.node.rpc("evm_setAutomine", True)
-    assert found["outcome"] == "sent"
+    assert found.outcome == "sent"
     assert len(rows) > 1
     assert {row.nonce for row in rows} == {before}
     assert rows[0].max_fee_per_gas > rows[-1].max_fee_per_gas
@@ -198,7 +198,7 @@ async def test_a_plan_that_nobody_signed_is_made_anew(
         assert await unfinished(caller, post(POSTING)) is not None
         monkeypatch.setattr(sending, "FORGOTTEN_SECONDS", -1)
         assert await unfinished(caller, post(POSTING)) is None
-        assert (await done(caller))["outcome"] == "sent"
+        assert (await done(caller)).outcome == "sent"
 
 
 def loses_first_answer(node: FaultyNode, target: str) -> Fault:
@@ -222,7 +222,7 @@ async def test_a_transaction_that_was_mined_is_not_told_as_refused(local_chain: 
         settings = agent_settings(local_chain, local_chain.poster, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with opened(settings) as caller:
             found = await done(caller)
-    assert (found["outcome"], node.calls["eth_sendRawTransaction"]) == ("sent", 2)
+    assert (found.outcome, node.calls["eth_sendRawTransaction"]) == ("sent", 2)
     assert await nonce(local_chain) == before + 1
 
 
@@ -251,13 +251,13 @@ async def test_a_node_that_goes_silent_after_the_sending_leaves_the_hash(
 class Behind(LossyRpc):
     """Nodes that for some questions do not know that anybody became an agent."""
 
-    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
+    async def ask_many(self, calls: Sequence[RpcCall], **how: Any) -> list[Any]:
         wanted = ("0x70a08231", "0x6352211e")  # balanceOf, ownerOf
         asked = [call for call in calls if call.method == "eth_call" and call.params[0]["data"].startswith(wanted)]
         self.lost += bool(asked)
         if asked and self.lost <= 3:
             return ["0x" + "00" * 32 if call.params[0]["data"].startswith(wanted[0]) else "0x" for call in calls]
-        found: list[Any] = await self._rpc.ask_many(calls)
+        found: list[Any] = await self._rpc.ask_many(calls, **how)
         return found
 
 
@@ -266,10 +266,10 @@ async def test_a_node_that_is_behind_does_not_register_twice(local_chain: LocalC
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     handing = Handing(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
-        behind: Any = Behind(caller.chain.rpc, "", heard=True)
-        caller.chain.rpc = behind
+        behind: Any = Behind(caller.chain.blocks.rpc, "", heard=True)
+        caller.chain.blocks.rpc = behind
         found = await act(caller, submit(handing), confirmed="yes")
-    assert [item["description"][:8] for item in found["sent"]] == ["Register", "Submit a"]
+    assert [item.description[:8] for item in found.sent] == ["Register", "Submit a"]
 
 
 async def test_a_registration_is_told_when_the_submission_fails(
@@ -280,8 +280,8 @@ async def test_a_registration_is_told_when_the_submission_fails(
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     handing = Handing(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
-        behind: Any = Behind(caller.chain.rpc, "", heard=True)
-        caller.chain.rpc = behind
+        behind: Any = Behind(caller.chain.blocks.rpc, "", heard=True)
+        caller.chain.blocks.rpc = behind
         with pytest.raises(Temporary, match=r"Call this again.*Already in block \d+: Register as an agent"):
             await act(caller, submit(handing), confirmed="yes")
 
@@ -292,17 +292,17 @@ async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalC
     await chain.send(chain.poster, chain.token, "approve", to_checksum_address(chain.deployment.factory), 0)
 
     class Spiteful(LossyRpc):
-        async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
+        async def ask_many(self, calls: Sequence[RpcCall], **how: Any) -> list[Any]:
             method = calls[0].method if calls else ""
             if method == "eth_getTransactionCount" and self.lost:
                 raise Temporary("The node went away.")
             self.lost += method == "eth_sendRawTransaction"
-            found: list[Any] = await self._rpc.ask_many(calls)
+            found: list[Any] = await self._rpc.ask_many(calls, **how)
             return found
 
     async with opened(agent_settings(chain, chain.poster, tmp_path / "none.db")) as caller:
-        spiteful: Any = Spiteful(caller.chain.rpc, "", heard=True)
-        caller.chain.rpc = spiteful
+        spiteful: Any = Spiteful(caller.chain.blocks.rpc, "", heard=True)
+        caller.chain.blocks.rpc = spiteful
         with pytest.raises(Temporary, match=r"went away.*Already in block \d+: Allow the challenge factory"):
             await done(caller)
 
@@ -317,15 +317,15 @@ async def test_only_what_is_needed_is_approved_and_the_fee_is_paid_last(
     settings = agent_settings(chain, chain.poster, tmp_path / "none.db", {"CLARA_FEE_MODE": "prize_pool"})
     async with opened(settings) as caller:
         found = await done(caller)
-    words = [item["description"] for item in found["sent"]]
+    words = [item.description for item in found.sent]
     assert words == [
         "Allow the challenge factory to take 103.95 USDC",
         "Create the challenge and escrow 103.95 USDC",
         "Pay the evaluation fee of 1 USDC",
     ]
-    assert (found["details"]["prizePool"], found["details"]["total"]) == ("99000000", "104950000")
+    assert (found.details["prizePool"], found.details["total"]) == ("99000000", "104950000")
     assert await chain.balance(chain.evaluator.address) - before == 1_000_000
-    assert await chain.challenge(to_address(str(found["challenge"]))).functions.prizePool().call() == 99_000_000
+    assert await chain.challenge(to_address(str(found.challenge))).functions.prizePool().call() == 99_000_000
 
 
 async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalChain, tmp_path: Path) -> None:

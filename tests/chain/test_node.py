@@ -18,10 +18,12 @@ from tests.support.faulty_node import (
     refuses,
 )
 
-from clara_eval.chain.discovery import NewChallenge, find_challenges
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.blocks import Blocks
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.events import find_challenges
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint, NewChallenge
 from clara_eval.chain.posted import PostedBy
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.challenges.read import look_at_challenge, read_challenge
 from clara_eval.config.networks import NETWORKS
@@ -44,11 +46,14 @@ async def instantly(_seconds: float) -> None:
     return None
 
 
+RETRIES = NodeRetries(timeout_seconds=5, sleep=instantly)
+
+
 @asynccontextmanager
 async def reader(urls: Sequence[str], **options: int) -> AsyncIterator[EthereumChain]:
-    chain = EthereumChain(Rpc(urls, chain_id=31337, sleep=instantly, timeout_seconds=5), LOCAL, first_block=0)
+    chain = EthereumChain(Rpc(urls, chain_id=31337, retries=RETRIES), LOCAL, first_block=0)
     if "span" in options:
-        chain._logs.span = options["span"]
+        chain.events._logs.span = options["span"]
     try:
         yield chain
     finally:
@@ -153,9 +158,9 @@ async def test_a_reading_stays_at_its_block(local_chain: LocalChain) -> None:
     """What happens after the pinned block does not change a reading at that block."""
     address = await posted_round(local_chain, 2)
     async with reader([local_chain.rpc_url]) as chain:
-        block = await chain.head()
+        block = await chain.blocks.head()
         await local_chain.submit(local_chain.agents[5], address, "data:,late")
-        read = await chain.challenge_at(address, block)
+        read = await chain.challenges.challenge_at(address, block)
     assert (read.submission_count, len(read.submissions)) == (2, 2)
 
 
@@ -164,16 +169,18 @@ async def test_a_reorg_at_the_pinned_block_is_noticed(local_chain: LocalChain) -
     address = await closed_round(local_chain)
     await local_chain.fund(local_chain.poster, 1)
     async with reader([local_chain.rpc_url]) as chain:
-        block = await chain.safe_block()
+        block = await chain.blocks.safe_block()
         await local_chain.reorg(2)
-        assert not await chain.is_canonical(block)
+        assert not await chain.blocks.is_canonical(block)
 
-        class Stale(EthereumChain):
+        class Stale(Blocks):
             async def safe_block(self) -> Block:
                 return block
 
+        stale = EthereumChain(chain.blocks.rpc, LOCAL, first_block=0)
+        stale.blocks = Stale(chain.blocks.rpc, LOCAL, first_block=0)
         with pytest.raises(Temporary, match="replaced"):
-            await read_challenge(Stale(chain.rpc, LOCAL, first_block=0), address)
+            await read_challenge(stale, address)
         assert len((await read_challenge(chain, address)).submissions) == 3
 
 
@@ -215,7 +222,7 @@ async def test_a_refused_range_is_halved(local_chain: LocalChain, code: int, mes
     async with FaultyNode(local_chain.rpc_url) as node, reader([node.url], span=64) as chain:
         node.instead = longest_range(3, code, message)
         assert len((await read_challenge(chain, address)).submissions) == 4
-        assert chain._logs.span <= 3
+        assert chain.events._logs.span <= 3
 
 
 async def test_missing_events_are_not_a_smaller_round(local_chain: LocalChain) -> None:
@@ -310,7 +317,7 @@ async def test_a_node_without_the_finality_tag_gives_an_older_block(local_chain:
             when=lambda call: call["params"][0] == "safe",
         )  # fmt: skip
         chain = EthereumChain(Rpc([node.url], chain_id=31337), base)
-        head, safe = await chain.head(), await chain.safe_block()
+        head, safe = await chain.blocks.head(), await chain.blocks.safe_block()
         await chain.close()
     assert safe.number == head.number - base.confirmations
 
@@ -321,7 +328,7 @@ async def test_the_finality_tag_is_used_where_there_is_one(local_chain: LocalCha
     safe = await local_chain.node.rpc("eth_getBlockByNumber", "safe", False)
     base = replace(NETWORKS["base"], chain_id=31337)
     chain = EthereumChain(Rpc([local_chain.rpc_url], chain_id=31337), base)
-    assert (await chain.safe_block()).hash == safe["hash"]
+    assert (await chain.blocks.safe_block()).hash == safe["hash"]
     await chain.close()
 
 
@@ -356,7 +363,7 @@ async def test_a_node_that_lacks_the_last_block_cannot_vouch_for_a_range(local_c
             {"result": None} if call["method"] == "eth_getBlockByNumber" and call["params"][0] == last else None
         )
         with pytest.raises(Temporary, match="No node has block"):
-            await find_challenges(chain, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
+            await find_challenges(chain.events, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
 
 
 async def test_the_range_grows_again(local_chain: LocalChain) -> None:
@@ -367,8 +374,8 @@ async def test_the_range_grows_again(local_chain: LocalChain) -> None:
         return None
 
     async with reader([local_chain.rpc_url], span=4) as chain:
-        await find_challenges(chain, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
-        assert chain._logs.span > 4
+        await find_challenges(chain.events, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
+        assert chain.events._logs.span > 4
 
 
 async def test_text_that_is_not_utf8_does_not_stop_a_reading(local_chain: LocalChain) -> None:
@@ -395,12 +402,12 @@ async def test_challenges_are_found_once_and_the_place_is_kept(local_chain: Loca
 
     async with reader([local_chain.rpc_url]) as chain:
         factory = local_chain.deployment.factory
-        assert await find_challenges(chain, places, factory, 0, keep) == 1
-        assert await find_challenges(chain, places, factory, 0, keep) == 0
+        assert await find_challenges(chain.events, places, factory, 0, keep) == 1
+        assert await find_challenges(chain.events, places, factory, 0, keep) == 0
         second = await local_chain.post_challenge()
-        assert await find_challenges(chain, places, factory, 0, keep) == 1
-        assert await chain.is_challenge_of(factory, second)
-        assert not await chain.is_challenge_of(factory, factory)
+        assert await find_challenges(chain.events, places, factory, 0, keep) == 1
+        assert await chain.challenges.is_challenge_of(factory, second)
+        assert not await chain.challenges.is_challenge_of(factory, factory)
     assert [new.address for new in found] == [first, second]
     assert (found[0].challenge_uri, found[0].skill_tags) == ("data:,1", ("rust", "zk"))
     assert (found[0].poster, found[0].prize_pool) == (local_chain.poster.address, 1000 * USDC)
@@ -417,7 +424,7 @@ async def test_a_restart_goes_on_where_the_store_says(local_chain: LocalChain, t
     for _process in range(2):
         store = await SqliteStore.open(tmp_path / "store.db")
         async with reader([local_chain.rpc_url]) as chain:
-            await find_challenges(chain, store, local_chain.deployment.factory, 0, keep)
+            await find_challenges(chain.events, store, local_chain.deployment.factory, 0, keep)
         await store.close()
     assert len(found) == 1
 
@@ -435,8 +442,8 @@ async def test_a_crash_before_the_checkpoint_repeats_and_loses_nothing(local_cha
 
     async with reader([local_chain.rpc_url]) as chain:
         with pytest.raises(Temporary, match="disk full"):
-            await find_challenges(chain, places, local_chain.deployment.factory, 0, fails)
-        await find_challenges(chain, places, local_chain.deployment.factory, 0, keep)
+            await find_challenges(chain.events, places, local_chain.deployment.factory, 0, fails)
+        await find_challenges(chain.events, places, local_chain.deployment.factory, 0, keep)
     assert found == [address]
 
 
@@ -450,13 +457,13 @@ async def test_a_reorg_at_the_checkpoint_steps_back(local_chain: LocalChain) -> 
     await local_chain.mine(3)
     async with reader([local_chain.rpc_url]) as chain:
         factory = local_chain.deployment.factory
-        await find_challenges(chain, places, factory, 0, keep)
-        read_upto = (await chain.head()).number
+        await find_challenges(chain.events, places, factory, 0, keep)
+        read_upto = (await chain.blocks.head()).number
         await local_chain.node.rpc("anvil_rollback", 2)
         address = await local_chain.post_challenge()
         await local_chain.mine(2)
-        assert (await chain.head()).number > read_upto
-        await find_challenges(chain, places, factory, 0, keep)
+        assert (await chain.blocks.head()).number > read_upto
+        await find_challenges(chain.events, places, factory, 0, keep)
     assert found == [address]
 
 
@@ -474,23 +481,23 @@ async def test_who_posted_is_told(local_chain: LocalChain, who: PostedBy) -> Non
     best = local_chain.agents[0]
     async with reader([local_chain.rpc_url]) as chain:
         challenge = await read_now(chain, address)
-        assert await chain.posted_by(challenge) is None
-        assert await chain.winners_on_chain(address, 1) == ()
+        assert await chain.results.posted_by(challenge) is None
+        assert await chain.results.winners_on_chain(address, 1) == ()
         winner = (contract.w3.to_checksum_address(best.address), await local_chain.register(best), 9000, 1000 * USDC)
         data = contract.encode_abi("postScores", args=[[winner]]) + "c0ffee"
         await local_chain.send_data(sender, address, data)
         await local_chain.mine(30)
-        posted = await chain.posted_by(challenge)
+        posted = await chain.results.posted_by(challenge)
         assert posted is not None
         assert (posted.by, posted.sender) == (who, sender.address)
         assert posted.calldata.hex() == data.removeprefix("0x")
-        winners = await chain.winners_on_chain(address, 1)
+        winners = await chain.results.winners_on_chain(address, 1)
         assert [(w.account, w.score, w.prize_amount) for w in winners] == [(best.address, 9000, 1000 * USDC)]
         await local_chain.move_time(DAY)
         await local_chain.send(local_chain.owner, contract, "finalize")
-        assert await chain.has_claimed(address, [best.address]) == {best.address: False}
+        assert await chain.results.has_claimed(address, [best.address]) == {best.address: False}
         await local_chain.send(best, contract, "claimPrize")
-        assert await chain.has_claimed(address, [best.address]) == {best.address: True}
+        assert await chain.results.has_claimed(address, [best.address]) == {best.address: True}
 
 
 async def test_a_post_whose_block_is_just_made_is_looked_for_in_the_next(local_chain: LocalChain) -> None:
@@ -504,7 +511,7 @@ async def test_a_post_whose_block_is_just_made_is_looked_for_in_the_next(local_c
         await local_chain.send(local_chain.evaluator, contract, "postScores", [winner])
         node.instead = answers("eth_getLogs", [])
         with pytest.raises(Temporary, match="no node shows the event"):
-            await chain.posted_by(challenge)
+            await chain.results.posted_by(challenge)
 
         async def makes_a_block(body: Any) -> None:
             if "eth_getLogs" in str(body):
@@ -515,9 +522,9 @@ async def test_a_post_whose_block_is_just_made_is_looked_for_in_the_next(local_c
             is_late = call["method"] == "eth_getLogs" and int(call["params"][0]["toBlock"], 16) > challenge_block
             return {"result": []} if call["method"] == "eth_getLogs" and not is_late else None
 
-        challenge_block = (await chain.head()).number
+        challenge_block = (await chain.blocks.head()).number
         node.fault, node.instead = makes_a_block, shows_it_then
-        posted = await chain.posted_by(challenge)
+        posted = await chain.results.posted_by(challenge)
         assert posted is not None
         assert posted.by is PostedBy.EVALUATOR
 
@@ -538,5 +545,5 @@ async def test_events_of_a_node_that_is_behind_are_not_used(local_chain: LocalCh
 
     async with FaultyNode(local_chain.rpc_url) as behind, reader([behind.url, local_chain.rpc_url]) as chain:
         behind.instead = lags
-        await find_challenges(chain, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
+        await find_challenges(chain.events, MemoryCheckpoints(), local_chain.deployment.factory, 0, keep)
     assert address in [new.address for new in found]

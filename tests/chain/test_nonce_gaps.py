@@ -33,6 +33,7 @@ from tests.support.signers import LocalWeb3Signer
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.nonces import FILLING
 from clara_eval.chain.remote_signer import RemoteSigner
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
@@ -239,7 +240,7 @@ async def test_two_machines_without_a_common_store_close_a_gap(tmp_path: Path) -
         other = await SqliteStore.open(tmp_path / "other.db")
         elsewhere = TransactionSender(w.account, other, w.clock.pace())
         receipts = await asyncio.gather(
-            w.post(), publish(theirs, decide(theirs), DIGEST, sender=elsewhere, results=w.chain)
+            w.post(), publish(theirs, decide(theirs), DIGEST, sender=elsewhere, results=w.chain.results)
         )
         await other.close()
         assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 2
@@ -255,7 +256,7 @@ async def test_one_wrong_answer_makes_no_gap(tmp_path: Path) -> None:
         true = await w.account.next_nonce()
         for extra, challenge in zip((3, -3), challenges, strict=True):
             node.extra, node.lies = extra, 1
-            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
+            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain.results)
         assert node.lies == 0
         assert sorted(await signed(w), key=str) == sorted(f"{one.run} post_scores" for one in challenges)
         assert await w.account.next_nonce() == true + 2
@@ -269,8 +270,8 @@ async def test_one_node_of_several_that_miscounts_is_outvoted(tmp_path: Path, ex
         for _ in range(5):
             await foreign_transaction(w)
         true, node.extra = await w.account.next_nonce(), extra
-        rpc = Rpc([node.url, *[w.local.rpc_url] * honest], chain_id=31337, sleep=instantly)
-        w.chain.rpc, before = rpc, w.chain.rpc
+        rpc = Rpc([node.url, *[w.local.rpc_url] * honest], chain_id=31337, retries=NodeRetries(sleep=instantly))
+        w.chain.blocks.rpc, before = rpc, w.chain.blocks.rpc
         await before.close()
         assert await w.account.next_nonce() == (true if extra > 0 or honest == 2 else true + extra)
         if extra > 0 or honest == 2:
@@ -286,7 +287,7 @@ async def test_a_count_that_is_too_low_is_no_gap(tmp_path: Path) -> None:
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
         node.extra = -2
         assert await w.sender.find_gap(31337) is None
-        receipt = await publish(challenges[1], decide(challenges[1]), DIGEST, sender=w.sender, results=w.chain)
+        receipt = await publish(challenges[1], decide(challenges[1]), DIGEST, sender=w.sender, results=w.chain.results)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert {len(taken) for taken in (await signed(w)).values()} == {1}
         assert len(await signed(w)) == 2
@@ -398,7 +399,7 @@ async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
         await w.rpc("anvil_setNonce", w.account.address, hex(far.nonce - 9))
         assert await w.sender.find_gap(31337) is None
         (last,) = (await more_rounds(w, 1))[1:]
-        await publish(last, decide(last), DIGEST, sender=w.sender, results=w.chain)
+        await publish(last, decide(last), DIGEST, sender=w.sender, results=w.chain.results)
         assert (await w.store.transactions(last.run, "post_scores"))[0].nonce == far.nonce - 9
 
 

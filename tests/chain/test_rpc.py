@@ -21,7 +21,8 @@ from tests.support.faulty_node import (
 )
 
 from clara_eval.app import open_app
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import NodeRefusal, Rpc, RpcCall
 from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings
@@ -37,7 +38,7 @@ async def instantly(_seconds: float) -> None:
 
 @asynccontextmanager
 async def client(*urls: str, timeout_seconds: float = 5) -> AsyncIterator[Rpc]:
-    rpc = Rpc(urls, chain_id=31337, timeout_seconds=timeout_seconds, sleep=instantly)
+    rpc = Rpc(urls, chain_id=31337, retries=NodeRetries(timeout_seconds=timeout_seconds, sleep=instantly))
     try:
         yield rpc
     finally:
@@ -114,7 +115,7 @@ async def test_a_garbled_head_makes_room_for_the_next_node(local_chain: LocalCha
     """A node that tells no block when asked for the newest does not silence the others."""
     async with FaultyNode(local_chain.rpc_url) as bad, client(bad.url, local_chain.rpc_url) as rpc:
         bad.instead = answers("eth_getBlockByNumber", {"number": "soon"})
-        head = await EthereumChain(rpc, NETWORKS["local"]).head()
+        head = await EthereumChain(rpc, NETWORKS["local"]).blocks.head()
     assert head.number == await local_chain.web3.eth.block_number
 
 
@@ -141,7 +142,7 @@ async def test_a_node_of_another_chain_is_left_out(local_chain: LocalChain) -> N
         for urls in ((local_chain.rpc_url, wrong.url), (wrong.url, local_chain.rpc_url)):
             async with client(*urls) as rpc:
                 await rpc.check_nodes()
-                assert (await EthereumChain(rpc, NETWORKS["local"]).head()).number > 0
+                assert (await EthereumChain(rpc, NETWORKS["local"]).blocks.head()).number > 0
                 assert set(wrong.calls) == {"eth_chainId"}
         async with client(wrong.url, wrong.url) as rpc:
             with pytest.raises(ConfigError, match=r"is on chain 1, but the network's chain id is 31337"):
@@ -169,7 +170,7 @@ async def test_one_dead_node_does_not_stop_the_start(local_chain: LocalChain) ->
     """A start needs one node that answers; none is Temporary."""
     async with client("http://127.0.0.1:9", local_chain.rpc_url) as rpc:
         await rpc.check_nodes()
-        assert (await EthereumChain(rpc, NETWORKS["local"]).head()).number > 0
+        assert (await EthereumChain(rpc, NETWORKS["local"]).blocks.head()).number > 0
     async with client("http://127.0.0.1:9") as rpc:
         with pytest.raises(Temporary, match="No node answers"):
             await rpc.check_nodes()
@@ -185,7 +186,7 @@ async def test_a_node_behind_the_others_is_not_asked(local_chain: LocalChain) ->
         )
         async with client(behind.url, ahead.url) as rpc:
             chain = EthereumChain(rpc, NETWORKS["local"])
-            assert (await chain.head()).number > 20
+            assert (await chain.blocks.head()).number > 20
             before = ahead.calls["eth_gasPrice"]
             await rpc.ask("eth_gasPrice")
             assert ahead.calls["eth_gasPrice"] == before + 1
@@ -217,7 +218,7 @@ async def test_a_busy_node_is_given_time(local_chain: LocalChain) -> None:
             pauses.append(seconds)
             node.fault = None
 
-        rpc = Rpc([node.url], chain_id=31337, sleep=then_well)
+        rpc = Rpc([node.url], chain_id=31337, retries=NodeRetries(sleep=then_well))
         node.fault = status(429)
         assert await rpc.ask("eth_chainId") == "0x7a69"
         await rpc.close()
@@ -279,6 +280,6 @@ async def test_settings_without_a_key_give_a_dry_sender(local_chain: LocalChain,
     plain = {"CLARA_RPC_URL": local_chain.rpc_url, "CLARA_DATABASE_URL": f"sqlite:///{tmp_path}/store.db"}
     async with open_app(Settings.model_validate(plain)) as app:
         assert not app.sender.can_sign
-        assert await app.chain.balance(local_chain.evaluator.address) > 0
+        assert await app.chain.blocks.balance(local_chain.evaluator.address) > 0
     async with open_app(Settings.model_validate({**plain, "CLARA_EVALUATOR_KEY": local_chain.evaluator.key})) as app:
         assert (app.sender.can_sign, app.sender.address) == (True, local_chain.evaluator.address)

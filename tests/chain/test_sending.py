@@ -59,8 +59,8 @@ async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChai
     async with world(local_chain, tmp_path) as w:
         receipt = await w.post()
         assert (receipt.outcome, receipt.posted_by) == (SendOutcome.CONFIRMED, PostedBy.EVALUATOR)
-        assert await w.chain.winners_on_chain(w.challenge.address, 3) == w.winners.entries
-        posted = await w.chain.posted_by(w.challenge)
+        assert await w.chain.results.winners_on_chain(w.challenge.address, 3) == w.winners.entries
+        posted = await w.chain.results.posted_by(w.challenge)
         assert posted is not None
         assert posted.tx_hash == receipt.tx_hash
         assert read_calldata(posted.calldata).trace_digest == DIGEST
@@ -77,18 +77,18 @@ async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChai
         address = await closed(local_chain)
         challenge = await look_at_challenge(w.chain, address)
         with pytest.raises(NotYet, match="still Open"):
-            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
+            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain.results)
         with pytest.raises(NotYet, match="No scores are posted"):
-            await finalize(challenge, sender=w.sender, results=w.chain)
-        assert (await advance(challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.CONFIRMED
-        receipt = await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain)
+            await finalize(challenge, sender=w.sender, results=w.chain.results)
+        assert (await advance(challenge, sender=w.sender, results=w.chain.results)).outcome is SendOutcome.CONFIRMED
+        receipt = await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain.results)
         assert receipt.outcome is SendOutcome.CONFIRMED
         with pytest.raises(NotYet, match="12 hours"):
-            await finalize(challenge, sender=w.sender, results=w.chain)
+            await finalize(challenge, sender=w.sender, results=w.chain.results)
         await local_chain.move_time(DAY)
-        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.CONFIRMED
-        assert (await finalize(challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.CONFIRMED
-        assert (await w.chain.scoring_state(address)).status is ChallengeStatus.FINALIZED
+        assert (await finalize(challenge, sender=w.sender, results=w.chain.results)).outcome is SendOutcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender, results=w.chain.results)).outcome is SendOutcome.CONFIRMED
+        assert (await w.chain.results.scoring_state(address)).status is ChallengeStatus.FINALIZED
         rows = await w.store.pending_nonces(w.account.address)
         assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
         assert len({row.nonce for row in rows}) == 3
@@ -97,7 +97,7 @@ async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChai
 async def test_what_others_advanced_is_already_done(local_chain: LocalChain, tmp_path: Path) -> None:
     """When anybody else was faster, the keeper sends nothing and says so."""
     async with world(local_chain, tmp_path) as w:
-        receipt = await advance(w.challenge, sender=w.sender, results=w.chain)
+        receipt = await advance(w.challenge, sender=w.sender, results=w.chain.results)
         assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.ALREADY_DONE, None)
         assert await w.store.pending_nonces(w.account.address) == []
 
@@ -113,7 +113,7 @@ async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) 
             assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
         assert await w.rpc("eth_blockNumber") == before
         assert await w.store.pending_nonces(local_chain.evaluator.address) == []
-        assert (await w.chain.scoring_state(w.challenge.address)).score_posted_at == 0
+        assert (await w.chain.results.scoring_state(w.challenge.address)).score_posted_at == 0
 
 
 async def test_a_dry_run_of_a_stranger_says_not_evaluator(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_pat
     async with world(local_chain, tmp_path) as w:
         short = replace(w.challenge, submissions=w.challenge.submissions[:2])
         with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
-            await publish(short, w.winners, DIGEST, sender=w.sender, results=w.chain)
+            await publish(short, w.winners, DIGEST, sender=w.sender, results=w.chain.results)
 
 
 async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
         await w.rpc("evm_setAutomine", False)
         assert (await w.post()).outcome is SendOutcome.UNKNOWN
         with pytest.raises(Disagrees, match="differs from what is to be sent"):
-            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain.results)
 
 
 # -- crashes
@@ -292,7 +292,7 @@ async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain
         await local_chain.send(local_chain.owner, local_chain.challenge(address), "advanceToScoring")
         second = await look_at_challenge(w.chain, address)
         receipts = await asyncio.gather(
-            w.post(), publish(second, decide(second), DIGEST, sender=w.sender, results=w.chain)
+            w.post(), publish(second, decide(second), DIGEST, sender=w.sender, results=w.chain.results)
         )
         assert {receipt.outcome for receipt in receipts} == {SendOutcome.CONFIRMED}
         rows = await w.store.pending_nonces(w.account.address)
@@ -354,7 +354,7 @@ async def test_a_reorg_that_drops_several_posts_is_repaired(tmp_path: Path) -> N
             if has_reorged:
                 await w.rpc("anvil_mine", 1)
                 return
-            posted = [(await w.chain.scoring_state(one.address)).score_posted_at for one in challenges]
+            posted = [(await w.chain.results.scoring_state(one.address)).score_posted_at for one in challenges]
             if all(posted):
                 await chain.reorg(2)
                 assert await w.posts() == 0
@@ -535,7 +535,7 @@ async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: Lo
             await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         address = await closed(local_chain)
         second = await look_at_challenge(w.chain, address)
-        receipt = await advance(second, sender=w.sender, results=w.chain)
+        receipt = await advance(second, sender=w.sender, results=w.chain.results)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
@@ -577,9 +577,9 @@ async def test_after_a_dead_attempt_a_new_result_may_be_posted(local_chain: Loca
         with pytest.raises(Killed):
             await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         with pytest.raises(Disagrees):
-            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain.results)
         await foreign_transaction(w)
-        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain)
+        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain.results)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
@@ -649,11 +649,15 @@ async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: Local
         challenge = await look_at_challenge(w.chain, address)
         with pytest.raises(Killed):
             await advance(
-                challenge, sender=TransactionSender(dies_before_sending(w), w.store, w.clock.pace()), results=w.chain
+                challenge,
+                sender=TransactionSender(dies_before_sending(w), w.store, w.clock.pace()),
+                results=w.chain.results,
             )
         key = local_chain.agents[20].key
         other = EthereumAccount(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
-        receipt = await advance(challenge, sender=TransactionSender(other, w.store, w.clock.pace()), results=w.chain)
+        receipt = await advance(
+            challenge, sender=TransactionSender(other, w.store, w.clock.pace()), results=w.chain.results
+        )
         assert receipt.outcome is SendOutcome.CONFIRMED
         old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
         assert (old.sender, new.sender) == (w.account.address, other.address)
@@ -791,12 +795,14 @@ async def test_finalize_knows_what_cannot_be_finalized(local_chain: LocalChain, 
         await local_chain.move_time(8 * DAY)
         await local_chain.send(local_chain.owner, contract, "expire")
         with pytest.raises(CannotPublish, match="Expired: nothing to finalize"):
-            await finalize(w.challenge, sender=w.sender, results=w.chain)
+            await finalize(w.challenge, sender=w.sender, results=w.chain.results)
         await local_chain.revert(snapshot)
         await w.post()
         await local_chain.move_time(DAY)
         await local_chain.send(local_chain.owner, contract, "finalize")
-        assert (await finalize(w.challenge, sender=w.sender, results=w.chain)).outcome is SendOutcome.ALREADY_DONE
+        assert (
+            await finalize(w.challenge, sender=w.sender, results=w.chain.results)
+        ).outcome is SendOutcome.ALREADY_DONE
 
 
 # -- nodes that misbehave while we send
@@ -865,9 +871,13 @@ async def test_the_days_cap_survives_a_restart(local_chain: LocalChain, tmp_path
         restarted = EthereumAccount(w.chain, wallet, factory=local_chain.deployment.factory)
         challenge = await look_at_challenge(w.chain, await closed(local_chain))
         with pytest.raises(CannotPublish, match="in a day is above the cap"):
-            await advance(challenge, sender=TransactionSender(restarted, w.store, w.clock.pace()), results=w.chain)
+            await advance(
+                challenge, sender=TransactionSender(restarted, w.store, w.clock.pace()), results=w.chain.results
+            )
         empty = await SqliteStore.open(tmp_path / "empty.db")
-        receipt = await advance(challenge, sender=TransactionSender(restarted, empty, w.clock.pace()), results=w.chain)
+        receipt = await advance(
+            challenge, sender=TransactionSender(restarted, empty, w.clock.pace()), results=w.chain.results
+        )
         await empty.close()
         assert receipt.outcome is SendOutcome.CONFIRMED
 

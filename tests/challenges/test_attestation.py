@@ -32,7 +32,7 @@ async def signed_round(
     """Evaluate as the service does, with a judge at this endpoint; the trace as lines. `how` may be empty: unsigned."""
     address = await model_round(chain, {**CONFIG, "features": ["max_complexity", QUALITY]})
     judge = f"openai:m@{endpoint.url}" + (f"#{how}" if how else "")
-    changes = {"judges": judge, "prices": f"openai:m@{endpoint.url}=1/10", "pccs_url": endpoint.root}
+    changes = {"judges_as_set": judge, "prices": f"openai:m@{endpoint.url}=1/10", "pccs_url": endpoint.root}
     async with opened(chain, place, **changes) as app:
         app.models.quote_root = endpoint.enclave.root
         done = await evaluate(app, address, EvaluationRequest(plan=EvaluationPlan((judge,)), dry_run=True))
@@ -133,7 +133,7 @@ async def test_an_unsigned_round_says_so(local_chain: LocalChain, tmp_path: Path
     async with SigningEndpoint().running() as endpoint:
         address = await model_round(local_chain, {**CONFIG, "features": ["max_complexity", QUALITY]})
         judge = f"openai:m@{endpoint.url}"
-        async with opened(local_chain, tmp_path, judges=judge, prices=f"{judge}=0/0") as app:
+        async with opened(local_chain, tmp_path, judges_as_set=judge, prices=f"{judge}=0/0") as app:
             await evaluate(app, address, EvaluationRequest(plan=EvaluationPlan((judge,)), dry_run=True))
             lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     checked = await check_trace(lines)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.discovery import STEP_BACK_BLOCKS, NewChallenge, Page, find_challenges
+from clara_eval.chain.events import STEP_BACK_BLOCKS, Page, find_challenges
 from clara_eval.chain.model import (
     Block,
     Challenge,
     ChallengeStatus,
     Checkpoint,
+    NewChallenge,
     PrizeToken,
 )
 from clara_eval.challenges.read import look_at_challenge, pinned_block, read_challenge
@@ -48,6 +50,12 @@ class ScriptedChain:
     created: dict[int, int] = field(default_factory=dict)
     """How many challenges each block has."""
     chain_id: int = 31337
+
+    @property
+    def all_parts(self) -> Any:
+        return self
+
+    blocks = challenges = events = rpc = all_parts
 
     async def head(self) -> Block:
         return self.head_block
@@ -112,22 +120,22 @@ def test_an_address_is_shortened_for_people() -> None:
 
 async def test_nothing_is_read_before_the_deadline_is_safely_over() -> None:
     """While no safe block is later than the deadline, the reading waits and says how long."""
-    early = ScriptedChain(safe=block(7, timestamp=DEADLINE))
+    early: Any = ScriptedChain(safe=block(7, timestamp=DEADLINE))
     with pytest.raises(NotYet, match="1 s short"):
         await read_challenge(early, HERE)
-    assert (await pinned_block(ScriptedChain(), DEADLINE)).number == 7
+    assert (await pinned_block(ScriptedChain().blocks, DEADLINE)).number == 7
 
 
 async def test_a_reading_is_of_the_safe_block_and_not_of_the_newest() -> None:
     """Judging reads at the safe block; people who look see the newest."""
-    chain = ScriptedChain()
+    chain: Any = ScriptedChain()
     assert (await read_challenge(chain, HERE)).block.number == 7
     assert (await look_at_challenge(chain, HERE)).block.number == 9
 
 
 async def test_a_block_that_was_replaced_meanwhile_is_read_again() -> None:
     """A reorg during the reading is an outage, never a result."""
-    chain = ScriptedChain(forked={block(7).hash})
+    chain: Any = ScriptedChain(forked={block(7).hash})
     with pytest.raises(Temporary, match="replaced"):
         await read_challenge(chain, HERE)
 
@@ -135,7 +143,7 @@ async def test_a_block_that_was_replaced_meanwhile_is_read_again() -> None:
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(0, 40))
 async def test_no_event_is_lost_by_a_crash(counts: list[int], dies_after: int) -> None:
     """Wherever the reader dies, the next one hands over every event that was not kept; none is missing in the end."""
-    chain = ScriptedChain(safe=block(len(counts)), created=dict(enumerate(counts, start=1)))
+    chain: Any = ScriptedChain(safe=block(len(counts)), created=dict(enumerate(counts, start=1)))
     places, seen = Places(), list[Address]()
 
     async def keep(event: NewChallenge) -> None:
@@ -155,7 +163,7 @@ async def test_no_event_is_lost_by_a_crash(counts: list[int], dies_after: int) -
 async def test_a_reorg_sends_the_reader_back_but_not_before_the_first_block() -> None:
     """A checkpoint whose block is gone is left by a fixed number of blocks, and never below the factory's first."""
     places, seen = Places(), list[int]()
-    chain = ScriptedChain(safe=block(5), created={3: 1, 5: 1})
+    chain: Any = ScriptedChain(safe=block(5), created={3: 1, 5: 1})
 
     async def keep(event: NewChallenge) -> None:
         seen.append(event.block_number)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.large_round import large_challenge, large_lines, walk_large
 
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.comparisons import comparisons_among, comparisons_of, outcome, read_comparison
+from clara_eval.challenges.comparisons import comparisons_among, comparisons_of, read_comparison
 from clara_eval.challenges.public_documents import public_keys
 from clara_eval.challenges.stored_results import facts_in
 from clara_eval.documents.store_keys import verdicts_key
@@ -69,7 +69,7 @@ async def test_the_games_of_a_few_are_read_at_once(large: tuple[Challenge, Evalu
     assert set(among) == set(permutations(three, 2))
     of_one = await comparisons_of(store, challenge.chain_id, challenge.address, three[0], three[1:])
     assert of_one == {pair: comparison for pair, comparison in among.items() if three[0] in pair}
-    assert outcome(among[three[0], three[2]], shown_first=True) == "won"
+    assert among[three[0], three[2]].outcome(shown_first=True) == "won"
 
 
 async def test_who_did_not_play_has_no_game(large: tuple[Challenge, EvaluationResult], store: SqlStore) -> None:

@@ -24,10 +24,10 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.replay import check_trace
-from clara_eval.judge.calls import CONTROL
 from clara_eval.judge.costs.prices import PriceCard, Tokens
 from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
+from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.submissions.fetch import UriFetch
 
 FEATURES = [
@@ -104,7 +104,7 @@ async def test_costly_entries_keep_nobody_from_being_paid(
         await gateway.start()
         address = await round_of(local_chain, gateway, [junk(n, size) for n in range(count)])
         name = f"openai:{model}@{endpoint.url}"
-        async with opened(local_chain, tmp_path, judges=name, prices=f"{name}={USD_PER_MILLION}") as app:
+        async with opened(local_chain, tmp_path, judges_as_set=name, prices=f"{name}={USD_PER_MILLION}") as app:
             reaching = replace(app, ports=replace(app.ports, fetch=UriFetch(gateway.url)))
             done = await evaluate(reaching, address, EvaluationRequest())
             path = await write_trace(reaching, address)

@@ -82,7 +82,7 @@ async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalC
         done = await run(app, address)
         assert done.receipt is not None
         assert done.receipt.outcome is SendOutcome.CONFIRMED
-        assert await app.chain.winners_on_chain(address, 3) == done.walk.winners.entries
+        assert await app.chain.results.winners_on_chain(address, 3) == done.walk.winners.entries
         assert sum(w.prize_amount for w in done.walk.winners.entries) == 500 * USDC
         status = await read_status(app.store, 31337, address)
         assert status is not None

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from tests.chain.winners.test_winners import challenge
-from tests.judge.test_calls import Model
 from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.model_calls import Model
 
 from clara_eval.challenges.model_pool import ModelPool, RunModels
 from clara_eval.config.eval_config import parse_eval_config
@@ -231,7 +231,7 @@ async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
         pool._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
         async with pool.open_run(challenge(20, (6000, 4000)), CONFIG, claude, 7 * 3600) as opened:
             asker = opened.asker(claude.judges[0])
-            await asker.foresee(prompts)
+            await asker.prefetch(prompts)
             await asker.ask(prompts[0])
             single = [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")]
             assert single == []
@@ -310,7 +310,7 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
         pool._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
         endpoint.batch_polls_needed = 10**9
         async with pool.open_run(round_, CONFIG, claude, 7 * 3600) as opened:
-            looking = asyncio.create_task(_foresee(opened, prompts))
+            looking = asyncio.create_task(_prefetch(opened, prompts))
             while not endpoint.batches:  # noqa: ASYNC110 - the provider tells nobody
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
@@ -319,7 +319,7 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
                 await looking
         endpoint.batch_polls_needed = 0
         async with pool.open_run(round_, CONFIG, claude, 600) as opened:
-            await _foresee(opened, prompts)
+            await _prefetch(opened, prompts)
             await opened.asker(claude.judges[0]).ask(prompts[0])
         await pool.close()
     assert len(endpoint.batches) == 1
@@ -329,6 +329,6 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
     assert line.settled_micro_usd == paid > 0, "a batch that was given up once and collected later counts once"
 
 
-async def _foresee(opened: RunModels, prompts: list[Prompt]) -> None:
+async def _prefetch(opened: RunModels, prompts: list[Prompt]) -> None:
     asker = opened.asker("anthropic:claude-test")
-    await asker.foresee(prompts)
+    await asker.prefetch(prompts)

@@ -37,10 +37,11 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.calls import CachedLlm, FallbackLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Asker, Llm, Prompt
+from clara_eval.judge.retry import RetryPolicy
 
 CONFIG = {
     "version": 1,
@@ -134,7 +135,7 @@ class ScriptedModels:
                     run=challenge.run,
                     budget=RunBudget(None),
                     card=FREE,
-                    patience=self.patience,
+                    policy=self.patience,
                 )
                 for name in plan.models
             }
@@ -377,7 +378,7 @@ async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: Lo
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     assert done.walk.schedule == "fours"
     assert done.walk.ranking is not None
-    assert done.walk.ranking.ordered_by == "strength"
+    assert done.walk.ranking.ordered_by == "elo"
     assert 4 in {len(comparison.group) for comparison in done.walk.comparisons}
     assert len({comparison.requests for comparison in done.walk.comparisons}) <= 11
     checked = await check_trace(lines)

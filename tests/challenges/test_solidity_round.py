@@ -47,7 +47,7 @@ async def test_an_empty_contract_with_its_own_builtins_is_not_paid(
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         lines = await lines_of(app, address)
-        paid = [one.account for one in await app.chain.winners_on_chain(address, 2)]
+        paid = [one.account for one in await app.chain.results.winners_on_chain(address, 2)]
     assert done.receipt is not None
     assert done.receipt.outcome is SendOutcome.CONFIRMED
     empty, plain, best = (agent.address for agent in local_chain.agents[:3])

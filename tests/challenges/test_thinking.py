@@ -30,11 +30,11 @@ from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.replay import Checked, check_trace
-from clara_eval.judge.calls import CONTROL
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Answer, Prompt, Purpose
 from clara_eval.judge.providers.anthropic import AnthropicLlm
+from clara_eval.judge.retrying_llm import CONTROL
 
 CLAIMED = {**CONFIG, "features": ["code_correctness", "novelty", "reader_friendliness"]}
 VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"
@@ -100,7 +100,7 @@ async def judged(
     async with endpoint.running():
         is_claude = model.startswith("anthropic:")
         judge = model if is_claude else f"openai:{model}@{endpoint.url}"
-        settings = {"judges": judge, "prices": f"{judge}=1/10", **changes}
+        settings = {"judges_as_set": judge, "prices": f"{judge}=1/10", **changes}
         async with opened(chain, place, **settings) as app:
             if is_claude:
                 app.models._llms[judge] = AnthropicLlm(model.partition(":")[2], api_key="k", base_url=endpoint.root)
@@ -193,7 +193,7 @@ async def test_a_model_that_never_ends_its_thinking_ranks_nobody(local_chain: Lo
     endpoint = ThinkingEndpoint(always(10**6), words=words)
     async with endpoint.running():
         judge = f"openai:gpt-6-luna@{endpoint.url}"
-        async with opened(local_chain, tmp_path, judges=judge, prices=f"{judge}=1/10") as app:
+        async with opened(local_chain, tmp_path, judges_as_set=judge, prices=f"{judge}=1/10") as app:
             for _ in range(2):
                 with pytest.raises(Temporary, match="CLARA_ANSWER_TOKENS"):
                     await evaluate(app, address, EvaluationRequest(dry_run=True))

@@ -133,9 +133,9 @@ def test_a_node_that_does_not_run_has_no_address() -> None:
 def test_a_missing_node_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the npm packages and without anvil on the PATH the error says what to install, with make or without."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"make setup.*npm install -g @foundry-rs/anvil"):
+    with pytest.raises(ConfigError, match=r"make setup.*npm install @foundry-rs/anvil"):
         find_anvil([tmp_path])
-    assert install_remedy(tmp_path) == "Run `npm install -g @foundry-rs/anvil`."
+    assert install_remedy(tmp_path) == "Run `npm install @foundry-rs/anvil`."
 
 
 @pytest.mark.parametrize("nested", [True, False])

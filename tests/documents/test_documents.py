@@ -74,7 +74,7 @@ async def test_every_written_document_has_exactly_the_defined_fields(local_chain
             assert unknown_fields(found) == [], key
             assert found.model_dump(mode="json", exclude_unset=True) == stored
             assert SPECIFIED.get(kind, set()) <= set(stored)
-        posted_at = (await app.chain.scoring_state(address)).score_posted_at
+        posted_at = (await app.chain.results.scoring_state(address)).score_posted_at
         scores = await read(app.store, 31337, Scores, scores_key(address))
     assert scores is not None
     assert scores.publishedAt == posted_at > 0

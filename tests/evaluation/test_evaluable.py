@@ -25,9 +25,9 @@ from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.replay import check_trace
-from clara_eval.judge.calls import CONTROL
 from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.providers.openai import OpenAiLlm
+from clara_eval.judge.retrying_llm import CONTROL
 
 CLAIMED = {**CONFIG, "features": ["code_correctness", "novelty", "reader_friendliness"]}
 

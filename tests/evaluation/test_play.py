@@ -13,6 +13,7 @@ from clara_eval.core.errors import Deferred, Temporary
 from clara_eval.evaluation.play import Comparison, play_tournament
 from clara_eval.judge.comparison import Decision, ModelJudge
 from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector, make_vector
 from clara_eval.judge.verdict import Verdict
 from clara_eval.ranking import Pairing
@@ -32,7 +33,7 @@ class Judge:
         self.asked = self.now = self.most = 0
         self._decide, self._pause = decide, pause
 
-    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+    async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         """Its answers are all known."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
@@ -156,9 +157,10 @@ async def test_every_judge_of_a_jury_sees_every_game() -> None:
 
 async def test_a_model_judge_plays_with_its_requests_recorded() -> None:
     """Each comparison names the requests behind it, and equal requests are made once."""
-    asker = MemoryAsker(ScriptedLlm(noisy_judge(SCHEMA, seed=1), name="rules"))
+    book = MemoryAsker(ScriptedLlm(noisy_judge(SCHEMA, seed=1), name="rules"))
+    asker = StructuredLlm(book)
     played = await play_tournament(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
-    assert {request for comparison in played for request in comparison.requests} == set(asker.book)
+    assert {request for comparison in played for request in comparison.requests} == set(book.book)
     again = await play_tournament(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
     assert again == played
     assert played[0].pairing == Pairing("item0", "item1", "rules")

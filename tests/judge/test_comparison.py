@@ -11,6 +11,7 @@ from tests.support.scripted_llm import (
     MemoryAsker,
     ScriptedLlm,
     answer_of,
+    in_memory,
     verdict_text,
 )
 
@@ -18,6 +19,7 @@ from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import prompt_files, template
 from clara_eval.judge.vector import JudgeVector, Value, make_vector
 from clara_eval.judge.verdict import Verdict
@@ -82,14 +84,14 @@ def test_a_vector_that_is_not_of_the_schema_is_never_shown() -> None:
         comparison_prompt(CRITERIA, SCHEMA, smuggled, TWO)
 
 
-def asker(answer: str | Answer) -> MemoryAsker:
-    return MemoryAsker(ScriptedLlm(lambda _: answer))
+def asker(answer: str | Answer) -> StructuredLlm:
+    return in_memory(ScriptedLlm(lambda _: answer))
 
 
 async def test_a_verdict_is_read() -> None:
     """A good answer is the decision, with the hash of its request."""
-    model = asker(verdict_text("B", 0.7))
-    decision = await ModelJudge(model, CRITERIA, SCHEMA).compare(ONE, TWO)
+    model = MemoryAsker(ScriptedLlm(lambda _: verdict_text("B", 0.7)))
+    decision = await ModelJudge(StructuredLlm(model), CRITERIA, SCHEMA).compare(ONE, TWO)
     assert decision.verdict == Verdict("B", 0.7, "by the facts")
     assert decision.requests == tuple(model.book)
 
@@ -118,7 +120,7 @@ async def test_a_better_answer_on_asking_again_counts() -> None:
     """A model that comes to its senses is heard, and what it said before is not repeated to it."""
     answers = iter(["Well, <secret words>", verdict_text("A", 0.9)])
     llm = ScriptedLlm(lambda _: next(answers))
-    decision = await ModelJudge(MemoryAsker(llm), CRITERIA, SCHEMA).compare(ONE, TWO)
+    decision = await ModelJudge(in_memory(llm), CRITERIA, SCHEMA).compare(ONE, TWO)
     assert decision.verdict == Verdict("A", 0.9, "by the facts")
     assert len(decision.requests) == 2
     assert "secret" not in llm.seen[1].user
@@ -136,7 +138,7 @@ class Silent(Asker):
 
 async def test_an_outage_is_undecided_and_says_so() -> None:
     """Nobody answering is no verdict about anybody."""
-    decision = await ModelJudge(Silent(), CRITERIA, SCHEMA).compare(ONE, TWO)
+    decision = await ModelJudge(StructuredLlm(Silent()), CRITERIA, SCHEMA).compare(ONE, TWO)
     assert decision.verdict is None
     assert decision.outage
 
@@ -145,7 +147,7 @@ async def test_an_outage_is_undecided_and_says_so() -> None:
 async def test_no_fault_of_a_provider_crashes_a_comparison(fault: str) -> None:
     """Whatever a provider does, the answer is a decision."""
     llm = FaultyProvider(ScriptedLlm(lambda _: verdict_text("A", 0.9)), lambda _: fault)  # type: ignore[arg-type, return-value]  # the names come from the list itself
-    decision = await ModelJudge(MemoryAsker(llm), CRITERIA, SCHEMA).compare(ONE, TWO)
+    decision = await ModelJudge(in_memory(llm), CRITERIA, SCHEMA).compare(ONE, TWO)
     assert decision.verdict is None
     assert decision.reason
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
+from tests.support.scripted_llm import ScriptedLlm, in_memory
 
 from clara_eval.config.eval_config import Feature, level_feature, parse_eval_config
 from clara_eval.core.errors import BadAnswer
@@ -38,7 +38,7 @@ def answer(*items: dict[str, Any]) -> str:
 async def test_names_take_the_models_types() -> None:
     """A good proposal is taken as it is."""
     text = answer(typed("uses_oracle", better="lower"), typed("slippage_bound", type="number", min=0, max=1))
-    found = await type_names(MemoryAsker(ScriptedLlm(lambda _: text)), CONFIG, NAMES)
+    found = await type_names(in_memory(ScriptedLlm(lambda _: text)), CONFIG, NAMES)
     assert found == (
         Feature("slippage_bound", "number", min=0, max=1, description="d"),
         Feature("uses_oracle", "boolean", better="lower", description="d"),
@@ -66,7 +66,7 @@ async def test_names_take_the_models_types() -> None:
 async def test_a_bad_type_falls_back_to_levels(item: dict[str, Any]) -> None:
     """Only closed types within the limits are taken; the other names are not harmed."""
     text = answer(typed("slippage_bound"), item)
-    found = await type_names(MemoryAsker(ScriptedLlm(lambda _: text)), CONFIG, NAMES)
+    found = await type_names(in_memory(ScriptedLlm(lambda _: text)), CONFIG, NAMES)
     assert found == (Feature("slippage_bound", "boolean", description="d"), level_feature("uses_oracle"))
 
 
@@ -85,7 +85,7 @@ async def test_an_unusable_answer_leaves_levels(text: str) -> None:
     """Without a usable proposal every name is a level from 0 to 4."""
     with pytest.raises(BadAnswer):
         read_types(text, NAMES)
-    found = await type_names(MemoryAsker(ScriptedLlm(lambda _: text)), CONFIG, NAMES)
+    found = await type_names(in_memory(ScriptedLlm(lambda _: text)), CONFIG, NAMES)
     assert found == tuple(level_feature(name) for name in NAMES)
 
 

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
+from tests.support.scripted_llm import MemoryAsker, ScriptedLlm, in_memory
 from tests.support.simulation import TOP3, Model, SimulatedWorld, draw_world, play
 
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
@@ -17,6 +17,7 @@ from clara_eval.evaluation.play import play_tournament
 from clara_eval.judge import ModelJudge, RulesJudge
 from clara_eval.judge.ordering import OrderingJudge, ordering_prompts, read_order
 from clara_eval.judge.port import Prompt
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import make_vector
 from clara_eval.ranking import Group, choose_schedule, rank, tally
 from clara_eval.ranking.adaptive import Adaptive, added
@@ -107,12 +108,13 @@ def by_level(prompt: Prompt) -> str:
 
 async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() -> None:
     """A jury of one: groups and pairs are asked, recorded with their requests, and played again from the book alone."""
-    asker = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    book = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    asker = StructuredLlm(book)
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
     schedule = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3)
     played = await play_tournament(schedule, judges, VECTORS, orderers=orderers)
-    assert len(asker.book) <= 30
+    assert len(book.book) <= 30
     assert all(comparison.requests for comparison in played)
     assert 4 in {len(comparison.group) for comparison in played}
     assert await play_tournament(schedule, judges, VECTORS, orderers=orderers) == played
@@ -141,7 +143,7 @@ def test_the_wall_holds_for_four() -> None:
 async def test_equal_facts_are_a_tie_among_four_too() -> None:
     """Nobody is asked about four equal vectors, and an order among equals is not taken for a verdict."""
     vectors = {item: make_vector(SCHEMA, {"level": 5 if k < 12 else 9}) for k, item in enumerate(ITEMS)}
-    asker = MemoryAsker(ScriptedLlm(by_level, name="m"))
+    asker = in_memory(ScriptedLlm(by_level, name="m"))
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
     schedule = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours")
@@ -155,7 +157,7 @@ async def test_equal_facts_are_a_tie_among_four_too() -> None:
 def test_orders_that_repeat_each_other_are_recognised() -> None:
     """A judge who says the same about a pair in every order shows a larger shared variance."""
     shared = []
-    for model in (Model(), Model(kept=True)):
+    for model in (Model(), Model(kept=1.0)):
         worlds = [draw_world(20, seed, model) for seed in (11, 12)]
         shared.append(sum(fit(tally(world.items, play(world, fours(world, 70)))).same for world in worlds))
     assert shared[1] > shared[0] + 0.5

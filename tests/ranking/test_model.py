@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 from clara_eval.core.verdict import Winner
 from clara_eval.ranking import Group, Result, tally
 from clara_eval.ranking.model import Strengths, fit, normals, one_thread
+from clara_eval.ranking.tally import Floats
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 
@@ -49,8 +50,8 @@ def test_strengths_are_finite_and_the_slope_is_zero_there(case: tuple[list[str],
     once = {frozenset((r.first, r.second)): r for r in results}
     table = tally(items, list(once.values()))
     found = fit(table)
-    z = found.theta[table.first] - found.theta[table.second] + found.side[table.judge] if len(table.first) else []
-    rest = table.points - 1 / (1 + np.exp(-np.asarray(z)))
+    z: Floats = found.theta[table.first] - found.theta[table.second] + found.side[table.judge]
+    rest = table.points - 1 / (1 + np.exp(-z))
     slope = np.bincount(table.first, rest, len(items)) - np.bincount(table.second, rest, len(items))
     assert np.allclose(slope, found.theta / found.spread**2, atol=1e-5)
 

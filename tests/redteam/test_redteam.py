@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clara_eval.code import similarity
 from clara_eval.code.parsing import parse
 from clara_eval.core.errors import BadInput
 from clara_eval.evaluation.features import extract_features
@@ -28,9 +29,8 @@ from clara_eval.redteam.report import (
     share,
 )
 from clara_eval.redteam.run import Attack, run_attack
-from clara_eval.redteam.simulators import MemoryAsker, ScriptedLlm, compromised_extractor, honest_reader
+from clara_eval.redteam.simulators import ScriptedLlm, compromised_extractor, honest_reader, in_memory
 from clara_eval.redteam.translation import python_to_javascript
-from clara_eval.submissions import copies
 
 
 def by_name(figures: list[Figure]) -> dict[str, Figure]:
@@ -61,11 +61,11 @@ async def test_the_red_team_sees_readers_that_names_lift() -> None:
         for language, carrier, program in names.carried():
             held = names.Round(language, f"{language}{carrier}")
             prose = replace(READING, language=None)
-            asker = MemoryAsker(ScriptedLlm(make(held.honest)))
+            asker = in_memory(ScriptedLlm(make(held.honest)))
             text = program(held.marks[0], words)
             seen = await extract_features(asker, names.SCHEMA, solution_of(text, language=None), prose)
             true = await extract_features(
-                MemoryAsker(ScriptedLlm(make(held.honest))),
+                in_memory(ScriptedLlm(make(held.honest))),
                 names.SCHEMA,
                 solution_of(names.plain_program(language, held.marks[0]), language=None),
                 prose,
@@ -112,8 +112,8 @@ def test_disguised_copies_of_real_files_are_found() -> None:
 
 def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds that nothing reaches, the figures say missed."""
-    asleep = [replace(measure, least=10**9) for measure in copies.MEASURES]
-    monkeypatch.setattr(copies, "MEASURES", tuple(asleep))
+    asleep = [replace(measure, min_evidence=10**9) for measure in similarity.MEASURES]
+    monkeypatch.setattr(similarity, "MEASURES", tuple(asleep))
     files = real_files(default_folders(), count=3, seed=11, languages=("python",))
     figures = by_name(copying.measure_copies(files))
     assert figures["copy_rename"].met is False
@@ -143,10 +143,10 @@ async def test_a_real_model_is_attacked_behind_the_judges_interface() -> None:
     chosen = own_payloads()[:6]
     asked = planned_prompts(chosen)
     honest = ScriptedLlm(honest_reader)
-    figures = by_name(await measure_own(MemoryAsker(honest), chosen))
+    figures = by_name(await measure_own(in_memory(honest), chosen))
     assert {prompt.user for prompt in honest.seen} <= {prompt.user for prompt in asked}
     assert figures["fooled"].trials == 6
-    liar = MemoryAsker(ScriptedLlm(compromised_extractor("", "maxima")))
+    liar = in_memory(ScriptedLlm(compromised_extractor("", "maxima")))
     figures = by_name(await measure_own(liar, chosen))
     assert figures["told"].value == 1.0
     assert figures["clean_accuracy"].met is False

@@ -38,7 +38,7 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
-from clara_eval.judge.calls import RetryPolicy
+from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics
@@ -245,7 +245,7 @@ async def wrong_about(world: World, address: Address, winners: Sequence[Address]
     posted_at, deadline = await contract.functions.scorePostedAt().call(), await contract.functions.deadline().call()
     if not posted_at:
         return [f"not posted: {await world.turning.status(address)}"]
-    found = [one.account for one in await world.turning.app.chain.winners_on_chain(address, len(winners))]
+    found = [one.account for one in await world.turning.app.chain.results.winners_on_chain(address, len(winners))]
     wrong = [] if found == list(winners) else [f"paid {found} instead of {list(winners)}"]
     return wrong if posted_at - deadline <= 0.6 * SCORING else [*wrong, "late"]
 

@@ -23,12 +23,10 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import BroadcastResult, Intention, SendTimeouts
 from clara_eval.chain.sending import EthereumAccount, send_again
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.challenges.agents import RoundResult, result_key
 from clara_eval.challenges.attempt_memory import attempts_key
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.claim_recorder import UNCLAIMED
 from clara_eval.challenges.evaluate import is_meant
-from clara_eval.challenges.history import Created, PrizeClaims, claims_key, created_key
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -51,7 +49,8 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.results import read
-from clara_eval.documents.store_keys import scores_key, status_key
+from clara_eval.documents.rounds import Created, PrizeClaims, RoundResult
+from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key, status_key
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics

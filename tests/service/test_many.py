@@ -12,12 +12,12 @@ from tests.service.test_engine import settings_of
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.agents import PaidWinner, RoundResult, result_key
 from clara_eval.core.address import Address
 from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.documents.results import Summary, Token, read
-from clara_eval.documents.store_keys import index_key, status_key
+from clara_eval.documents.rounds import PaidWinner, RoundResult
+from clara_eval.documents.store_keys import index_key, result_key, status_key
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.tick import ANNOUNCED, RECORDED, Ticker, TickReport

@@ -50,7 +50,7 @@ async def _submit(chain: LocalChain, address: Address) -> None:
 
 async def at_rest(app: App, count: int) -> None:
     """So many open challenges at which nobody has to look now. No contract stands there."""
-    head, seconds = await app.chain.head(), app.settings.tick_seconds
+    head, seconds = await app.chain.blocks.head(), app.settings.tick_seconds
     later = replace(head, timestamp=head.timestamp + seconds)
     for address in (f"0x{2**80 + number:040x}" for number in range(count)):
         if not is_its_turn(address, head, seconds) and not is_its_turn(address, later, seconds):
@@ -61,7 +61,7 @@ async def at_rest(app: App, count: int) -> None:
 
 async def _whose_turn_it_is_not(app: App, addresses: list[Address]) -> list[Address]:
     """Those whose daily turn it is not."""
-    head = await app.chain.head()
+    head = await app.chain.blocks.head()
     return [address for address in addresses if not is_its_turn(address, head, app.settings.tick_seconds)]
 
 

@@ -33,7 +33,7 @@ from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.scoring_window import Window
-from clara_eval.judge.calls import RetryPolicy
+from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics

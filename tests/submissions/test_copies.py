@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clara_eval.code import overlap
+from clara_eval.code.overlap import FeatureSet, common_features, shared_by
+from clara_eval.code.similarity import MIN_COPY_WINDOWS, SimilarKind
 from clara_eval.code.tokens import Coded, token_stream
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
@@ -24,10 +27,8 @@ from clara_eval.submissions import (
     Cluster,
     Solution,
     find_likeness,
-    overlap,
 )
-from clara_eval.submissions.copies import LONG, CopyKind, SimilarKind
-from clara_eval.submissions.overlap import FeatureSet, common_features, numbered, shared_by
+from clara_eval.submissions.copies import CopyKind
 
 PYTHON = '''
 """A fee that grows with volatility."""
@@ -207,7 +208,7 @@ def test_equal_tokens_are_refused_from_a_stated_length_on() -> None:
     entries = [solution(PYTHON, 1), solution(PYTHON.replace("    ", "\t"), 2)]
     assert only(find_copies(entries)) == (1, [(2, "normalised")])
     assert similar(entries, template=PYTHON) == [(1, 2, "tokens")]
-    words = [f"w{n}" for n in range(LONG + 3)]
+    words = [f"w{n}" for n in range(MIN_COPY_WINDOWS + 3)]
     assert similar([solution(" ".join(words), 1), solution(" ".join(words) + ".", 2)]) == [(1, 2, "tokens")]
     words += ["one", "more"]
     assert only(find_copies([solution(" ".join(words), 1), solution(" ".join(words) + ".", 2)]))
@@ -219,7 +220,7 @@ def test_lightly_renamed_copies_are_found() -> None:
     renamed = renamed.replace("1000", "900") + "\n\nVERSION = 2\n"
     assert similar([solution(PYTHON, 1), solution(renamed, 2)]) == [(1, 2, "renamed")]
     renamed = rename(SOLIDITY, FeeCurve="MyCurve", moved="delta", scaled="ratio", result="res", due="owed")
-    assert similar([solution(SOLIDITY, 1), solution(renamed, 2)]) == [(1, 2, "tokens")]
+    assert similar([solution(SOLIDITY, 1), solution(renamed, 2)]) == [(1, 2, "renamed")]
 
 
 def test_a_lightly_edited_essay_is_similar() -> None:
@@ -368,6 +369,28 @@ def test_a_minified_twin_is_similar() -> None:
     assert found.families == dict.fromkeys((first, twin.submission.submitter), first)
 
 
+@pytest.mark.parametrize("way", ["rename_reorder", "rename_reorder_noops", "rename_extracted_dead_branches"])
+def test_a_small_work_is_found_under_statements_that_do_nothing(way: str) -> None:
+    """Too short for its statements to prove anything, but its code without idle statements is the earlier one."""
+    _, honest = honest_round(HONEST / "lru_cache.python.txt")
+    text = honest[7].text
+    disguised = disguise(Program(text, "python", ""), way)
+    assert disguised is not None
+    found = similar([solution(text, 1), solution(disguised, 2)])
+    assert [pair[:2] for pair in found] == [(1, 2)]
+
+
+def test_a_statement_proves_as_much_as_it_holds() -> None:
+    """Seven long statements in another order, turned round and beside others, are no chance; seven short ones may be."""
+    long = [f"x{n} = a * {n} + b * {n + 9} + c * {n + 30} + d * {n + 50}\n" for n in range(7)]
+    short = [f"x{n} = a * {n}\n" for n in range(7)]
+    for statements, expected in ((long, [(1, 2, "statements")]), (short, [])):
+        disguised = [re.sub(r"(\w) \* (\d+)", r"\2 * \1", one) for one in reversed(statements)]
+        bodies = statements, [f"{one}    y = input() or {{}}\n" for one in disguised]
+        works = [f"import math\ndef run(a, b, c, d):\n    {'    '.join(body)}" for body in bodies]
+        assert similar([solution(text, at) for at, text in enumerate(works, 1)]) == expected
+
+
 @pytest.mark.parametrize("path", sorted(HONEST.glob("*.txt")), ids=lambda path: path.name)
 def test_honest_entries_of_small_tasks_are_neither_refused_nor_wait(path: Path) -> None:
     """Independent solutions of one small task are left alone; a renamed copy of the longest is not, if it is no one-liner."""
@@ -447,7 +470,8 @@ def test_common_features_are_those_of_several_other_groups(sets: list[tuple[froz
 @given(st.lists(st.integers(0, 5)))
 def test_repeated_features_are_counted_as_often_as_they_occur(numbers: list[int]) -> None:
     """What two texts share of a repeated feature is how often both have it."""
-    first, second = (numbered(np.array(part, dtype=np.uint64)) for part in (numbers, numbers[: len(numbers) // 2]))
+    parts = numbers, numbers[: len(numbers) // 2]
+    first, second = (FeatureSet.of(np.array(part, dtype=np.uint64)).hashes for part in parts)
     assert len(first) == len(numbers)
     assert len(np.intersect1d(first, second)) == len(numbers) // 2
 

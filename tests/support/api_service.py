@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import aiohttp
 
+from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
@@ -30,17 +31,18 @@ from clara_eval.documents.store_keys import (
 from clara_eval.evaluation.objections import Objection
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.interfaces.api.app import create_app
-from clara_eval.interfaces.api.connections import Connections
-from clara_eval.interfaces.api.context import ApiContext, Decision
+from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Rates
-from clara_eval.interfaces.serve import api_running
+from clara_eval.interfaces.serve import REQUEST_SECONDS, api_running
 from clara_eval.ranking import Result, rank, tally
+from clara_eval.service.engine import Engine
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import save_trace
 
+Decision = Literal["approve", "reject"]
 ADMIN = "admin-key-0123456789abcdef"
 CHAIN = 31337
 POSTED = Address("0x71c7656ec7ab88b098defb751b7401b5f6d8976f")
@@ -206,7 +208,7 @@ async def running_service(
     folder: Path,
     *,
     rates: Rates | None = None,
-    bounds: Connections | None = None,
+    request_seconds: float = REQUEST_SECONDS,
     filled: bool = True,
     **environ: str,
 ) -> AsyncIterator[Service]:
@@ -215,12 +217,16 @@ async def running_service(
     if filled:
         await fill(store)
     engine, pulse, metrics = ScriptedEngine(), ServiceHealth("all", 300), Metrics("test")
-    app = create_app(ApiContext(settings, store, CHAIN, metrics, pulse, engine), rates=rates)
+    reader = ResultReader(store, CHAIN, settings.traces_public)
+    app = create_app(ApiContext(settings, reader, metrics, pulse, cast("Engine", engine)), rates=rates)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         proxies = listed(settings.trusted_proxies)
-        async with api_running(app, listening, bounds, proxies=proxies), aiohttp.ClientSession() as http:
+        async with (
+            api_running(app, listening, proxies=proxies, request_seconds=request_seconds),
+            aiohttp.ClientSession() as http,
+        ):
             beating = asyncio.create_task(_beat(pulse))
             yield Service(url, store, engine, pulse, metrics, http)
             beating.cancel()

@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from clara_eval.chain.contracts.abi import abi
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
@@ -73,12 +74,14 @@ class World:
         return TransactionSender(self.account, self.store, self.clock.pace())
 
     async def post(self, sender: TransactionSender | None = None) -> Receipt:
-        return await publish(self.challenge, self.winners, DIGEST, sender=sender or self.sender, results=self.chain)
+        return await publish(
+            self.challenge, self.winners, DIGEST, sender=sender or self.sender, results=self.chain.results
+        )
 
     async def posts(self) -> int:
         """How many ScoresPosted events stand in the chain."""
         wanted = {"address": self.challenge.address, "topics": [SCORES_POSTED], "fromBlock": "0x0", "toBlock": "latest"}
-        return len(await self.chain.rpc.ask("eth_getLogs", wanted))
+        return len(await self.chain.blocks.rpc.ask("eth_getLogs", wanted))
 
     async def attempts(self) -> list[StoredTransaction]:
         return await self.store.transactions(self.challenge.run, "post_scores")
@@ -113,7 +116,7 @@ async def world(
 ) -> AsyncIterator[World]:
     network = replace(NETWORKS["local"], confirmations=confirmations)
     clock = Clock()
-    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, sleep=instantly)
+    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, retries=NodeRetries(sleep=instantly))
     chain = EthereumChain(rpc, network, first_block=0)
     store = await SqliteStore.open(folder / "store.db")
     address = await closed(local)
@@ -212,7 +215,7 @@ async def post_together(
 
         clock.on_wait = meanwhile
         sender = TransactionSender(w.account, w.store, clock.pace())
-        receipt = await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain)
+        receipt = await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain.results)
         clocks.remove(clock)
         await pass_time_if_all_wait()
         return receipt
@@ -266,7 +269,7 @@ async def main():
         challenge = await look_at_challenge(app.chain, to_address(address))
         placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
         sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
-        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain)
+        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain.results)
 
 
 asyncio.run(main())

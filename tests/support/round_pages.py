@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.api_service import CHAIN, status, summary
 
-from clara_eval.challenges.agents import Entrant, PaidWinner, RoundResult, result_pairs
+from clara_eval.challenges.agents import result_pairs
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
@@ -19,6 +19,7 @@ from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.flags import Flag
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.documents.results import Token
+from clara_eval.documents.rounds import Entrant, PaidWinner, RoundResult
 from clara_eval.documents.store_keys import (
     features_key,
     index_key,

@@ -27,7 +27,8 @@ from tests.support.half_open import half_open
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.calldata import scoring_function
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
 from clara_eval.chain.sending import EthereumAccount
@@ -135,7 +136,7 @@ async def opened(chain: LocalChain, place: Path, rpc_url: str, *, confirmations:
     settings = local_settings(chain, place / "scenario.db", place).model_copy(update={"rpc_url": rpc_url})
     async with open_app(settings, pace=_PACE) as app:
         network = replace(settings.network, confirmations=confirmations)
-        rpc = Rpc([rpc_url], chain_id=network.chain_id, timeout_seconds=3)
+        rpc = Rpc([rpc_url], chain_id=network.chain_id, retries=NodeRetries(timeout_seconds=3))
         node = EthereumChain(rpc, network, first_block=settings.first_block)
         wallet = open_wallet(settings, evaluator_policy(network.chain_id))
         account = EthereumAccount(node, wallet, factory=to_address(settings.factory))
@@ -184,7 +185,7 @@ async def ended_well(app: App, chain: LocalChain, address: Address) -> list[str]
         return [*problems, f"{address}: its trace is not the posted one"]
     # What is on its way cannot be called back: a node may mine it although the block that was read is gone.
     first = (await app.store.transactions(f"{app.chain_id}:{address}", "post_scores"))[0]
-    if checked.posted.tx_hash != first.tx_hash and not await app.chain.is_canonical(checked.challenge.block):
+    if checked.posted.tx_hash != first.tx_hash and not await app.chain.blocks.is_canonical(checked.challenge.block):
         problems.append(f"{address}: its trace names a block that is gone")
     return problems
 

@@ -31,7 +31,7 @@ def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: M
         mixed = correlation**0.5 * common + (1 - correlation) ** 0.5 * random.normal(size=(size, size))
         luck = np.vectorize(NormalDist().cdf)(mixed)
         tables.append(draw_verdicts(truth, quirk, luck, model))
-    return SimulatedWorld(truth, tables[0], np.array(tables), seed, model, quirk)
+    return SimulatedWorld(truth, tables[0], None, np.array(tables), seed, model, quirk)
 
 
 def jury_table(world: SimulatedWorld, looks: Sequence[tuple[int, int]]) -> Tally:

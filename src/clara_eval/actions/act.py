@@ -99,30 +99,30 @@ async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequen
 
 
 async def _is_known(caller: Caller, first: Plan, agent_id: int) -> bool:
-    registry = caller.chain.registry(first.transactions[-1].to)
-    return await registry.owners_of(await caller.chain.head(), [agent_id]) == [first.sender]
+    registry = caller.chain.agents.identity(first.transactions[-1].to)
+    return await registry.owners_of(await caller.chain.blocks.head(), [agent_id]) == [first.sender]
 
 
 def written(caller: Caller, plan: Plan, outcome: Outcome, sent: Sequence[SentStep] = ()) -> ActResult:
     """The document of a writing action."""
     challenge = plan.challenge or _created(caller, sent)
     left = [] if outcome == "sent" else [_unsigned(caller, plan, number) for number in range(len(plan.transactions))]
-    return {
-        "action": plan.action,
-        "outcome": outcome,
-        "network": caller.settings.network_name,
-        "chainId": caller.chain_id,
-        "sender": plan.sender,
-        "challenge": challenge,
-        "explorerUrl": caller.explorer("address", challenge) if challenge else None,
-        "pageUrl": caller.page(challenge) if challenge else None,
-        "summary": plan.summary,
-        "transactions": left,
-        "sent": [_sent(caller, item) for item in sent],
-        "warnings": list(plan.warnings),
-        "next": _next(plan, outcome),
-        "details": dict(plan.details),
-    }
+    return ActResult(
+        action=plan.action,
+        outcome=outcome,
+        network=caller.settings.network_name,
+        chainId=caller.chain_id,
+        sender=plan.sender,
+        challenge=challenge,
+        explorerUrl=caller.explorer("address", challenge) if challenge else None,
+        pageUrl=caller.page(challenge) if challenge else None,
+        summary=plan.summary,
+        transactions=left,
+        sent=[_sent(caller, item) for item in sent],
+        warnings=list(plan.warnings),
+        next=_next(plan, outcome),
+        details=dict(plan.details),
+    )
 
 
 def _next(plan: Plan, outcome: Outcome) -> str:
@@ -158,7 +158,7 @@ def _sent(caller: Caller, item: SentStep) -> SentTransaction:
 def _created(caller: Caller, sent: Sequence[SentStep]) -> Address | None:
     """The new challenge, from the factory's own event."""
     for entry in (entry for item in sent for entry in item.receipt.logs):
-        factory = caller.chain.factory(caller.factory)
+        factory = caller.chain.challenges.factory(caller.factory)
         topic = factory.abi.event("ChallengeCreated").topic
         if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
             return factory.challenge_created(entry).address

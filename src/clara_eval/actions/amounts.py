@@ -14,6 +14,7 @@ from datetime import datetime
 from clara_eval.chain.model import PrizeToken
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import escaped
+from clara_eval.documents.results import Token
 
 _AMOUNT = re.compile(
     r"\$?\s*(\d{1,3}(?:[_,]\d{3})+|\d{1,30})(?:\.(\d{1,36}))?\s*([A-Za-z][A-Za-z0-9.]{0,15})?", re.ASCII
@@ -50,7 +51,7 @@ def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int
     return int(re.sub("[_,]", "", whole) + digits)
 
 
-def show_amount(units: int, token: PrizeToken) -> str:
+def show_amount(units: int, token: PrizeToken | Token) -> str:
     """`12.50 USDC`, without loss."""
     whole, rest = divmod(units, 10**token.decimals)
     fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""

@@ -22,7 +22,7 @@ from clara_eval.actions.objections import (
 )
 from clara_eval.actions.times import show_moment
 from clara_eval.app import Caller
-from clara_eval.chain.node import EthereumChain
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound

@@ -25,8 +25,7 @@ from clara_eval.actions.plan import sender_of
 from clara_eval.actions.submit import COOLDOWN_SECONDS
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
-from clara_eval.challenges.agents import AgentRecord
-from clara_eval.challenges.challenge_index import inline_metadata, json_object, skills_in
+from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ClaraError
@@ -38,9 +37,9 @@ from clara_eval.documents.actions import (
     DetailResult,
     OwnSubmission,
     PostedWinner,
-    TokenDocument,
 )
-from clara_eval.documents.results import STATUS, ChainStatus
+from clara_eval.documents.results import ChainStatus, Token
+from clara_eval.documents.rounds import AgentRecord
 
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
@@ -139,7 +138,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         pageUrl=caller.page(challenge.address),
         winners=winners,
         yours=yours,
-        agents=await _agents(caller, [*(w["agentId"] for w in winners), *([yours["agentId"]] if yours else [])]),
+        agents=await _agents(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
     )
 
 
@@ -150,10 +149,7 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
 
 
 def _standing(record: AgentRecord) -> AgentStanding:
-    earned = [
-        show_amount(int(one.amount), PrizeToken(Address(one.token.address), one.token.symbol, one.token.decimals))
-        for one in record.earned
-    ]
+    earned = [show_amount(int(one.amount), one.token) for one in record.earned]
     return AgentStanding(
         agentId=str(record.agentId),
         entered=record.entered,
@@ -174,7 +170,7 @@ async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWin
             prize=show_amount(winner.prize_amount, challenge.token),
         )
         for rank, winner in enumerate(
-            await caller.chain.winners_on_chain(challenge.address, challenge.winner_count), start=1
+            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
         )
     ]
 
@@ -184,7 +180,7 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     found = await submission_of(caller, challenge, account) if account else None
     if found is None or account is None:
         return None
-    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, account)
+    last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
     return OwnSubmission(
         agentId=str(found.agent_id),
         solutionHash=found.solution_hash,
@@ -219,8 +215,8 @@ def _is_full(challenge: Challenge) -> bool:
     return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
 
 
-def token_document(token: PrizeToken) -> TokenDocument:
-    return TokenDocument(address=token.address, symbol=token.symbol, decimals=token.decimals)
+def token_document(token: PrizeToken) -> Token:
+    return Token(address=token.address, symbol=token.symbol, decimals=token.decimals, isKnown=token.is_known)
 
 
 def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:

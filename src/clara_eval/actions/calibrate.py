@@ -16,14 +16,14 @@ from clara_eval.judge.calibration.gate import Calibrations, keep, prompt_hash
 from clara_eval.judge.calibration.labels import Label, Labels, Side
 from clara_eval.judge.calibration.measure import Calibration, Looked, measure
 from clara_eval.judge.comparison import Decision
-from clara_eval.judge.port import Asker
+from clara_eval.judge.structured_llm import StructuredLlm
 
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 
 
 async def calibrate(
-    labels: Labels, askers: Mapping[str, Asker | None], store: Calibrations, chain_id: int
+    labels: Labels, askers: Mapping[str, StructuredLlm | None], store: Calibrations, chain_id: int
 ) -> list[Calibration]:
     """One calibration for each judge; None stands for one that needs no model."""
     found = []

@@ -26,7 +26,7 @@ from clara_eval.actions.plan import (
     refusal_in_words,
 )
 from clara_eval.app import Caller
-from clara_eval.chain.node import TransactionReceipt
+from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.sending import ContractRefused, EthereumAccount, with_margin
 from clara_eval.chain.transaction import StoredTransaction
@@ -158,7 +158,7 @@ def check_limit(caller: Caller, spends: Spending | None) -> None:
 
 
 async def _check_ether(caller: Caller, account: EthereumAccount, plan: Plan) -> None:
-    balance = await caller.chain.balance(account.address)
+    balance = await caller.chain.blocks.balance(account.address)
     gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
     needed = gas * (await account.fees()).max_fee_per_gas
     if balance < needed:
@@ -223,7 +223,7 @@ class _Steps:
                 f"{planned.description}: the transaction {receipt.tx_hash} was reverted.",
                 remedy="Look at the challenge again; somebody else's transaction may have come first.",
             )
-        found = await self.caller.chain.receipt(receipt.tx_hash or "")
+        found = await self.caller.chain.blocks.receipt(receipt.tx_hash or "")
         if receipt.outcome is not SendOutcome.CONFIRMED or found is None:
             raise self._unknown(planned, receipt.tx_hash or "")
         return SentStep(planned.description, receipt.tx_hash or "", found)

@@ -22,8 +22,8 @@ UNSETTLED = 20
 
 async def addresses(caller: Caller) -> list[Address]:
     """Every challenge of the factory, oldest first."""
-    factory = caller.chain.factory(caller.factory)
-    block = await caller.chain.head()
+    factory = caller.chain.challenges.factory(caller.factory)
+    block = await caller.chain.blocks.head()
     count = await factory.count(block)
     known = caller.known[: max(0, count - UNSETTLED)]
     known += await factory.challenges(block, range(len(known), count))
@@ -54,12 +54,14 @@ async def challenge_at(caller: Caller, address: str) -> Challenge:
 
 async def challenges_at(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     """Many at one block."""
-    return await caller.chain.challenges_at(wanted, await caller.chain.head())
+    return await caller.chain.challenges.challenges_at(wanted, await caller.chain.blocks.head())
 
 
 async def submission_of(caller: Caller, challenge: Challenge, submitter: Address) -> Submission | None:
     """What that address submitted last, if anything."""
-    return await caller.chain.challenge(challenge.address).submission_of(await caller.chain.head(), submitter)
+    return await caller.chain.challenges.contract(challenge.address).submission_of(
+        await caller.chain.blocks.head(), submitter
+    )
 
 
 async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
@@ -67,7 +69,7 @@ async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
     if challenge.score_posted_at == 0:
         return None
     try:
-        posted = await caller.chain.posted_by(challenge)
+        posted = await caller.chain.results.posted_by(challenge)
     except Temporary:
         return None  # not every node has old events; the winners themselves are known all the same
     return posted.by if posted else None

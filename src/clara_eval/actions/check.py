@@ -52,17 +52,17 @@ async def _try(name: str, look: Callable[[App], Awaitable[str]], app: App) -> Fi
 
 
 async def _network(app: App) -> str:
-    await app.chain.rpc.check_nodes()
-    head = await app.chain.head()
+    await app.chain.blocks.rpc.check_nodes()
+    head = await app.chain.blocks.head()
     return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
 
 
 async def _factory(app: App) -> str:
     factory = to_address(app.settings.factory)
-    code = await app.chain.rpc.ask("eth_getCode", factory, "latest")
+    code = await app.chain.blocks.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
         raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
-    count = await app.chain.factory(factory).count(await app.chain.head())
+    count = await app.chain.challenges.factory(factory).count(await app.chain.blocks.head())
     return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
 
 

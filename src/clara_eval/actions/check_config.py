@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.actions.quote import quote_posting
 from clara_eval.config.eval_config import (
-    canonical_config,
     collect_problems,
     compile_schema,
     config_hash,
@@ -53,7 +52,7 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
     return ConfigResult(
         **found,
         hash=config_hash(content),
-        canonicalHash=config_hash(canonical_config(config)),
+        canonicalHash=config_hash(config.canonical),
         features=[{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
         untyped=list(untyped),
         needsModel=needs_model(config),

@@ -50,7 +50,7 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
     if claimant is None:
         raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
     due = await _due(caller, challenge, claimant)
-    claimed = await caller.chain.has_claimed(challenge.address, [claimant])
+    claimed = await caller.chain.results.has_claimed(challenge.address, [claimant])
     if claimed[claimant]:
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
     shown = show_amount(due.amount, challenge.token)
@@ -116,7 +116,7 @@ async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> _Du
 
 
 async def _winners(caller: Caller, challenge: Challenge) -> tuple[WinnerPrize, ...]:
-    return await caller.chain.winners_on_chain(challenge.address, challenge.winner_count)
+    return await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
 
 
 async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
@@ -132,7 +132,7 @@ async def _transactions(
     caller: Caller, challenge: Challenge, claimant: Address, due: _Due, shown: str
 ) -> tuple[Transaction, ...]:
     name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
-    contract = caller.chain.challenge(challenge.address)
+    contract = caller.chain.challenges.contract(challenge.address)
     claimed = transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")
     if due.first is None:
         return (await with_gas(caller, claimant, claimed),)

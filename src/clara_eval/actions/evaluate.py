@@ -116,7 +116,7 @@ async def check_known(app: App, address: Address) -> None:
     if await app.store.get(app.chain_id, index_key(address)) is not None:
         return
     factory = to_address(app.settings.factory)
-    if not await app.chain.is_challenge_of(factory, address):
+    if not await app.chain.challenges.is_challenge_of(factory, address):
         raise NotFound(f"{address} is not a challenge of the factory {factory}.", remedy="Check the network.")
 
 
@@ -173,7 +173,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
         outage.longest_pause_seconds = window.longest_pause_seconds
         raise
     if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
-        await record_posted(app.store, app.chain, await look_at_challenge(app.chain, address))
+        await record_posted(app.store, app.chain.results, await look_at_challenge(app.chain, address))
     return done
 
 
@@ -222,7 +222,7 @@ def _check_open_to_scores(challenge: Challenge) -> None:
 
 async def _recognised(app: App, challenge: Challenge) -> Evaluation:
     """Posted already, by us before a crash or by somebody else: written down, not evaluated again."""
-    posted = await record_posted(app.store, app.chain, challenge)
+    posted = await record_posted(app.store, app.chain.results, challenge)
     if posted is None:
         raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
     scores = await read(app.store, app.chain_id, Scores, scores_key(challenge.address))

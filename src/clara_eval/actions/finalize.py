@@ -31,7 +31,7 @@ async def plan_finalize(caller: Caller, address: str, sender: str | None = None)
     caller_address = sender_of(caller, sender)
     challenge = await challenge_at(caller, address)
     _check_due(challenge)
-    data = caller.chain.challenge(challenge.address).bare_call("finalize")
+    data = caller.chain.challenges.contract(challenge.address).bare_call("finalize")
     planned = transaction(challenge.address, data, "Finalize the challenge, which is due")
     return Plan(
         action="challenge_finalize",

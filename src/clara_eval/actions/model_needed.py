@@ -20,6 +20,11 @@ class Service(Protocol):
     async def has_model(self) -> bool | None: ...
 
 
+def has_model(settings: Settings) -> bool:
+    """Whether these settings name a language model as a judge."""
+    return bool(models_of(parse_jury(settings.judges)))
+
+
 def missing_model(config: EvalConfig, judges: str, *, who: str = "CLARA_JUDGES") -> str | None:
     """What to say where a config needs a model and these judges are none."""
     return None if models_of(parse_jury(judges)) else _sentence(config, f"{who} names none")

@@ -19,7 +19,8 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
-from clara_eval.challenges.read import Chain, look_at_challenge
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.challenges.read import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
@@ -53,7 +54,7 @@ class StoreAndChain(Protocol):
     def store(self) -> Store: ...
 
     @property
-    def chain(self) -> Chain: ...
+    def chain(self) -> EthereumChain: ...
 
     @property
     def chain_id(self) -> int: ...

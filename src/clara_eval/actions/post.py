@@ -118,7 +118,7 @@ def _config(posting: Posting) -> EvalConfig | None:
 
 async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> ChallengeTerms:
     token = await _token(caller, posting)
-    head = await caller.chain.head()
+    head = await caller.chain.blocks.head()
     now = head.timestamp
     deadline = parse_deadline(posting.deadline, now)
     window = parse_span(posting.scoring_window)
@@ -130,7 +130,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
     _check_participants(posting, shares)
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
-    rate = await caller.chain.factory(caller.factory).poster_bond_rate(head)
+    rate = await caller.chain.challenges.factory(caller.factory).poster_bond_rate(head)
     return ChallengeTerms(
         token=token,
         evaluator=await _evaluator(caller, posting),
@@ -167,7 +167,7 @@ async def _token(caller: Caller, posting: Posting) -> PrizeToken:
             remedy="Give the token's address, or set CLARA_USDC.",
         )
     address = to_address(wanted, what="token")
-    found = await caller.chain.token_at(address, await caller.chain.head())
+    found = await caller.chain.challenges.token_at(address, await caller.chain.blocks.head())
     if found is None:
         raise NotFound(
             f"No token stands at {address} on {caller.settings.network_name}.",
@@ -214,7 +214,7 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms,
     if poster is None or posting.allow_duplicate:
         return
     newest = (await addresses(caller))[-NEWEST:]
-    posters = await caller.chain.posters_of(newest)
+    posters = await caller.chain.challenges.posters_of(newest)
     own = [address for address, found in zip(newest, posters, strict=True) if found == poster]
     twin = next((found for found in await challenges_at(caller, own[-OWN:]) if _is_same(found, terms, poster)), None)
     if twin is not None:
@@ -240,7 +240,7 @@ async def _transactions(
     escrow = show_amount(terms.escrow, terms.token)
     allow = TokenContract.approve(caller.factory, terms.escrow)
     approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
-    data = caller.chain.factory(caller.factory).create_challenge(_params(posting, terms))
+    data = caller.chain.challenges.factory(caller.factory).create_challenge(_params(posting, terms))
     create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
     pay = [_fee_payment(terms)] if terms.fee.amount else []
     if poster is None:
@@ -259,7 +259,7 @@ def _fee_payment(terms: ChallengeTerms) -> Transaction:
 
 async def _check_money(caller: Caller, terms: ChallengeTerms, poster: Address) -> int:
     """The poster's allowance for the factory; refuses a poster who cannot pay."""
-    token, head = caller.chain.token(terms.token.address), await caller.chain.head()
+    token, head = caller.chain.challenges.token(terms.token.address), await caller.chain.blocks.head()
     balance = await token.balance_of(head, poster)
     if balance < terms.total:
         raise CannotAct(

@@ -33,7 +33,7 @@ from clara_eval.evaluation.features.extract import ReadingContext, extract_featu
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.harness import Harness, Machine
 from clara_eval.judge.feature_types import type_names
-from clara_eval.judge.port import Asker
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.submissions.model import Solution
 
 _ONLY_FOR = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
@@ -86,7 +86,7 @@ def _item(feature: Feature) -> dict[str, object]:
 
 
 async def _read(
-    asker: Asker | None, machine: Machine, schema: FeatureSchema, config: EvalConfig, name: str, text: str
+    asker: StructuredLlm | None, machine: Machine, schema: FeatureSchema, config: EvalConfig, name: str, text: str
 ) -> SubmissionFacts:
     """Measured, run under the public harness and, where there is a model, read."""
     content = text.encode()

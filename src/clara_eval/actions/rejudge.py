@@ -107,7 +107,7 @@ async def _block_hash(chain_id: int, settings: Settings, rpc: str, number: int) 
     if network is None:
         raise BadTrace(f"The trace is of chain {chain_id}, which is not a known network.", entry="header")
     async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
-        return (await chain.block_at(number)).hash
+        return (await chain.blocks.block_at(number)).hash
 
 
 def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:

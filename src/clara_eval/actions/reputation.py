@@ -135,7 +135,7 @@ async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Bu
             budget.is_used_up = True
             return None
         budget.gas -= used
-        receipt = await give_feedback(earned, sender=app.sender, chain=app.chain)
+        receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
     except ContractRefused as bad:
         plan.refuse(agent, str(bad))
         return None
@@ -149,10 +149,12 @@ async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Bu
 
 async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
     """Once the safe block is past everything that was given: what stands there stays, what does not is given again."""
-    if plan.is_settled or plan.left or (await app.chain.safe_block()).number < plan.last_block:
+    if plan.is_settled or plan.left or (await app.chain.blocks.safe_block()).number < plan.last_block:
         return
     for earned in plan.wanted:
-        found = await app.chain.feedback_since(earned.registry, earned.agent_id, app.sender.address, earned.posted_at)
+        found = await app.chain.agents.feedback_since(
+            earned.registry, earned.agent_id, app.sender.address, earned.posted_at
+        )
         if not any(one.endpoint == earned.endpoint for one in found):
             _log.warning("feedback_gone", agent=earned.agent_id, challenge=address)
             del plan.given[str(earned.agent_id)]
@@ -177,8 +179,8 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
     text = await app.store.get(app.chain_id, FEEDBACK + address)
     if text is not None:
         return _read(text)
-    safe = await app.chain.safe_block()
-    challenge = (await app.chain.challenges_at([address], safe))[0]
+    safe = await app.chain.blocks.safe_block()
+    challenge = (await app.chain.challenges.challenges_at([address], safe))[0]
     scores = await read(app.store, app.chain_id, Scores, scores_key(address))
     archived = await archived_trace(app.store, app.chain_id, address)
     if challenge.status is not ChallengeStatus.FINALIZED or scores is None:
@@ -186,7 +188,7 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
     if archived is None or scores.traceDigest != archived.digest or scores.postedBy != "evaluator":
         plan = FeedbackPlan([], [], {})  # made in another life of this store: there is no trace to point at
     else:
-        if await app.chain.reputation(registry).identity_registry(safe) != challenge.identity_registry:
+        if await app.chain.agents.reputation(registry).identity_registry(safe) != challenge.identity_registry:
             raise BadInput(
                 f"The registry of feedback {registry} is about other agents than those of {address}.",
                 remedy="Check CLARA_REPUTATION_REGISTRY.",
@@ -220,5 +222,5 @@ def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
 
 
 async def _skipped(app: App, registry: Address, agents: list[int], block: Block) -> list[int]:
-    told = await app.chain.registry(registry).authorized(block, app.sender.address, agents)
+    told = await app.chain.agents.identity(registry).authorized(block, app.sender.address, agents)
     return [agent for agent, is_ours in zip(agents, told, strict=True) if is_ours is not False]

@@ -9,34 +9,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.browse import posted_winners, token_document
+from clara_eval.actions.browse import token_document
 from clara_eval.actions.challenges import challenge_at, posted_by, submission_of
 from clara_eval.actions.claim import FINALIZATION_SECONDS
 from clara_eval.actions.plan import sender_of
 from clara_eval.actions.times import show_moment, show_wait
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.challenges.comparisons import outcome
+from clara_eval.chain.winners import WinnerPrize
+from clara_eval.challenges.challenge_index import STATUS
+from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import MEANINGS
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
 from clara_eval.core.flags import Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
-from clara_eval.documents import results as documents
 from clara_eval.documents.actions import (
     ComparisonRow,
-    EvalStatus,
     EvalStatusResult,
-    ExecutedRow,
     FeatureValue,
     LeaderboardResult,
-    LeaderboardRow,
-    PostedWinner,
-    Progress,
     ScoreResult,
+    StandingRow,
+)
+from clara_eval.documents.results import (
+    EvalStatus,
+    EvaluationProgress,
+    ExecutedRun,
+    LeaderboardRow,
+    Pairwise,
+    RankedEntry,
+    Scores,
+    StageProgress,
+    State,
+    Value,
 )
 from clara_eval.harness.model import feature_name
 
@@ -47,6 +57,7 @@ _MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
     **{str(state): meaning for state, meaning in MEANINGS.items()},
 }
+EvalState = Literal["none", State]
 _WORKING = ("extracting", "comparing", "publishing")
 
 
@@ -54,34 +65,31 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
     """Stage, progress, time left, and the reason if it waits or stopped."""
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
-    status = _status(found, challenge)
+    status: EvalState = found.status if found else "complete" if challenge.score_posted_at else "none"
     reason = found.reason if found and found.reason != _MEANINGS[status] else None  # said once is enough
+    known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
+    known |= {"stage": _stage(found), "progress": 100 if status == "complete" else known.get("progress", 0)}
     return EvalStatusResult(
+        **known,
         network=caller.settings.network_name,
         address=challenge.address,
-        chainStatus=documents.STATUS[challenge.status],
+        chainStatus=STATUS[challenge.status],
         status=status,
-        progress=100 if status == "complete" else found.progress if found else 0,
-        stage=_progress(found.stage if found else None),
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
-        warning=found.warning if found else None,
-        startedAt=found.startedAt if found else None,
-        updatedAt=found.updatedAt if found else None,
-        retryAt=found.retryAt if found else None,
-        objectionsUntil=found.objectionsUntil if found else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
         explanation=_explanation(challenge, status),
     )
 
 
-def _status(found: documents.EvalStatus | None, challenge: Challenge) -> EvalStatus:
-    if found is not None:
-        return found.status
-    return "complete" if challenge.score_posted_at else "none"
+def _stage(found: EvalStatus | None) -> StageProgress:
+    """The stage, without what another service may have added to it."""
+    stage = (found.stage if found else None) or StageProgress()
+    known = stage.model_dump(include=set(StageProgress.model_fields))
+    return StageProgress(**{**known, "name": stage.name if stage.name and stage.name.isidentifier() else None})
 
 
-def _explanation(challenge: Challenge, status: EvalStatus) -> str:
+def _explanation(challenge: Challenge, status: EvalState) -> str:
     now = challenge.block.timestamp
     if challenge.status is ChallengeStatus.CANCELLED:
         return "The challenge was cancelled and the prize went back to the poster."
@@ -99,22 +107,10 @@ def _explanation(challenge: Challenge, status: EvalStatus) -> str:
     return f"{_MEANINGS[status]} Scores have to be posted by {show_moment(challenge.scoring_deadline)}."
 
 
-def _progress(stage: documents.StageProgress | None) -> Progress:
-    say = stage or documents.StageProgress()
-    return Progress(
-        stage=say.name if say.name and say.name.isidentifier() else None,
-        done=say.done,
-        total=say.total,
-        calls=say.calls,
-        costUsd=say.costUsd,
-        secondsLeft=say.secondsLeft,
-    )
-
-
 def is_waiting(status: EvalStatusResult) -> bool:
     """Whether looking again soon may show something new."""
-    is_over = status["scorePostedAt"] is not None or status["chainStatus"] in {"finalized", "cancelled", "expired"}
-    return not is_over and status["status"] in {"none", "pending", *_WORKING}
+    is_over = status.scorePostedAt is not None or status.chainStatus in {"finalized", "cancelled", "expired"}
+    return not is_over and status.status in {"none", "pending", *_WORKING}
 
 
 async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
@@ -123,7 +119,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
     challenge = await challenge_at(caller, address)
     _require_posted(challenge)
-    posted = await posted_winners(caller, challenge)
+    posted = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     scores = await caller.records.scores(challenge.address)
     standings = _standings(challenge, scores, posted)
     return LeaderboardResult(
@@ -153,10 +149,10 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
             f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
         )
     _require_posted(challenge)
-    posted = await posted_winners(caller, challenge)
+    posted = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     scores = await caller.records.scores(challenge.address)
     standings = _standings(challenge, scores, posted)
-    standing = next((item for item in standings if item["address"] == account), None)
+    standing = next((item for item in standings if item.address == account), None)
     if standing is None:
         raise NotFound(
             f"The place of {account} is not known here: the chain names only the winners.",
@@ -168,11 +164,11 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
 async def _score(
     caller: Caller,
     challenge: Challenge,
-    standing: LeaderboardRow,
-    standings: list[LeaderboardRow],
-    scores: documents.Scores | None,
+    standing: StandingRow,
+    standings: list[StandingRow],
+    scores: Scores | None,
 ) -> ScoreResult:
-    account = Address(standing["address"])
+    account = Address(standing.address)
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
     games = await _comparisons(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
@@ -206,72 +202,58 @@ def _require_posted(challenge: Challenge) -> None:
         )
 
 
-def _standings(
-    challenge: Challenge, scores: documents.Scores | None, posted: list[PostedWinner]
-) -> list[LeaderboardRow]:
-    paid = {winner["address"]: winner for winner in posted}
+def _standings(challenge: Challenge, scores: Scores | None, winners: Sequence[WinnerPrize]) -> list[StandingRow]:
+    """Everybody's place as evaluated, with what the chain pays; only the paid if nothing was evaluated here."""
+    paid = {row.address: row for row in rows_on_chain(winners)}
     if scores is None or not scores.rankings:
-        return [_from_chain(winner) for winner in posted]
-    return [_standing(challenge, row, paid.get(row.address)) for row in scores.rankings]
+        return [_standing(challenge, row, row, status="unknown") for row in paid.values()]
+    return [
+        _standing(challenge, row, paid.get(row.address), status="rejected" if row.status == "rejected" else "ranked")
+        for row in scores.rankings
+    ]
 
 
-def _from_chain(winner: PostedWinner) -> LeaderboardRow:
-    return LeaderboardRow(
-        address=winner["address"], agentId=winner["agentId"], rank=winner["rank"], score=winner["score"],
-        elo=None, low=None, high=None, pTop=None, wins=None, losses=None, ties=None, tiedWith=[],
-        prizeAmount=winner["prizeAmount"], prize=winner["prize"], status="unknown", reason=None,
-        executed=None,
-    )  # fmt: skip
-
-
-def _standing(challenge: Challenge, row: documents.Ranked, winner: PostedWinner | None) -> LeaderboardRow:
-    amount = int(winner["prizeAmount"]) if winner else 0
-    return LeaderboardRow(
-        address=to_address(row.address),
+def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | None, *, status: str) -> StandingRow:
+    """A row whose texts are safe to show to a model: another service may have written them."""
+    amount = int(paid.prizeAmount or 0) if paid else 0
+    known = row.model_dump(include=set(RankedEntry.model_fields))
+    known |= {
+        "address": to_address(row.address),
+        "rank": row.rank or 0,
+        "score": paid.score if paid else row.score,
+        "tiedWith": [to_address(other) for other in row.tiedWith],
+        "prizeAmount": str(amount),
+        "status": status,
+        "executed": _executed(row.executed),
+    }
+    return StandingRow(
+        **known,
         agentId=None if row.agentId is None else str(row.agentId),
-        rank=row.rank or 0,
-        score=winner["score"] if winner else row.score,
-        elo=row.elo,
-        low=row.low,
-        high=row.high,
-        pTop=row.pTop,
-        wins=row.wins,
-        losses=row.losses,
-        ties=row.ties,
-        tiedWith=[to_address(other) for other in row.tiedWith],
-        prizeAmount=str(amount),
         prize=show_amount(amount, challenge.token),
-        status="rejected" if row.status == "rejected" else "ranked",
         reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
-        executed=_executed(row.executed),
     )
 
 
-def _executed(run: documents.ExecutedRun | None) -> ExecutedRow | None:
+def _executed(run: ExecutedRun | None) -> ExecutedRun | None:
     if run is None:
         return None
-    return ExecutedRow(
-        outcome=run.outcome[:40],
-        testsPassed=run.testsPassed,
-        tests=run.tests,
-        gas=run.gas,
-        fuel=run.fuel,
-        metrics={feature_name(name): value for name, value in run.metrics.items()},
-    )
+    known = run.model_dump(include=set(ExecutedRun.model_fields))
+    metrics = {feature_name(name): value for name, value in run.metrics.items()}
+    return ExecutedRun(**{**known, "outcome": run.outcome[:40], "metrics": metrics})
 
 
-def _closest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> LeaderboardRow | None:
-    others = [item for item in standings if item["address"] != standing["address"] and item["elo"] is not None]
-    own = standing["elo"]
+def _closest(standings: list[StandingRow], standing: StandingRow) -> StandingRow | None:
+    others = [item for item in standings if item.address != standing.address and item.elo is not None]
+    own = standing.elo
     if own is None or not others:
         return None
-    return min(others, key=lambda item: (abs((item["elo"] or 0.0) - own), item["rank"]))
+    return min(others, key=lambda item: (abs((item.elo or 0.0) - own), item.rank))
 
 
-def _nearest(standings: list[LeaderboardRow], standing: LeaderboardRow) -> list[Address]:
-    others = [item for item in standings if item["address"] != standing["address"] and item["status"] == "ranked"]
-    others.sort(key=lambda item: (abs(item["rank"] - standing["rank"]), item["rank"]))
-    return [Address(item["address"]) for item in others[:RIVALS_SHOWN]]
+def _nearest(standings: list[StandingRow], standing: StandingRow) -> list[Address]:
+    others = [item for item in standings if item.address != standing.address and item.status == "ranked"]
+    others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
+    return [Address(item.address) for item in others[:RIVALS_SHOWN]]
 
 
 async def _comparisons(
@@ -286,17 +268,17 @@ async def _comparisons(
     return found
 
 
-def _comparison(game: documents.Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
+def _comparison(game: Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
     return ComparisonRow(
         rival=rival,
         shownFirst=shown_first,
-        result=outcome(game, shown_first=shown_first),
+        result=game.outcome(shown_first=shown_first),
         confidence=game.confidence,
         reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
     )
 
 
-def _features(values: Mapping[str, documents.Value]) -> list[FeatureValue]:
+def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
     """Only numbers, booleans and short closed values; anything longer is not a typed fact."""
     return [
         FeatureValue(name=name[:40], value=value)
@@ -316,30 +298,30 @@ def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
     return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in told]
 
 
-def _why(standing: LeaderboardRow, rival: LeaderboardRow | None, games: list[ComparisonRow]) -> str:
-    if standing["status"] == "rejected":
+def _why(standing: StandingRow, rival: StandingRow | None, games: list[ComparisonRow]) -> str:
+    if standing.status == "rejected":
         return "The submission was rejected and ranks after all that were compared; see its reason."
-    parts = [f"Rank {standing['rank']}"]
-    if standing["elo"] is not None:
+    parts = [f"Rank {standing.rank}"]
+    if standing.elo is not None:
         interval = (
-            f" (likely {standing['low']:.0f} to {standing['high']:.0f})"
-            if standing["low"] is not None and standing["high"] is not None
+            f" (likely {standing.low:.0f} to {standing.high:.0f})"
+            if standing.low is not None and standing.high is not None
             else ""
         )
-        parts.append(f"Elo {standing['elo']:.0f}{interval}")
-    if standing["wins"] is not None:
-        parts.append(f"{standing['wins']:g} won, {standing['losses'] or 0:g} lost, {standing['ties'] or 0:g} tied")
-    if standing["tiedWith"]:
-        parts.append(f"tied with {', '.join(standing['tiedWith'])}: among equals the earlier submission is first")
+        parts.append(f"Elo {standing.elo:.0f}{interval}")
+    if standing.wins is not None:
+        parts.append(f"{standing.wins:g} won, {standing.losses or 0:g} lost, {standing.ties or 0:g} tied")
+    if standing.tiedWith:
+        parts.append(f"tied with {', '.join(standing.tiedWith)}: among equals the earlier submission is first")
     if rival is not None:
-        against = [game["result"] for game in games if game["rival"] == rival["address"]]
+        against = [game.result for game in games if game.rival == rival.address]
         met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
-        parts.append(f"closest rival {rival['address']} at rank {rival['rank']}{met}")
+        parts.append(f"closest rival {rival.address} at rank {rival.rank}{met}")
     return "; ".join(parts) + "."
 
 
-def _claimable(challenge: Challenge, standing: LeaderboardRow) -> str:
-    if not int(standing["prizeAmount"] or 0):
+def _claimable(challenge: Challenge, standing: StandingRow) -> str:
+    if not int(standing.prizeAmount or 0):
         return "No prize to claim."
     if challenge.status is ChallengeStatus.FINALIZED:
         return "The prize can be claimed now with challenge_claim, unless it was already."

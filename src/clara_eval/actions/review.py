@@ -26,12 +26,11 @@ from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.results import EvalStatus, Scores, read
+from clara_eval.documents.review import RuledStage, RulingKind
 from clara_eval.documents.store_keys import scores_key, status_key
 from clara_eval.evaluation.rulings import (
     RULINGS,
-    RuledStage,
     Ruling,
-    RulingKind,
     read_rulings,
 )
 from clara_eval.judge.providers.registry import parse_jury

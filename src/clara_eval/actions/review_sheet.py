@@ -9,69 +9,27 @@ from __future__ import annotations
 
 import time
 from itertools import permutations
-from typing import Any
-
-from pydantic import BaseModel
 
 from clara_eval.challenges.comparisons import read_comparison
 from clara_eval.challenges.review import known_review
 from clara_eval.core.address import Address
 from clara_eval.core.camel_json import to_camel_json
-from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
     EvalStatus,
     Features,
-    Ranked,
+    LeaderboardRow,
     Scores,
     Summary,
-    Token,
     Value,
     read,
 )
+from clara_eval.documents.review import ReviewSheet, ShownComparison
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.rulings import read_rulings
 from clara_eval.store.ports import Store
 
 NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
-
-
-class ShownComparison(BaseModel):
-    """One look at two entries near the pay line; `winner` is an address, `tie`, or null without a verdict."""
-
-    first: str
-    second: str
-    winner: str | None
-    confidence: float | None
-    reason: str
-
-
-class ReviewSheet(BaseModel):
-    address: str
-    traceDigest: str  # noqa: N815 - the casing of the documents
-    """What an approval or a ruling has to name."""
-    state: str
-    reasons: list[str]
-    unlessDecided: str  # noqa: N815
-    """What happens if nobody decides, and when; empty once somebody did."""
-    postsAt: int | None  # noqa: N815
-    note: str
-    status: str | None
-    title: str | None
-    prizePool: str | None  # noqa: N815
-    """Base units of the token."""
-    token: Token | None
-    winnerCount: int  # noqa: N815
-    scoringDeadline: int | None  # noqa: N815
-    secondsLeft: int | None  # noqa: N815
-    ranking: list[Ranked]
-    doubts: list[Flag]
-    """The flags that hold the post, and those that only warn."""
-    facts: dict[str, dict[str, Value]]
-    """By feature: the value of each entry near the pay line."""
-    games: list[ShownComparison]
-    rulings: list[dict[str, Any]]
-    """What was ruled before; the result shown was walked with it."""
 
 
 async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
@@ -106,7 +64,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
     )
 
 
-def _near(rows: list[Ranked]) -> list[str]:
+def _near(rows: list[LeaderboardRow]) -> list[str]:
     """The paid, and those just below the pay line."""
     paid = sum(row.prizeAmount is not None for row in rows)
     return [row.address for row in rows[: paid + NEAR]]

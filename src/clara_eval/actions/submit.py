@@ -86,7 +86,7 @@ async def plan_submit(caller: Caller, handing: Handing, sender: str | None = Non
     solution = await _solution(caller, handing)
     if agent_id is None:
         return await _register_first(caller, challenge, handing, agent)
-    contract = caller.chain.challenge(challenge.address)
+    contract = caller.chain.challenges.contract(challenge.address)
     data = contract.submit(agent_id, solution.uri, solution.content_hash)
     planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
     return Plan(
@@ -125,7 +125,7 @@ def _check_open(challenge: Challenge) -> None:
 
 
 async def _check_turn(caller: Caller, challenge: Challenge, agent: Address) -> None:
-    last = await caller.chain.challenge(challenge.address).last_submission_time(challenge.block, agent)
+    last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, agent)
     free_at, now = last + COOLDOWN_SECONDS, challenge.block.timestamp
     if last and now < free_at:
         late = " That is after the deadline." if free_at >= challenge.deadline else ""
@@ -156,7 +156,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, handing: Handing, agen
     before = await submission_of(caller, challenge, agent)
     if before is not None:
         return before.agent_id
-    registry, head = caller.chain.registry(challenge.identity_registry), await caller.chain.head()
+    registry, head = caller.chain.agents.identity(challenge.identity_registry), await caller.chain.blocks.head()
     if await registry.balance_of(head, agent):
         return await _owned_id(caller, challenge, agent)
     if handing.register:
@@ -170,8 +170,8 @@ async def _agent_id(caller: Caller, challenge: Challenge, handing: Handing, agen
 async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
     if not 0 <= agent_id < 2**256:
         raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
-    registry = caller.chain.registry(challenge.identity_registry)
-    (owner,) = await registry.owners_of(await caller.chain.head(), [agent_id])
+    registry = caller.chain.agents.identity(challenge.identity_registry)
+    (owner,) = await registry.owners_of(await caller.chain.blocks.head(), [agent_id])
     if owner is None:
         raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
     if agent is not None and owner != agent:
@@ -183,7 +183,7 @@ async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agen
 
 async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int:
     """The newest agent id of this address, found in the registry's events."""
-    owned = await caller.chain.agents_of(challenge.identity_registry, agent, await caller.chain.head())
+    owned = await caller.chain.agents.agents_of(challenge.identity_registry, agent, await caller.chain.blocks.head())
     if not owned:
         raise BadInput(
             f"{agent} owns an agent, but neither the registry's events nor the node tell which.",

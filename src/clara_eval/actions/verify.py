@@ -13,8 +13,8 @@ from pathlib import Path
 from clara_eval.actions.find_trace import find_committed, find_trace
 from clara_eval.app import open_chain, open_machine
 from clara_eval.chain.calldata import read_calldata
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.node import EthereumChain
 from clara_eval.chain.posted import Posted
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.networks import Network, network_of_chain
@@ -24,6 +24,8 @@ from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
+
+__all__ = ["Checked", "first_block_of", "verify_trace"]
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
@@ -56,7 +58,7 @@ async def _committed_trace(address: Address, settings: Settings, rpc: str) -> Tr
     """The trace whose digest stands in the transaction that posted the scores."""
     async with open_chain(settings.network, rpc, first_block=settings.first_block) as chain:
         challenge = await look_at_challenge(chain, address)
-        posted = await chain.posted_by(challenge)
+        posted = await chain.results.posted_by(challenge)
         if posted is None:
             raise BadTrace(f"No scores of {address} are posted.", entry="calldata", remedy="Verify it after the post.")
         try:
@@ -78,8 +80,8 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
     where = f"eip155:{challenge.chain_id}:{challenge.address}"
     uris: list[str] = []
     try:
-        for winner in await chain.winners_on_chain(challenge.address, challenge.winner_count):
-            given = await chain.feedback_since(
+        for winner in await chain.results.winners_on_chain(challenge.address, challenge.winner_count):
+            given = await chain.agents.feedback_since(
                 to_address(known), winner.agent_id, posted.sender, challenge.score_posted_at
             )
             uris += [one.uri for one in given if one.endpoint == where]

@@ -1,7 +1,6 @@
-"""The nouns the contract speaks: a challenge and its submissions, as read at one block.
+"""A challenge as read at one block, and the events about it.
 
-Values here are already valid and frozen. Addresses are lower case; amounts are base units of the prize token;
-moments are unix seconds, because that is what the contract compares.
+Addresses are lower case; amounts are base units of the prize token; times are unix seconds.
 """
 
 from __future__ import annotations
@@ -86,3 +85,47 @@ class Challenge:
     def run(self) -> str:
         """The id of its evaluation: the same challenge on another chain is another run."""
         return f"{self.chain_id}:{self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewChallenge:
+    """What the factory announced."""
+
+    address: Address
+    poster: Address
+    token: Address
+    prize_pool: int
+    poster_bond: int
+    deadline: int
+    scoring_deadline: int
+    challenge_uri: str
+    skill_tags: tuple[str, ...]
+    block_number: int
+    tx_hash: str = ""
+    created_at: int = 0
+    """The time of its block."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubmission:
+    """What a challenge announced: somebody submitted, for the first time or again."""
+
+    challenge: Address
+    submitter: Address
+    agent_id: int
+    version: int
+    solution_hash: str
+    block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewClaim:
+    """What a challenge announced: a winner took the prize."""
+
+    challenge: Address
+    winner: Address
+    amount: int
+    tx_hash: str
+    block_number: int
+    claimed_at: int = 0
+    """The time of its block."""

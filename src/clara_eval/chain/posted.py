@@ -1,17 +1,11 @@
-"""What stands on the chain once scores are posted, and who posted them.
-
-The contract lets the poster post too, so a result is not ours until the sender is known: every door says which.
-"""
+"""Posted scores and who posted them: the contract lets the poster post, too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus
-from clara_eval.chain.winners import WinnerPrize
+from clara_eval.chain.model import ChallengeStatus
 from clara_eval.core.address import Address
 
 
@@ -41,21 +35,7 @@ class Posted:
 
 @dataclass(frozen=True, slots=True)
 class ScoringState:
-    """How a challenge stands at the newest block; `score_posted_at` is 0 while nothing is posted."""
+    """Status at the newest block; `score_posted_at` is 0 while nothing is posted."""
 
     status: ChallengeStatus
     score_posted_at: int
-
-
-class Results(Protocol):
-    """What the chain says about results."""
-
-    async def scoring_state(self, address: Address) -> ScoringState: ...
-
-    async def is_canonical(self, block: Block) -> bool:
-        """Whether that block is still part of the chain."""
-        ...
-
-    async def posted_by(self, challenge: Challenge) -> Posted | None: ...
-    async def winners_on_chain(self, address: Address, count: int) -> tuple[WinnerPrize, ...]: ...
-    async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]: ...

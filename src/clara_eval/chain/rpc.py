@@ -1,9 +1,9 @@
-"""JSON-RPC over several nodes: batches, failover, and errors that say what happened without saying the URL.
+"""JSON-RPC over several nodes, with batches and failover.
 
-Comes in: calls. Goes out: for each call its result or the node's refusal, in the order asked. Every node is asked for
-its chain id before it is believed, and again after each failure: one on another chain is left out, and when all are it
-is a ConfigError. A node that is dead, slow, busy, garbled or behind makes room for the next; when all fail it is
-Temporary. Keys that stand in a URL never appear in an error or a log: a node is named by its host.
+Output: for each call its result or the node's refusal, in the order asked; Temporary if all nodes fail, ConfigError if
+all are on another chain.
+Invariant: a node is asked for its chain id before it is believed and after each failure; a URL, which may hold a key,
+appears in no error or log: a node is named by its host.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import aiohttp
 
+from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc_errors import Meaning, meaning_of
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.http_body import TooLong, read_at_most
 
 log = logging.getLogger(__name__)
-
-Sleep = Callable[[float], Awaitable[None]]
 
 NULL_MEANS_MISSING = frozenset(
     {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
@@ -60,8 +59,9 @@ class NodeDown(Temporary):
 class Node:
     """One endpoint, and what we have learnt about it."""
 
-    def __init__(self, url: str, *, batch_size: int) -> None:
+    def __init__(self, url: str, *, batch_size: int, retries: NodeRetries) -> None:
         parts, self.host = _parts(url)
+        self._retries = retries
         self.url = url
         self.batch_size = batch_size
         self.is_checked = False
@@ -147,8 +147,12 @@ class Node:
 
     async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
         # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
+        seconds = self._retries.request_seconds()
+        if seconds <= 0:
+            raise NodeDown("no time is left to ask it")
+        limit = aiohttp.ClientTimeout(total=seconds)
         try:
-            async with session.post(self.url, json=body, allow_redirects=False) as response:
+            async with session.post(self.url, json=body, allow_redirects=False, timeout=limit) as response:
                 content = await read_at_most(response, MAX_ANSWER_BYTES)
                 status = response.status
         except TooLong:
@@ -211,18 +215,14 @@ class Rpc:
         urls: Sequence[str],
         *,
         chain_id: int,
-        timeout_seconds: float = 20.0,
-        rounds: int = 3,
+        retries: NodeRetries | None = None,
         batch_size: int = 50,
-        sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not urls:
             raise ConfigError("CLARA_RPC_URL is empty.", remedy="Give the URL of a node.")
-        self.nodes = [Node(url, batch_size=batch_size) for url in urls]
+        self.retries = retries or NodeRetries()
+        self.nodes = [Node(url, batch_size=batch_size, retries=self.retries) for url in urls]
         self.chain_id = chain_id
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        self._rounds = rounds
-        self._sleep = sleep
         self._session: aiohttp.ClientSession | None = None
         self._first = 0
 
@@ -260,15 +260,18 @@ class Rpc:
             raise result
         return result
 
-    async def ask_many(self, calls: Sequence[RpcCall]) -> list[Any]:
-        """Results and refusals in the order of the calls, in as few requests as the nodes allow."""
+    async def ask_many(self, calls: Sequence[RpcCall], *, retry_missing: bool = False) -> list[Any]:
+        """Return results and refusals in the order of the calls, in as few requests as the nodes allow.
+
+        `retry_missing` asks again for what a node lacks: behind one URL there are often several, some of them late.
+        """
         size = max(1, self.nodes[self._first].batch_size)
         size = size if size > 1 else max(len(calls), 1)
         gate = asyncio.Semaphore(PIECES_AT_ONCE)
 
         async def piece(start: int) -> list[Any]:
             async with gate:
-                return await self._ask_until_answered(calls[start : start + size])
+                return await self._ask_until_answered(calls[start : start + size], retry_missing=retry_missing)
 
         pieces = await gather_or_raise(piece(start) for start in range(0, len(calls), size))
         return [result for part in pieces for result in part]
@@ -294,33 +297,47 @@ class Rpc:
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)
 
-    async def _ask_until_answered(self, calls: Sequence[RpcCall], *, is_whole: bool = False) -> list[Any]:
-        results: list[Any] = [None] * len(calls)
-        waiting = list(range(len(calls)))
-        reasons: list[str] = []
-        for turn in range(self._rounds):
-            if turn:
-                await self._sleep(0.5 * 2**turn)
-            for node in self._in_order():
-                try:
-                    await self._check(node)
-                    answers = await node.exchange(self._open(), [calls[number] for number in waiting])
-                except NodeDown as down:
-                    self._failed(node, str(down))
-                    reasons.append(f"{node.host}: {down}")
-                    continue
-                for number, answer in zip(waiting, answers, strict=True):
-                    results[number] = answer
-                waiting = [number for number in waiting if _ask_elsewhere(results[number])]
+    async def _ask_until_answered(
+        self, calls: Sequence[RpcCall], *, is_whole: bool = False, retry_missing: bool = False
+    ) -> list[Any]:
+        with self.retries.limited():
+            results: list[Any] = [None] * len(calls)
+            waiting = list(range(len(calls)))
+            reasons: list[str] = []
+            for turn in range(len(self.retries.pauses) + 1):
+                if turn and not await self.retries.pause(self.retries.pauses[turn - 1]):
+                    break
+                waiting = await self._ask_nodes(calls, results, waiting, reasons, is_whole=is_whole)
+                is_late = retry_missing and turn < self.retries.late_rounds
+                waiting = [n for n in waiting if results[n] is None or _is_asked_again(results[n], is_late=is_late)]
                 if not waiting:
                     return results
                 waiting = list(range(len(calls))) if is_whole else waiting
-            waiting = [number for number in waiting if results[number] is None or _is_busy(results[number])]
-            if not waiting:
-                return results
-            waiting = list(range(len(calls))) if is_whole else waiting
+        waiting = [n for n in waiting if results[n] is None or _is_asked_again(results[n], is_late=False)]
+        if not waiting:
+            return results
         refused = [str(results[number]) for number in waiting if results[number] is not None]
         raise self._all_failed(list(dict.fromkeys([*reasons, *refused])))
+
+    async def _ask_nodes(
+        self, calls: Sequence[RpcCall], results: list[Any], waiting: list[int], reasons: list[str], *, is_whole: bool
+    ) -> list[int]:
+        """Ask each node once for what the ones before it lack; return what none has answered well."""
+        for node in self._in_order():
+            try:
+                await self._check(node)
+                answers = await node.exchange(self._open(), [calls[number] for number in waiting])
+            except NodeDown as down:
+                self._failed(node, str(down))
+                reasons.append(f"{node.host}: {down}")
+                continue
+            for number, answer in zip(waiting, answers, strict=True):
+                results[number] = answer
+            waiting = [number for number in waiting if _ask_elsewhere(results[number])]
+            if not waiting:
+                return []
+            waiting = list(range(len(calls))) if is_whole else waiting
+        return waiting
 
     def _in_order(self) -> list[Node]:
         return self.nodes[self._first :] + self.nodes[: self._first]
@@ -358,12 +375,15 @@ class Rpc:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
+            self._session = aiohttp.ClientSession()
         return self._session
 
 
-def _is_busy(result: Any) -> bool:
-    return isinstance(result, NodeRefusal) and result.meaning is Meaning.BUSY
+def _is_asked_again(result: Any, *, is_late: bool) -> bool:
+    """Whether the next round may bring more; `is_late` if a node may still get the block it lacks."""
+    if not isinstance(result, NodeRefusal):
+        return False
+    return result.meaning is Meaning.BUSY or (is_late and result.meaning is Meaning.MISSING)
 
 
 def _ask_elsewhere(result: Any) -> bool:

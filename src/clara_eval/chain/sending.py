@@ -6,15 +6,15 @@ first signature for a challenge the factory is asked whether it knows it; the wa
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
 from clara_eval.chain.model import Block
-from clara_eval.chain.node import LOOK_AGAIN_SECONDS, EthereumChain, TransactionReceipt
 from clara_eval.chain.nonces import find_gap
 from clara_eval.chain.rpc import NodeDown, NodeRefusal, RpcCall, quantity
 from clara_eval.chain.rpc_errors import Meaning
@@ -78,8 +78,9 @@ class EthereumAccount:
         confirmations: int | None = None,
     ) -> None:
         """`confirmations` is how deep a success has to be; without it, as deep as the network demands."""
-        self._confirmations = chain.confirmations if confirmations is None else confirmations
+        self._confirmations = chain.blocks.network.confirmations if confirmations is None else confirmations
         self._chain = chain
+        self._retries = chain.blocks.rpc.retries
         self._wallet = wallet
         self._factory = factory
         self._address = wallet.address if wallet else dry_address
@@ -97,36 +98,38 @@ class EthereumAccount:
             self._wallet.policy.vouched.permit([challenge])
 
     async def rehearse(self, call: ContractCall) -> None:
-        """The call with the real sender at the newest block; a refusal is told in the contract's own terms.
+        """Try the call with the real sender, without sending; raise CannotPublish or NotYet with the contract's reason.
 
-        It counts only if no newer block is known by then: otherwise that one is asked.
+        A refusal counts only if no newer block is known by then: otherwise that one is asked.
         """
-        head = await self._chain.head()
-        refusal = await self._refusal(call, head)
-        for _ in range(LOOKS):
-            newest = await self._chain.head()
-            if refusal is None or newest.number <= head.number:
-                break
-            head, refusal = newest, await self._refusal(call, newest)
+
+        async def look() -> tuple[bool, NodeRefusal | None]:
+            head = await self._chain.blocks.head()
+            refusal = await self._refusal(call, head)
+            is_settled = refusal is None or (await self._chain.blocks.head()).number <= head.number
+            return is_settled, refusal
+
+        _, refusal = await self._retries.until(lambda looked: looked[0], look)
         if refusal is not None:
             raise _in_our_terms(call, refusal)
 
     async def _refusal(self, call: ContractCall, block: Block) -> NodeRefusal | None:
         try:
-            await self._chain.ask_present("eth_call", await self._request(call, block), self._chain.named(block))
+            await self._chain.blocks.ask_present(
+                "eth_call", await self._request(call, block), self._chain.blocks.parameter(block)
+            )
         except NodeRefusal as refusal:
             return refusal
         return None
 
     async def next_nonce(self) -> int:
-        """Of two answers that agree: a single wrong one chooses no nonce. Else the lower, which can only be used."""
-        counts: list[int] = []
-        for pause in (*LOOK_AGAIN_SECONDS, 0.0):
-            head = await self._chain.head()
-            counts = [await self._count(hex(head.number)) for _ in range(2)]
-            if counts[0] == counts[1]:
-                break
-            await asyncio.sleep(pause)
+        """Count mined transactions twice; if the two never agree, take the lower, which can only be used."""
+
+        async def count() -> tuple[int, int]:
+            block = hex((await self._chain.blocks.head()).number)
+            return await self._count(block), await self._count(block)
+
+        counts = await self._retries.until(lambda told: told[0] == told[1], count)
         return min(counts)
 
     async def pending_nonce(self) -> int:
@@ -136,24 +139,24 @@ class EthereumAccount:
             return 0  # a node that does not tell what waits
 
     async def is_nonce_gone(self, nonce: int) -> bool:
-        head = await self._chain.head()
-        deep = max(0, head.number - self._chain.confirmations + 1)
+        head = await self._chain.blocks.head()
+        deep = max(0, head.number - self._chain.blocks.network.confirmations + 1)
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
     async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
         asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
-        found = await self._chain.rpc.ask_many(asked)
+        found = await self._chain.blocks.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
 
     async def _count(self, block: str) -> int:
         """The number of our transactions at this block as most nodes tell it; where they are divided, the lower."""
         asked = ("eth_getTransactionCount", self.address, block)
-        several = len(self._chain.rpc.nodes) > 1
-        told = [answer for _, answer in await self._chain.rpc.ask_every_node(*asked)] if several else []
+        several = len(self._chain.blocks.rpc.nodes) > 1
+        told = [answer for _, answer in await self._chain.blocks.rpc.ask_every_node(*asked)] if several else []
         counts = sorted(count for answer in told if (count := _count_or_none(answer)) is not None)
         if counts:
             return counts[(len(counts) - 1) // 2]
-        answer = await self._chain.ask_present(*asked)
+        answer = await self._chain.blocks.ask_present(*asked)
         count = _count_or_none(answer)
         if count is None:
             raise Temporary(f"A node counts {str(answer)[:40]} transactions of {self.address}.", remedy=_OTHER_NODE)
@@ -200,7 +203,7 @@ class EthereumAccount:
 
     async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
         try:
-            answer = await self._chain.rpc.ask("eth_sendRawTransaction", tx.raw)
+            answer = await self._chain.blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
             known = _SENT.get(refusal.meaning)
             if known is not None:
@@ -211,7 +214,7 @@ class EthereumAccount:
         return BroadcastResult.ACCEPTED
 
     async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
-        rpc = self._chain.rpc
+        rpc = self._chain.blocks.rpc
         answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
         for answer in answers:
             if isinstance(answer, NodeRefusal):
@@ -225,8 +228,8 @@ class EthereumAccount:
 
     async def _mined(self, receipt: Any) -> Mined | None:
         """A receipt counts only while its block is in the chain."""
-        found, head = TransactionReceipt.read(receipt), await self._chain.head()
-        block = await self._chain.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
+        found, head = TransactionReceipt.read(receipt), await self._chain.blocks.head()
+        block = await self._chain.blocks.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
         if block is None or block["hash"] != found.block_hash:
             return None
         depth = head.number - found.block_number + 1
@@ -238,7 +241,7 @@ class EthereumAccount:
 
     async def _market(self) -> tuple[int, int]:
         """The base fee of the newest block and the tip the node suggests; nodes without a suggestion get the least."""
-        block, tip = await self._chain.rpc.ask_many(
+        block, tip = await self._chain.blocks.rpc.ask_many(
             [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
         )
         if isinstance(block, NodeRefusal):
@@ -251,8 +254,8 @@ class EthereumAccount:
         vouched, factory = wallet.policy.vouched, self._factory
         if factory is None or target in {*vouched.targets, *vouched.spending, vouched.own}:
             return
-        registry = await self._chain.factory(factory).identity_registry(await self._chain.head())
-        if target == registry or await self._chain.is_challenge_of(factory, target):
+        registry = await self._chain.challenges.factory(factory).identity_registry(await self._chain.blocks.head())
+        if target == registry or await self._chain.challenges.is_challenge_of(factory, target):
             vouched.permit([target])
 
     def permit_spending(self, token: Address, units: int) -> None:
@@ -266,14 +269,14 @@ class EthereumAccount:
 
     async def _request(self, call: ContractCall, head: Block) -> dict[str, str]:
         """Without any address of ours, a dry run rehearses as the evaluator the contract names."""
-        sender = self._address or await self._chain.evaluator(call.to, head)
+        sender = self._address or await self._chain.challenges.evaluator(call.to, head)
         return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
 
 async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
     """A balance in wei, and how many posts it pays for at the present fee."""
-    balance = await chain.balance(address)
-    price = quantity(await chain.rpc.ask("eth_gasPrice")) or 1
+    balance = await chain.blocks.balance(address)
+    price = quantity(await chain.blocks.rpc.ask("eth_gasPrice")) or 1
     return balance, balance // (price * POST_GAS)
 
 
@@ -321,15 +324,15 @@ def with_margin(gas: int) -> int:
 async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
     """What the node says the call would use; a contract that would refuse it says so here."""
     request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
-    head = await chain.head()
+    head = await chain.blocks.head()
     try:
         # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
-        return quantity(await chain.ask_present("eth_estimateGas", request, hex(head.number)))
+        return quantity(await chain.blocks.ask_present("eth_estimateGas", request, hex(head.number)))
     except NodeRefusal as refusal:
         if refusal.meaning is not Meaning.UNSUPPORTED:
             raise _in_our_terms(call, refusal) from None
     try:
-        return quantity(await chain.rpc.ask("eth_estimateGas", request))
+        return quantity(await chain.blocks.rpc.ask("eth_estimateGas", request))
     except NodeRefusal as refusal:
         raise _in_our_terms(call, refusal) from None
 

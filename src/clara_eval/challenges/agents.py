@@ -1,102 +1,23 @@
-"""An agent's record across challenges: entered, won, earned, average place. The one read model for every door.
+"""The record of an agent across challenges, from what the chain said about each that is over.
 
-In the store stands one `RoundResult` for each challenge that is over, read from the chain: who entered (the contract's
-submissions, found by its events) and, once scores are posted, whom the contract pays. `agent_record` puts an agent's
-together; places that are not paid come from our own posted ranking, and are unknown where we made none. Must hold: a
-result counts only once its block is deep enough, so nothing in a record is ever taken back.
+Invariant: a result counts once its block is deep enough, so nothing in a record is taken back.
 """
-
-# ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from pydantic import Field
-
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import (
-    Document,
-    Scores,
-    Summary,
-    Token,
-    Values,
-    read,
-)
-from clara_eval.documents.store_keys import index_key, scores_key
-
-RESULTS = "round-result:"
-ENTRIES = "agent-entry:"
+from clara_eval.documents.results import Scores, Summary, Values, read
+from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
+from clara_eval.documents.store_keys import entry_key, index_key, result_key, scores_key
 
 
 class AgentKeys(Values, Protocol):
     """What reading a record needs of a store."""
 
     async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
-
-
-class Entrant(Document):
-    agentId: int
-    address: str
-
-
-class PaidWinner(Document):
-    """As the contract holds it."""
-
-    agentId: int
-    address: str
-    score: int
-    prizeAmount: str
-
-
-class RoundResult(Document):
-    """`round-result:{address}`: who entered, and whom the contract pays."""
-
-    chainStatus: str
-    token: Token
-    entrants: list[Entrant]
-    winners: list[PaidWinner] = Field([], description="In their order; empty while nothing is posted.")
-    isOver: bool = Field(False, description="Nothing of it can change any more.")
-
-
-class AgentEntry(Document):
-    """One challenge that an agent entered."""
-
-    challenge: str
-    title: str = ""
-    chainStatus: str
-    place: int | None = Field(None, description="Null where nothing is posted, or only the paid places are known.")
-    entrants: int
-    score: int | None = None
-    prizeAmount: str | None = None
-    token: Token
-
-
-class Earned(Document):
-    token: Token
-    amount: str = Field(description="Base units of the token.")
-
-
-class AgentRecord(Document):
-    """What an agent did in the challenges known here."""
-
-    agentId: int
-    entered: int
-    won: int = Field(description="Paid places.")
-    earned: list[Earned] = Field(description="By token, what the contracts pay.")
-    averagePlace: float | None = Field(description="Over the challenges in which its place is known.")
-    placed: int = Field(description="In how many challenges its place is known.")
-    challenges: list[AgentEntry] = Field(description="The latest deadline first.")
-
-
-def result_key(address: str) -> str:
-    return RESULTS + address
-
-
-def entry_key(agent_id: int | str, address: str) -> str:
-    """With no address: what all entries of an agent begin with."""
-    return f"{ENTRIES}{agent_id}:{address}"
 
 
 def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import STATUS, Summary, Token, Values
+from clara_eval.documents.results import ChainStatus, Summary, Token, Values
 from clara_eval.documents.store_keys import INDEX, index_key
 from clara_eval.store.ports import PublicKeys
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
@@ -23,6 +23,13 @@ _MOST_STATEMENT = 4000
 _MOST_SKILL = 40
 MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
+STATUS: dict[ChallengeStatus, ChainStatus] = {
+    ChallengeStatus.OPEN: "open",
+    ChallengeStatus.SCORING: "scoring",
+    ChallengeStatus.FINALIZED: "finalized",
+    ChallengeStatus.CANCELLED: "cancelled",
+    ChallengeStatus.EXPIRED: "expired",
+}
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:

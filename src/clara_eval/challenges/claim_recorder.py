@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from clara_eval.chain.discovery import NewClaim
-from clara_eval.chain.model import Block
-from clara_eval.challenges.agents import RoundResult, result_key
-from clara_eval.challenges.history import Claim, PrizeClaims, claims_key
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import Block, NewClaim
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Summary, read
-from clara_eval.documents.store_keys import index_key
+from clara_eval.documents.rounds import Claim, PrizeClaims, RoundResult
+from clara_eval.documents.store_keys import claims_key, index_key, result_key
 from clara_eval.store.ports import PublicKeys
 
 UNCLAIMED = "engine:unclaimed"
@@ -22,19 +20,7 @@ AT_ONCE = 100
 """Challenges in one question."""
 
 
-class ClaimEvents(Protocol):
-    """What the chain tells about claims."""
-
-    @property
-    def chain_id(self) -> int: ...
-    async def first_block_at(self, moment: int, last: Block) -> int: ...
-
-    def prizes_claimed(
-        self, challenges: Sequence[Address], first: int, last: Block
-    ) -> AsyncIterator[tuple[tuple[NewClaim, ...], int]]: ...
-
-
-async def watch_claims(store: PublicKeys, chain: ClaimEvents, address: Address, safe: Block) -> None:
+async def watch_claims(store: PublicKeys, chain: EthereumChain, address: Address, safe: Block) -> None:
     """From now on look for claims of this challenge, if it is one that pays; those since its post are found, too."""
     result = await read(store, chain.chain_id, RoundResult, result_key(address))
     summary = await read(store, chain.chain_id, Summary, index_key(address))
@@ -44,19 +30,19 @@ async def watch_claims(store: PublicKeys, chain: ClaimEvents, address: Address, 
     unclaimed = await _unclaimed(store, chain.chain_id)
     if address not in unclaimed:
         claims = PrizeClaims(winners=len(result.winners))
-        unclaimed[address] = await chain.first_block_at(posted_at, safe) - 1
+        unclaimed[address] = await chain.blocks.first_block_at(posted_at, safe) - 1
         pairs = [(claims_key(address), plain_json(claims.model_dump())), (UNCLAIMED, json.dumps(unclaimed))]
         await store.put_many(chain.chain_id, pairs)
 
 
-async def record_claims(store: PublicKeys, chain: ClaimEvents, safe: Block) -> None:
+async def record_claims(store: PublicKeys, chain: EthereumChain, safe: Block) -> None:
     """Write down every claim since the last look."""
     unclaimed = await _unclaimed(store, chain.chain_id)
     for upto in sorted(set(unclaimed.values())):
         together = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
         for start in range(0, len(together) if upto < safe.number else 0, AT_ONCE):
             some = together[start : start + AT_ONCE]
-            async for found, block in chain.prizes_claimed(some, upto + 1, safe):
+            async for found, block in chain.events.prizes_claimed(some, upto + 1, safe):
                 await _note(store, chain.chain_id, found, some, block)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from math import comb
-from typing import Literal
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.documents.results import (
     Document,
     Features,
     Pairwise,
+    Played,
     Values,
     read,
 )
@@ -27,10 +27,6 @@ from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import Pairing
 from clara_eval.store.ports import PublicKeys
-
-Played = dict[tuple[str, str], Pairwise]
-"""By (shown first, shown second)."""
-Outcome = Literal["won", "lost", "tie", "undecided"]
 
 
 class Verdicts(Document):
@@ -96,13 +92,6 @@ async def _ruled(
     facts = {account: found for account, found in read_facts.items() if found is not None}
     made = {pair: ruled.comparison(*pair, facts) for pair in asked}
     return {pair: comparison for pair, comparison in made.items() if comparison is not None}
-
-
-def outcome(comparison: Pairwise, *, shown_first: bool) -> Outcome:
-    """How a comparison ended for the entry that was shown first, as A, or for the other."""
-    own, other = ("A", "B") if shown_first else ("B", "A")
-    results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
-    return results.get(comparison.winner, "undecided")
 
 
 def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:

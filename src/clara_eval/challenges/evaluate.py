@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from clara_eval.chain.calldata import post_scores_calldata
 from clara_eval.chain.dollars import worth_micro_usd
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus
-from clara_eval.chain.posted import Results
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.winners import check_scorable
@@ -27,7 +27,7 @@ from clara_eval.challenges.guard import check_call
 from clara_eval.challenges.keeper import advance
 from clara_eval.challenges.post import publish
 from clara_eval.challenges.public_documents import is_posted, plots_document, public_keys, scores_document
-from clara_eval.challenges.read import Chain, read_challenge
+from clara_eval.challenges.read import read_challenge
 from clara_eval.challenges.review import (
     Review,
     approvals_of,
@@ -97,14 +97,7 @@ AT_ONCE = 2000
 """Public keys in one write; a round of many games has more than memory should hold."""
 SUPERSEDED = "superseded"
 """The journal's entry with the calldata that was signed about a block that is gone."""
-
-
-class ChainOfRecord(Chain, Results, Protocol):
-    """The node, as this walk needs it."""
-
-    async def block_at(self, number: int) -> Block:
-        """That block; Temporary where it is not there yet."""
-        ...
+ChainOfRecord = EthereumChain
 
 
 class Models(Protocol):
@@ -132,7 +125,7 @@ class MeteredModels(ModelSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    chain: ChainOfRecord
+    chain: EthereumChain
     fetch: Fetch
     store: Store
     sender: TransactionSender
@@ -196,7 +189,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     await _advance(challenge, ports, options)
     check_scorable(challenge)
     config = read_metadata(await journal_metadata(journal, ports.fetch, challenge), challenge.eval_config_hash).config
-    reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.head()).timestamp)
+    reveal = await pinned_reveal(journal, ports.store, challenge, config, (await ports.chain.blocks.head()).timestamp)
     status.warn(WITHHELD if reveal is not None and reveal.is_withheld else None)
 
     async def affordable() -> EvaluationPlan:
@@ -224,7 +217,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
     await _save_scores(challenge, walked, digest, None, ports)
     review = await _review(challenge, walked, digest, ports, options)
     if review is not None and review.state != "approved" and not options.dry_run:
-        now = (await ports.chain.head()).timestamp
+        now = (await ports.chain.blocks.head()).timestamp
         if review.posts_at is not None and now >= review.posts_at:
             await _post_default(review, challenge.chain_id, journal, ports)
             return await walk_and_publish(address, ports, options, status)
@@ -251,7 +244,7 @@ async def walk_and_publish(address: Address, ports: Ports, options: Options, sta
 async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge:
     """The challenge at its pinned block; a reorg that moved the block starts the run anew."""
     challenge = await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
-    if await ports.chain.is_canonical(challenge.block):
+    if await ports.chain.blocks.is_canonical(challenge.block):
         return challenge
     signed = {
         read_signed(row.raw).data.hex() for row in await ports.store.transactions(journal.run, Intention.POST_SCORES)
@@ -265,7 +258,7 @@ async def _pinned(address: Address, ports: Ports, journal: Journal) -> Challenge
     return await journal.once("challenge", CHALLENGE, lambda: read_challenge(ports.chain, address))
 
 
-async def is_meant(store: Store, chain: Chain, tx: StoredTransaction) -> bool:
+async def is_meant(store: Store, chain: EthereumChain, tx: StoredTransaction) -> bool:
     """Whether a recorded post still says what its round found: the block that was read is there, and nothing newer took
     its place. Of other transactions there is nothing to ask.
     """
@@ -274,7 +267,7 @@ async def is_meant(store: Store, chain: Chain, tx: StoredTransaction) -> bool:
     read = await store.entry(tx.run, "challenge")
     if read is None or read_signed(tx.raw).data in await _superseded(store, tx.run):
         return False
-    return await chain.is_canonical(CHALLENGE.read_text(read).block)
+    return await chain.blocks.is_canonical(CHALLENGE.read_text(read).block)
 
 
 async def _superseded(store: Store, run: str) -> frozenset[bytes]:
@@ -284,11 +277,11 @@ async def _superseded(store: Store, run: str) -> frozenset[bytes]:
 
 async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
     """Past the deadline and still open: move the contract on to scoring before anything is paid for."""
-    sender, state = _sender(ports, options), await ports.chain.scoring_state(challenge.address)
+    sender, state = _sender(ports, options), await ports.chain.results.scoring_state(challenge.address)
     if state.status is not ChallengeStatus.OPEN or not sender.can_sign:
         return
-    options.sent(await advance(challenge, sender=sender, results=ports.chain))
-    if (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.CANCELLED:
+    options.sent(await advance(challenge, sender=sender, results=ports.chain.results))
+    if (await ports.chain.results.scoring_state(challenge.address)).status is ChallengeStatus.CANCELLED:
         raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
 
 
@@ -320,7 +313,7 @@ async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None
     posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
     if posted in {None, digest}:
         return
-    if (await ports.chain.scoring_state(challenge.address)).score_posted_at:
+    if (await ports.chain.results.scoring_state(challenge.address)).score_posted_at:
         raise Disagrees(
             f"The result of {challenge.address} is posted with the trace {posted}; this walk gives {digest}.",
             remedy="The posted trace is kept. Nothing is to be done here.",
@@ -329,7 +322,7 @@ async def _check_posted(challenge: Challenge, digest: str, ports: Ports) -> None
 
 async def _may_change(challenge: Challenge, journal: Journal, ports: Ports) -> bool:
     """Whether entries that could not be read are tried again: not once somebody approved or signed a result."""
-    if (await ports.chain.head()).timestamp >= decided_until(challenge):
+    if (await ports.chain.blocks.head()).timestamp >= decided_until(challenge):
         return False
     review = await read_review(ports.store, challenge.chain_id, challenge.address)
     is_approved = review is not None and review.state == "approved"
@@ -348,7 +341,7 @@ async def _review(
     challenge: Challenge, walked: EvaluationResult, digest: str, ports: Ports, options: Options
 ) -> Review | None:
     """Whether a person must look, and what they said about exactly this result."""
-    now = (await ports.chain.head()).timestamp
+    now = (await ports.chain.blocks.head()).timestamp
     disputed = walked.disputed
     is_due = disputed is not None and must_post(challenge, now)
     reasons = await _reasons(challenge, walked, ports, options)
@@ -407,7 +400,7 @@ async def _announced(
     challenge: Challenge, walked: EvaluationResult, digest: str, ports: Ports, options: Options
 ) -> tuple[AnnouncedDraft, int]:
     """The draft of this very result, announced now where it is new; and the chain's clock."""
-    now, key = (await ports.chain.head()).timestamp, draft_key(challenge.address)
+    now, key = (await ports.chain.blocks.head()).timestamp, draft_key(challenge.address)
     text = await ports.store.get(challenge.chain_id, key)
     if text is not None and (known_draft := DRAFT_FORM.read_text(text)).digest == digest:
         return known_draft, now
@@ -449,7 +442,7 @@ async def _disputed(challenge: Challenge, journal: Journal, ports: Ports) -> Dis
     signed already goes its way.
     """
     found = await read_disputed(ports.store, journal.run)
-    if found is None or found.judge is None or not must_post(challenge, (await ports.chain.head()).timestamp):
+    if found is None or found.judge is None or not must_post(challenge, (await ports.chain.blocks.head()).timestamp):
         return found
     if await ports.store.transactions(journal.run, Intention.POST_SCORES):
         return found
@@ -474,10 +467,15 @@ async def _publish(
     challenge: Challenge, walked: EvaluationResult, digest: str, ports: Ports, options: Options
 ) -> Receipt:
     sender = _sender(ports, options)
-    if not sender.can_sign and (await ports.chain.scoring_state(challenge.address)).status is ChallengeStatus.OPEN:
+    if (
+        not sender.can_sign
+        and (await ports.chain.results.scoring_state(challenge.address)).status is ChallengeStatus.OPEN
+    ):
         return _unrehearsed(challenge, walked, digest)
     superseded = await _superseded(ports.store, challenge.run)
-    return await publish(challenge, walked.winners, digest, sender=sender, results=ports.chain, superseded=superseded)
+    return await publish(
+        challenge, walked.winners, digest, sender=sender, results=ports.chain.results, superseded=superseded
+    )
 
 
 def _unrehearsed(challenge: Challenge, walked: EvaluationResult, digest: str) -> Receipt:
@@ -499,7 +497,9 @@ async def _save_scores(
     earlier = await read_scores(ports.store, challenge.chain_id, challenge.address) or {}
     if receipt is None and earlier.get("postedBy"):
         return
-    published_at = (await ports.chain.scoring_state(challenge.address)).score_posted_at if is_posted(receipt) else None
+    published_at = (
+        (await ports.chain.results.scoring_state(challenge.address)).score_posted_at if is_posted(receipt) else None
+    )
     cid = earlier.get("traceCid") if earlier.get("traceDigest") == digest else None
     text = plain_json(scores_document(challenge, walked, digest, receipt, published_at, cid))
     await ports.store.put(challenge.chain_id, scores_key(challenge.address), text)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from clara_eval.chain.agents import AgentRegistries
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import StoredTransaction
@@ -19,27 +19,6 @@ from clara_eval.core.address import Address
 TAG = "challenge"
 DECIMALS = 2
 _GIVE = abi("ReputationRegistry").function("giveFeedback")
-
-
-class FeedbackReader(Protocol):
-    """One feedback that stands on chain."""
-
-    @property
-    def endpoint(self) -> str: ...
-
-    @property
-    def tx_hash(self) -> str: ...
-
-    @property
-    def block_number(self) -> int: ...
-
-
-class Reputation(Protocol):
-    """What the chain tells about feedback."""
-
-    async def feedback_since(
-        self, registry: Address, agent_id: int, client: Address, since: int
-    ) -> Sequence[FeedbackReader]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +42,12 @@ class EarnedFeedback:
         return ContractCall(self.run, f"feedback:{self.agent_id}", self.registry, _GIVE.call(*said), what)
 
 
-async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, chain: Reputation) -> Receipt:
+async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, agents: AgentRegistries) -> Receipt:
     """Say it, unless it is said."""
     call = earned.call()
 
     async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        given = await chain.feedback_since(earned.registry, earned.agent_id, sender.address, earned.posted_at)
+        given = await agents.feedback_since(earned.registry, earned.agent_id, sender.address, earned.posted_at)
         found = next((one for one in given if one.endpoint == earned.endpoint), None)
         if found is None or found.tx_hash in {attempt.tx_hash for attempt in attempts}:
             return None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Results
+from clara_eval.chain.results import PostedResults
 from clara_eval.chain.sender import (
     ContractCall,
     Intention,
@@ -22,7 +22,7 @@ from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import CannotPublish, NotYet
 
 
-async def advance(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
+async def advance(challenge: Challenge, *, sender: TransactionSender, results: PostedResults) -> Receipt:
     """Move a closed challenge on to scoring; with fewer than two submissions the contract cancels it instead."""
     data = scoring_function("advanceToScoring", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
@@ -34,7 +34,7 @@ async def advance(challenge: Challenge, *, sender: TransactionSender, results: R
     return await sender.send(call, is_done)
 
 
-async def finalize(challenge: Challenge, *, sender: TransactionSender, results: Results) -> Receipt:
+async def finalize(challenge: Challenge, *, sender: TransactionSender, results: PostedResults) -> Receipt:
     """Open the claims, once the 12 hours are over."""
     data = scoring_function("finalize", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, data)

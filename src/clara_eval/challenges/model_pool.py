@@ -21,13 +21,7 @@ from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.calls import (
-    CachedLlm,
-    CallListener,
-    FallbackLlm,
-    LookAhead,
-    RetryPolicy,
-)
+from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
 from clara_eval.judge.costs.ledger import Ledger
@@ -53,6 +47,8 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.retrying_llm import CallListener
 from clara_eval.store.ports import RunAnswers
 
 UNKNOWN_THINKING = 8_192
@@ -180,17 +176,19 @@ class ModelPool:
         unsure = unsure_before + budget.unsure_elsewhere + budget.unsure_micro_usd
         await self.store.settle_spend(ledger, budget.spent - unsure)
 
-    def line(self, name: str, run: str, budget: RunBudget, seconds: float, ahead: LookAhead | None = None) -> CachedLlm:
+    def line(
+        self, name: str, run: str, budget: RunBudget, seconds: float, ahead: AnswerAhead | None = None
+    ) -> CachedLlm:
         """One model on its line for a run, for so many seconds."""
         at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
-        patience = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
+        policy = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
         if name not in self._gates:
             self._gates[name] = Gate(at_once, clock=clock)
         llm, card = self._judge(name, run), self._card(name)
         return CachedLlm(
-            llm, self.store, run=run, budget=budget, card=card, patience=patience, watch=self.watch, ahead=ahead,
-            gate=self._gates[name], thinks_beyond=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
+            llm, self.store, run=run, budget=budget, card=card, policy=policy, watch=self.watch, ahead=ahead,
+            gate=self._gates[name], beyond_limit=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
         )  # fmt: skip
 
     def _is_foreign_thinker(self, name: str) -> bool:
@@ -211,7 +209,7 @@ class ModelPool:
         self._judge(judge, run)
         return await self._attested[judge, run].key_report(key)
 
-    def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> LookAhead | None:
+    def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
         """Batches where the time allows them and the model has them, else other workers, else nothing."""
         ends_at = asyncio.get_running_loop().time() + seconds
         spread, card = self.spread, self._card(name)

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from clara_eval.chain.calldata import post_scores_calldata
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Posted, PostedBy, Results
+from clara_eval.chain.posted import Posted, PostedBy
+from clara_eval.chain.results import PostedResults
 from clara_eval.chain.sender import (
     ContractCall,
     Intention,
@@ -33,7 +34,7 @@ async def publish(
     trace_digest: str,
     *,
     sender: TransactionSender,
-    results: Results,
+    results: PostedResults,
     superseded: frozenset[bytes] = frozenset(),
 ) -> Receipt:
     """Post these winners, or tell how the challenge's scores came to stand; a second call continues the first."""
@@ -50,7 +51,7 @@ async def publish(
         if state.status is not ChallengeStatus.SCORING:
             name = state.status.name.capitalize()
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
-        if not await results.is_canonical(challenge.block):
+        if not await results.blocks.is_canonical(challenge.block):
             raise Temporary(
                 f"Block {challenge.block.number}, at which the challenge was read, was replaced.", remedy="Read again."
             )
@@ -67,7 +68,7 @@ async def publish(
 
 
 async def _posted(
-    call: ContractCall, challenge: Challenge, results: Results, attempts: Sequence[StoredTransaction]
+    call: ContractCall, challenge: Challenge, results: PostedResults, attempts: Sequence[StoredTransaction]
 ) -> Receipt:
     """Scores stand on the chain, and none of our attempts was seen mined: whose are they?"""
     posted = await results.posted_by(challenge)

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Posted, PostedBy, Results
+from clara_eval.chain.posted import Posted, PostedBy
+from clara_eval.chain.results import PostedResults
 from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import Ranked, State
+from clara_eval.documents.results import State
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import bring_back
 
 
-async def record_posted(store: Store, results: Results, challenge: Challenge) -> Posted | None:
+async def record_posted(store: Store, results: PostedResults, challenge: Challenge) -> Posted | None:
     """Write what is posted; gives it back, None where nothing is, or nothing deep enough to stay."""
     posted = await results.posted_by(challenge)
     if posted is None:
@@ -54,20 +56,10 @@ def _committed(posted: Posted) -> str | None:
         return None
 
 
-async def _on_chain(results: Results, challenge: Challenge, by: PostedBy) -> dict[str, object]:
+async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) -> dict[str, object]:
     """Those paid, as the contract holds them; nothing is known about the others. Winners are only whom we posted."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
-    rows = [
-        Ranked(
-            address=winner.account,
-            agentId=winner.agent_id,
-            rank=place,
-            score=winner.score,
-            prizeAmount=str(winner.prize_amount),
-            status="ranked",
-        ).model_dump()
-        for place, winner in enumerate(winners, start=1)
-    ]
+    rows = [row.model_dump() for row in rows_on_chain(winners)]
     paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
     chosen = paid if by is PostedBy.EVALUATOR else []
     return {"rankings": rows, "winners": chosen, "margin": None, "consistency": None, "flags": [], "traceDigest": None}

@@ -8,16 +8,17 @@ rules has one key `verdicts` instead, from which every pair follows.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.core.address import Address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.plots import ratings_svg, win_matrix_svg
-from clara_eval.documents.results import ExecutedRun, Ranked
+from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.record import ruled_verdicts
@@ -94,6 +95,21 @@ def scores_document(
     }
 
 
+def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
+    """The paid places as the contract holds them; nothing is known about the others."""
+    return [
+        LeaderboardRow(
+            address=winner.account,
+            agentId=winner.agent_id,
+            rank=place,
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            status="ranked",
+        )
+        for place, winner in enumerate(winners, start=1)
+    ]
+
+
 def _rankings(challenge: Challenge, walked: EvaluationResult, prizes: dict[Address, str]) -> list[dict[str, object]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     runs = walked.execution.summaries if walked.execution else {}
@@ -101,7 +117,7 @@ def _rankings(challenge: Challenge, walked: EvaluationResult, prizes: dict[Addre
     ranked = list(walked.ranking.standings) if walked.ranking else []
     places = {placed.account: number for number, placed in enumerate(walked.placed, start=1)}
     rows = [
-        Ranked(
+        LeaderboardRow(
             address=s.item,
             agentId=agents[Address(s.item)],
             rank=places[Address(s.item)],
@@ -125,7 +141,7 @@ def _rankings(challenge: Challenge, walked: EvaluationResult, prizes: dict[Addre
     for refused in walked.rejected:
         account = refused.submission.submitter
         rows.append(
-            Ranked(
+            LeaderboardRow(
                 address=account,
                 agentId=agents[account],
                 rank=places[account],

@@ -7,41 +7,16 @@ block's hash goes with the reading. Refuses a challenge whose deadline no safe b
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from clara_eval.chain.blocks import Blocks
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, Challenge
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet, Temporary
 
 
-class Chain(Protocol):
-    """What this room asks of a node."""
-
-    @property
-    def chain_id(self) -> int: ...
-
-    async def head(self) -> Block:
-        """The newest block there is."""
-        ...
-
-    async def safe_block(self) -> Block:
-        """The newest block that the network will not take back."""
-        ...
-
-    async def deadline(self, address: Address) -> int:
-        """When submissions close; NotFound if no challenge lives there."""
-        ...
-
-    async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
-
-    async def is_canonical(self, block: Block) -> bool:
-        """Whether that block is still part of the chain; Temporary while the nodes have not come so far."""
-        ...
-
-
-async def pinned_block(chain: Chain, not_before: int) -> Block:
+async def pinned_block(blocks: Blocks, not_before: int) -> Block:
     """The safe block to read at, or NotYet while none is later than `not_before`."""
-    block = await chain.safe_block()
+    block = await blocks.safe_block()
     if block.timestamp <= not_before:
         wait = not_before - block.timestamp + 1
         raise NotYet(
@@ -51,15 +26,15 @@ async def pinned_block(chain: Chain, not_before: int) -> Block:
     return block
 
 
-async def read_challenge(chain: Chain, address: Address) -> Challenge:
+async def read_challenge(chain: EthereumChain, address: Address) -> Challenge:
     """The challenge with its frozen submissions, pinned to a block."""
-    block = await pinned_block(chain, await chain.deadline(address))
-    challenge = await chain.challenge_at(address, block)
-    if not await chain.is_canonical(block):
+    block = await pinned_block(chain.blocks, await chain.challenges.deadline(address))
+    challenge = await chain.challenges.challenge_at(address, block)
+    if not await chain.blocks.is_canonical(block):
         raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
     return challenge
 
 
-async def look_at_challenge(chain: Chain, address: Address) -> Challenge:
+async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge:
     """The challenge as it stands now, whatever its status; for people who look, never for judging."""
-    return await chain.challenge_at(address, await chain.head())
+    return await chain.challenges.challenge_at(address, await chain.blocks.head())

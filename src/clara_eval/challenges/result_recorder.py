@@ -8,30 +8,18 @@ then never again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus
-from clara_eval.chain.winners import WinnerPrize
-from clara_eval.challenges.agents import (
-    Entrant,
-    PaidWinner,
-    RoundResult,
-    result_key,
-    result_pairs,
-)
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import Block, ChallengeStatus
+from clara_eval.challenges.agents import result_pairs
 from clara_eval.core.address import Address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.documents.results import Summary, Token, read_many
+from clara_eval.documents.rounds import Entrant, PaidWinner, RoundResult
+from clara_eval.documents.store_keys import result_key
 from clara_eval.store.ports import PublicKeys
 
 _ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED))
-
-
-class RoundReader(Protocol):
-    """What the chain tells about a round."""
-
-    async def challenge_at(self, address: Address, block: Block) -> Challenge: ...
-    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[WinnerPrize, ...]: ...
 
 
 async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
@@ -46,12 +34,14 @@ def has_news(result: RoundResult | None, summary: Summary) -> bool:
     return result.chainStatus != summary.chainStatus or bool(result.winners) != bool(summary.scorePostedAt)
 
 
-async def record_result(store: PublicKeys, chain: RoundReader, address: Address, block: Block) -> RoundResult | None:
+async def record_result(store: PublicKeys, chain: EthereumChain, address: Address, block: Block) -> RoundResult | None:
     """Write the result down as it is at `block`; None while submissions are open there."""
-    challenge = await chain.challenge_at(address, block)
+    challenge = await chain.challenges.challenge_at(address, block)
     if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:
         return None
-    winners = await chain.winners_at(address, challenge.winner_count, block) if challenge.score_posted_at else ()
+    winners = (
+        await chain.results.winners_at(address, challenge.winner_count, block) if challenge.score_posted_at else ()
+    )
     result = RoundResult(
         chainStatus=challenge.status.name.lower(),
         token=Token.model_validate(to_camel_json(challenge.token)),

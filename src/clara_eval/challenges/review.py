@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import plain_json
+from clara_eval.documents.review import ReviewState
 from clara_eval.documents.store_keys import REVIEWS, review_key
 from clara_eval.evaluation.rulings import CLOCK
 from clara_eval.evaluation.trace.document import Approval
@@ -23,8 +23,6 @@ from clara_eval.store.ports import PublicKeys
 OPERATOR = "operator"
 NOTE_CHARS = 500
 NAME_CHARS = 80
-ReviewState = Literal["waiting", "approved", "rejected", "lapsed"]
-"""`lapsed`: nobody decided in time, and the default is posted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, get_args
+from typing import Any
 
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.review import moment_words
@@ -32,27 +32,22 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import EvalStatus, StageProgress, State, read
+from clara_eval.documents.results import (
+    FINAL_STATES,
+    MEANINGS,
+    STATES,
+    STOPPED_STATES,
+    EvalStatus,
+    StageProgress,
+    State,
+    read,
+)
 from clara_eval.documents.store_keys import status_key
 from clara_eval.evaluation.plan import Stage
 from clara_eval.store.leases import Busy
 from clara_eval.store.ports import KeyedDocuments
 
-STATES: tuple[State, ...] = get_args(State)
-STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
-"""Ended without a result: only somebody's request starts it again."""
-FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
-MEANINGS: Mapping[State, str] = {
-    "pending": "The evaluation waits for its turn.",
-    "extracting": "The submissions are being read.",
-    "comparing": "The submissions are being compared, pair by pair.",
-    "publishing": "The result is being posted on chain.",
-    "complete": "The evaluation is finished.",
-    "review": "A person looks at the result before it is posted.",
-    "deferred": "A budget cap is reached; the evaluation waits.",
-    "failed": "The evaluation could not be done; the poster may post scores.",
-    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
-}
+__all__ = ["FINAL_STATES", "MEANINGS", "STATES", "STOPPED_STATES", "StatusWriter", "gravest", "reason_of", "state_of"]
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
     (NotOurs, None),  # its poster scores it: nothing failed

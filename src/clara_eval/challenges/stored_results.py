@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from clara_eval.challenges.agents import AgentRecord, agent_record
+from clara_eval.challenges.agents import agent_record
 from clara_eval.challenges.comparisons import Verdicts, read_comparison
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
@@ -29,6 +29,7 @@ from clara_eval.documents.results import (
     Scores,
     read,
 )
+from clara_eval.documents.rounds import AgentRecord
 from clara_eval.documents.store_keys import features_key, scores_key, status_key
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.trace.trace_file import TraceFile

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from clara_eval.code.dead_code import DeadCode
+from clara_eval.code.editing import edited
 from clara_eval.code.items import (
     COMMENTS,
     STRINGS,
@@ -61,6 +62,29 @@ def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozense
     tests = drop_unreached(root, code, parsed.language, wanted)
     code.drop_unread(wanted)
     return _Writer(code, parsed.language, wanted, tests).write(root)
+
+
+def live_text(text: str, language: str) -> str:
+    """Blank the statements that do nothing; the text as it is if there is no syntax tree."""
+    source = text.encode("utf-8", "replace")
+    parsed = parse(source, language)
+    root = read_items(parsed) if parsed is not None else None
+    if parsed is None or root is None:
+        return text
+    code = DeadCode(root, source, parsed.language)
+    code.drop_dead()
+    code.drop_unread(frozenset())
+    return edited(source, ((item.start, item.end, " ") for item in _dropped(root)))
+
+
+def _dropped(root: Item) -> Iterator[Item]:
+    waiting = [root]
+    while waiting:
+        item = waiting.pop()
+        if item.is_dropped:
+            yield item
+        else:
+            waiting.extend(item.children)
 
 
 class _Writer:

@@ -1,7 +1,6 @@
-"""The settings, read once from the environment (or a `.env`), checked, and handed on as one frozen object.
+"""The settings, read once from the environment or a `.env`: the only module that reads the environment.
 
-This is the only module that reads the environment. Every secret may come from `NAME` or from a file named by
-`NAME_FILE`, and is a `SecretStr`: its text never appears in a log, an error or a trace. No evaluator key means dry run.
+Invariant: secrets are `SecretStr`, from `NAME` or the file in `NAME_FILE`. No evaluator key means dry run.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +21,6 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
-    model_validator,
 )
 
 from clara_eval.config.networks import NETWORKS, Network, network
@@ -113,12 +111,21 @@ def _tick(seconds: int) -> int:
 
 
 def _by_endpoint(text: str) -> dict[str, str]:
-    pairs = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
+    """Read `URL=HOW,…`; a single word is for all endpoints, under `*`."""
+    if "=" not in text:
+        return {"*": text.strip()}
+    pairs = (part.rpartition("=") for part in listed(text))
     return {url.strip().rstrip("/"): how.strip() for url, _, how in pairs}
 
 
+def _attestation(text: str) -> str:
+    if not set(_by_endpoint(text).values()) <= {"off", *INTERFACES}:
+        raise ValueError("it is neither off, near, aci nor a comma list of URL=near or URL=aci")
+    return text
+
+
 def _attested(name: str, said: Mapping[str, str]) -> str:
-    """The judge's name with how its endpoint signs, where that is set and the name does not say it itself."""
+    """Add how the endpoint signs to the judge's name, unless the name says it."""
     _, at, url = name.partition("@")
     how = said.get(url.rstrip("/"), said.get("*", "off")) if at and "#" not in url else "off"
     return name if how == "off" else f"{name.rstrip('/')}#{how}"
@@ -151,12 +158,12 @@ class Settings(BaseModel):
 
     database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL", repr=False)
 
-    judges: str = Field("rules", alias="CLARA_JUDGES")
+    judges_as_set: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
     endpoint_keys: SecretStr | None = Field(None, alias="CLARA_ENDPOINT_KEYS")
     """Keys of endpoints that are not OpenAI's: comma list of URL=KEY, the URL as it stands in CLARA_JUDGES."""
-    attestation: str = Field("off", alias="CLARA_ATTESTATION")
+    attestation: Annotated[str, AfterValidator(_attestation)] = Field("off", alias="CLARA_ATTESTATION")
     """How endpoints sign their answers: `off`, `near` or `aci` for all that CLARA_JUDGES names, or URL=near,…"""
     pccs_url: str = Field("https://api.trustedservices.intel.com", alias="CLARA_PCCS_URL")
     """Where the collateral of enclaves' quotes is fetched."""
@@ -232,20 +239,15 @@ class Settings(BaseModel):
         known = network(self.network_name)
         return replace(known, usdc=self.usdc_address) if self.usdc_address else known
 
-    @model_validator(mode="after")
-    def _attested_judges(self) -> Self:
-        """What is attested is part of a judge's name, so that an unsigned answer is never taken for a signed one."""
-        said = {"*": self.attestation.strip()} if "=" not in self.attestation else _by_endpoint(self.attestation)
-        if not set(said.values()) <= {"off", *INTERFACES}:
-            raise ValueError("CLARA_ATTESTATION is neither off, near, aci nor a comma list of URL=near or URL=aci")
-        names = [_attested(name, said) for name in self.judge_names]
-        if names != list(self.judge_names):
-            object.__setattr__(self, "judges", ",".join(names))
-        return self
-
     @property
     def judge_names(self) -> tuple[str, ...]:
-        return listed(self.judges)
+        """The judges; an attested one carries `#near` or `#aci`, so that unsigned answers never count as signed."""
+        said = _by_endpoint(self.attestation)
+        return tuple(_attested(name, said) for name in listed(self.judges_as_set))
+
+    @property
+    def judges(self) -> str:
+        return ",".join(self.judge_names)
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:

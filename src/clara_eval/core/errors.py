@@ -39,6 +39,10 @@ class NotFound(ClaraError):
     """No such challenge, trace or contract here."""
 
 
+class NotPublic(ClaraError):
+    """It exists, and this reader may not see it."""
+
+
 class NotYet(ClaraError):
     """A deadline or status is not reached: look again at the next tick."""
 

@@ -178,8 +178,8 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
 
 def install_remedy(project: Path) -> str:
     """What installs the node: the Makefile where there is one, npm for those who have the package alone."""
-    alone = "Run `npm install -g @foundry-rs/anvil`."
-    return f"Run `make setup` in {project}, or `npm install -g @foundry-rs/anvil`." if _is_clone(project) else alone
+    alone = "Run `npm install @foundry-rs/anvil`."
+    return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if _is_clone(project) else alone
 
 
 def _is_clone(project: Path) -> bool:

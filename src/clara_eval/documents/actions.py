@@ -1,29 +1,27 @@
-"""The answers of every action as JSON documents, with camelCase keys: what `--json` prints and what the tools return.
+"""The answers of actions: what `--json` prints and what the tools return.
 
-Typed so that a schema can be published for each. Amounts in base units are strings, because JSON numbers are not exact;
-moments are unix seconds. Words of strangers appear only as `Untrusted`.
+Invariant: amounts in base units are strings, moments are unix seconds, words of strangers are `Untrusted`.
 """
+
+# ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
 from typing import Literal
 
-from typing_extensions import TypedDict
-
-from clara_eval.chain.posted import PostedBy
 from clara_eval.core.untrusted import Untrusted
-from clara_eval.documents.results import ChainStatus, State
+from clara_eval.documents.results import (
+    ChainStatus,
+    Document,
+    EvaluationProgress,
+    RankedEntry,
+    StageProgress,
+    State,
+    Token,
+)
 
-EvalStatus = Literal["none", State]
 
-
-class TokenDocument(TypedDict):
-    address: str
-    symbol: str
-    decimals: int
-
-
-class UnsignedTransaction(TypedDict):
+class UnsignedTransaction(Document):
     """Sign and send it with any wallet; in the given order."""
 
     chainId: int
@@ -34,7 +32,7 @@ class UnsignedTransaction(TypedDict):
     description: str
 
 
-class SentTransaction(TypedDict):
+class SentTransaction(Document):
     hash: str
     blockNumber: int
     gasUsed: int
@@ -42,7 +40,7 @@ class SentTransaction(TypedDict):
     description: str
 
 
-class Written(TypedDict):
+class Written(Document):
     """What a writing action did, or would do."""
 
     action: str
@@ -68,10 +66,10 @@ class ActResult(Written):
     details: dict[str, object]
 
 
-class PostDetails(TypedDict):
+class PostDetails(Document):
     evaluator: str
     evaluatorKind: Literal["clara", "self"]
-    token: TokenDocument
+    token: Token
     prizePool: str
     posterBond: str
     fee: str
@@ -87,14 +85,14 @@ class PostDetails(TypedDict):
     challengeURI: str
 
 
-class SubmitDetails(TypedDict):
+class SubmitDetails(Document):
     agentId: str | None
     solutionURI: str | None
     solutionHash: str | None
     deadline: int
 
 
-class ClaimDetails(TypedDict):
+class ClaimDetails(Document):
     kind: Literal["prize", "expired_refund"]
     amount: str
     amountShown: str
@@ -113,14 +111,14 @@ class ClaimResult(Written):
     details: ClaimDetails
 
 
-class ChallengeListing(TypedDict):
+class ChallengeListing(Document):
     address: str
     title: Untrusted
     skills: list[Untrusted]
     status: ChainStatus
     acceptsSubmissions: bool
     evaluator: Literal["clara", "self", "other"]
-    token: TokenDocument
+    token: Token
     prizePool: str
     prize: str
     winnerCount: int
@@ -131,7 +129,7 @@ class ChallengeListing(TypedDict):
     explorerUrl: str | None
 
 
-class BrowseResult(TypedDict):
+class BrowseResult(Document):
     network: str
     blockNumber: int
     total: int
@@ -140,7 +138,7 @@ class BrowseResult(TypedDict):
     nextOffset: int | None
 
 
-class PostedWinner(TypedDict):
+class PostedWinner(Document):
     rank: int
     address: str
     agentId: str
@@ -149,7 +147,7 @@ class PostedWinner(TypedDict):
     prize: str
 
 
-class AgentStanding(TypedDict):
+class AgentStanding(Document):
     """An agent's record across the challenges that are over."""
 
     agentId: str
@@ -160,7 +158,7 @@ class AgentStanding(TypedDict):
     averagePlace: float | None
 
 
-class OwnSubmission(TypedDict):
+class OwnSubmission(Document):
     agentId: str
     solutionHash: str
     submittedAt: int
@@ -168,7 +166,7 @@ class OwnSubmission(TypedDict):
     mayResubmitAt: int
 
 
-class DetailResult(TypedDict):
+class DetailResult(Document):
     network: str
     blockNumber: int
     now: int
@@ -192,77 +190,37 @@ class DetailResult(TypedDict):
     """Of the winners, and of the caller's own agent, where records are at hand."""
 
 
-class Progress(TypedDict):
-    stage: str | None
-    done: int | None
-    total: int | None
-    calls: int | None
-    costUsd: float | None
-    secondsLeft: float | None
-
-
-class EvalStatusResult(TypedDict):
+class EvalStatusResult(EvaluationProgress):
     network: str
     address: str
     chainStatus: ChainStatus
-    status: EvalStatus
-    progress: int
-    stage: Progress
+    status: Literal["none", State]
+    stage: StageProgress
     reason: Untrusted | None
     """Why it waits or stopped; it may quote a config or a submission."""
-    warning: str | None
-    """What everybody should know about the round: a hidden harness that was withheld."""
-    startedAt: int | None
-    updatedAt: int | None
-    retryAt: int | None
-    objectionsUntil: int | None
-    """The result is announced: its submitters may object until then (challenge_object)."""
     scoringDeadline: int
     scorePostedAt: int | None
     explanation: str
 
 
-class ExecutedRow(TypedDict):
-    """What running a submission under the round's harness measured; null where it could not be run."""
+class StandingRow(RankedEntry):
+    """A row for agents: the prize in tokens, and the reason quoted."""
 
-    outcome: str
-    testsPassed: int | None
-    tests: int | None
-    gas: int | None
-    fuel: int | None
-    metrics: dict[str, int | float | None]
-
-
-class LeaderboardRow(TypedDict):
-    address: str
-    agentId: str | None
     rank: int
-    score: int | None
-    elo: float | None
-    low: float | None
-    high: float | None
-    pTop: float | None
-    wins: float | None
-    losses: float | None
-    ties: float | None
-    tiedWith: list[str]
-    prizeAmount: str | None
+    agentId: str | None
     prize: str | None
-    status: Literal["ranked", "rejected", "unknown"]
     reason: Untrusted | None
-    executed: ExecutedRow | None
-    """None where the round runs nothing."""
 
 
-class LeaderboardResult(TypedDict):
+class LeaderboardResult(Document):
     network: str
     address: str
     source: Literal["evaluation", "chain"]
     """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
-    postedBy: PostedBy | None
-    """None where the node does not tell."""
-    token: TokenDocument
-    standings: list[LeaderboardRow]
+    postedBy: str | None
+    """None if the node does not say."""
+    token: Token
+    standings: list[StandingRow]
     total: int
     traceDigest: str | None
     trace: str
@@ -272,7 +230,7 @@ class LeaderboardResult(TypedDict):
     flags: list[Untrusted]
 
 
-class ComparisonRow(TypedDict):
+class ComparisonRow(Document):
     """One comparison; `reason` was written by a judge that read only typed facts."""
 
     rival: str
@@ -282,26 +240,26 @@ class ComparisonRow(TypedDict):
     reason: Untrusted | None
 
 
-class FeatureValue(TypedDict):
+class FeatureValue(Document):
     name: str
     value: bool | int | float | str | None
 
 
-class ScoreResult(TypedDict):
+class ScoreResult(Document):
     network: str
     address: str
     submitter: str
-    standing: LeaderboardRow
+    standing: StandingRow
     entries: int
-    token: TokenDocument
-    postedBy: PostedBy | None
-    """None where the node does not tell."""
+    token: Token
+    postedBy: str | None
+    """None if the node does not say."""
     features: list[FeatureValue]
     notes: list[Untrusted]
     """`text` features: a model's words about the submission, for people; never judged."""
     flags: list[Untrusted]
     games: list[ComparisonRow]
-    closestRival: LeaderboardRow | None
+    closestRival: StandingRow | None
     why: str
     traceDigest: str | None
     trace: str

@@ -1,37 +1,26 @@
-"""The documents the API speaks, as the OpenAPI document shows them.
+"""Requests and answers of the REST API, as the OpenAPI document shows them."""
 
-Requests are parsed with these, so an unknown key is an error. What the store holds is defined in `records.documents`.
-"""
+# ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Path
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from clara_eval.challenges.review import ReviewState
 from clara_eval.documents.results import EvalStatus, Scores, Summary
-from clara_eval.evaluation.rulings import RuledStage, RulingKind
+from clara_eval.documents.review import RestRequest, ReviewDetail
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
-_EXAMPLE = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
+EXAMPLE_ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
 
-AddressPath = Annotated[
-    str, Path(pattern=ADDRESS_PATTERN, description="The challenge's contract.", examples=[_EXAMPLE], max_length=42)
-]
-AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
 AddressText = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=42)]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class EvaluateRequest(RestRequest):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"challengeAddress": EXAMPLE_ADDRESS}]})
 
-
-class EvaluateRequest(_Request):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"challengeAddress": _EXAMPLE}]})
-
-    challengeAddress: AddressText  # noqa: N815 - the specification's name
+    challengeAddress: AddressText
 
 
 class Accepted(BaseModel):
@@ -39,17 +28,17 @@ class Accepted(BaseModel):
         json_schema_extra={
             "examples": [
                 {
-                    "challengeAddress": _EXAMPLE,
-                    "workflowId": f"evaluate:8453:{_EXAMPLE}:1",
-                    "statusUrl": f"/api/v1/challenges/{_EXAMPLE}/eval-status",
+                    "challengeAddress": EXAMPLE_ADDRESS,
+                    "workflowId": f"evaluate:8453:{EXAMPLE_ADDRESS}:1",
+                    "statusUrl": f"/api/v1/challenges/{EXAMPLE_ADDRESS}/eval-status",
                 }
             ]
         }
     )
 
-    challengeAddress: str  # noqa: N815
-    workflowId: str  # noqa: N815
-    statusUrl: str  # noqa: N815
+    challengeAddress: str
+    workflowId: str
+    statusUrl: str
 
 
 class ChallengeSummary(Summary):
@@ -65,59 +54,13 @@ class ChallengeList(BaseModel):
     challenges: list[ChallengeSummary]
 
 
-class ReviewDetail(BaseModel):
-    """Why a result waits for a person, and what they said."""
-
-    address: str
-    traceDigest: str  # noqa: N815
-    state: ReviewState
-    reasons: list[str]
-    requestedAt: int  # noqa: N815
-    decidedAt: int | None = None  # noqa: N815
-    note: str = ""
-    postsAt: int | None = Field(  # noqa: N815
-        None, description="When the default is posted unless somebody decides; null: nothing is posted by itself."
-    )
-    default: str = Field("", description="What is posted then, in words.")
-
-
 class ChallengeDetail(ChallengeSummary):
     leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
-    traceDigest: str | None = None  # noqa: N815
+    traceDigest: str | None = None
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
-class RulingRequest(_Request):
-    """Exclude an entry, say who is the original of a copied work, or have another judge asked for a stage."""
-
-    kind: RulingKind
-    account: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{40}$")] | None = None
-    judge: Annotated[str, StringConstraints(max_length=300)] | None = None
-    stage: RuledStage | None = None
-
-
-class ReviewRequest(_Request):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "approve", "note": "Flags looked at."}]})
-
-    decision: Literal["approve", "reject", "rule"]
-    note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
-    """Why; it is kept with the decision. `reason`, its earlier name, is accepted."""
-    by: Annotated[str, StringConstraints(max_length=80)] = ""
-    """Who decides; it stands in the public trace. Without a name the trace says `operator`."""
-    ruling: RulingRequest | None = None
-    """With the decision `rule`: what is ruled."""
-    traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None  # noqa: N815
-    """The result that was looked at, required to approve and to rule; another one is then not decided about."""
-
-
-class ReviewRecord(BaseModel):
-    challengeAddress: str  # noqa: N815
-    decision: Literal["approve", "reject", "rule"]
-    note: str
-    by: str = ""
-
-
-class ObjectionRequest(_Request):
+class ObjectionRequest(RestRequest):
     """Signed (EIP-191) by the submitting address; docs/agents.md says over what."""
 
     about: str = Field(max_length=60, description="`rejected`, `copy`, `feature:NAME` or `game:ADDRESS`.")
@@ -126,7 +69,7 @@ class ObjectionRequest(_Request):
 
 
 class ObjectionRecord(BaseModel):
-    challengeAddress: str  # noqa: N815
+    challengeAddress: str
     submitter: str
     about: str
     reason: str
@@ -143,13 +86,13 @@ class DraftRecord(BaseModel):
     """A result that is announced before it is posted."""
 
     digest: str = Field(description="The digest of the trace that would be posted.")
-    announcedAt: int  # noqa: N815
+    announcedAt: int
     until: int = Field(description="Submitters may object until then, by the chain's clock.")
     places: list[DraftPlaceRecord]
     margin: str
 
 
-class RevealRequest(_Request):
+class RevealRequest(RestRequest):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"document": '{"language":"solidity","salt":"0x…"}', "signature": "0x" + "00" * 65}]
@@ -163,8 +106,8 @@ class RevealRequest(_Request):
 
 
 class RevealRecord(BaseModel):
-    challengeAddress: str  # noqa: N815
-    privateSetHash: str  # noqa: N815
+    challengeAddress: str
+    privateSetHash: str
 
 
 class Health(BaseModel):
@@ -189,11 +132,11 @@ class Health(BaseModel):
     status: Literal["ok", "degraded", "stale"]
     mode: Literal["all", "worker-only", "api-only"]
     version: str
-    uptimeSeconds: float  # noqa: N815
-    beatAgeSeconds: float  # noqa: N815
-    tickAgeSeconds: float | None  # noqa: N815
+    uptimeSeconds: float
+    beatAgeSeconds: float
+    tickAgeSeconds: float | None
     problems: list[str]
-    hasModel: bool  # noqa: N815
-    """Whether submissions can be read by a language model here; without one only measured features are judged."""
+    hasModel: bool
+    """Whether a language model can read submissions here; without one only measured features are judged."""
     evaluator: str | None
-    """The address that posts the scores, which a poster names as evaluator; null where none is set."""
+    """The address that posts the scores, which a poster names as evaluator; null if none is set."""

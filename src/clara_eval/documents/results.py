@@ -1,36 +1,40 @@
-"""The public documents that an evaluation leaves in the store, each defined once.
+"""The public documents of an evaluation: what the store holds, and REST, pages, commands and tools show.
 
-The specification's fields come first, ours follow. Whoever shows a document (API, pages, commands, tools) reads it into
-these models, whether it comes from a store or from a service, and the OpenAPI document shows the same models. What
-another version added is kept; what is missing where it may be is None; another shape is a ValueError. Amounts are
-decimal strings in base units of the token, because they pass 2^53.
+Invariant: fields of another version are kept; another shape is a ValueError; amounts are decimal strings in base units.
 """
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from clara_eval.chain.model import ChallengeStatus
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag
 
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
 ]
-Value = bool | int | float | str | None
-ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
-STATUS: dict[ChallengeStatus, ChainStatus] = {
-    ChallengeStatus.OPEN: "open",
-    ChallengeStatus.SCORING: "scoring",
-    ChallengeStatus.FINALIZED: "finalized",
-    ChallengeStatus.CANCELLED: "cancelled",
-    ChallengeStatus.EXPIRED: "expired",
+STATES: tuple[State, ...] = get_args(State)
+STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
+"""Ended without a result: only somebody's request starts it again."""
+FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
+MEANINGS: Mapping[State, str] = {
+    "pending": "The evaluation waits for its turn.",
+    "extracting": "The submissions are being read.",
+    "comparing": "The submissions are being compared, pair by pair.",
+    "publishing": "The result is being posted on chain.",
+    "complete": "The evaluation is finished.",
+    "review": "A person looks at the result before it is posted.",
+    "deferred": "A budget cap is reached; the evaluation waits.",
+    "failed": "The evaluation could not be done; the poster may post scores.",
+    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
 }
-"""What the contract's status is called for others."""
+Value = bool | int | float | str | None
+Outcome = Literal["won", "lost", "tie", "undecided"]
+ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
 _EXAMPLE: dict[str, JsonValue] = {
     "status": "comparing",
     "progress": 62,
@@ -86,16 +90,12 @@ class StageProgress(Document):
     secondsLeft: float | None = None
 
 
-class EvalStatus(Document):
-    """`eval-status`: where an evaluation stands; `reason` and `retryAt` say why and how long it waits."""
+class EvaluationProgress(Document):
+    """What is said about every evaluation: how far it is, and how long it waits."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
-
-    status: State
     progress: int = Field(ge=0, le=100)
     startedAt: int | None = None
     updatedAt: int | None = None
-    reason: str | None = None
     retryAt: int | None = None
     postedBy: str | None = None
     stage: StageProgress | None = None
@@ -111,8 +111,17 @@ class EvalStatus(Document):
     )
     estimateUsd: float | None = Field(
         default=None,
-        description="What asking models was expected to cost; null before it starts and where no price is known.",
+        description="What asking models was expected to cost; null before it starts, or if no price is known.",
     )
+
+
+class EvalStatus(EvaluationProgress):
+    """`eval-status`: the state of an evaluation, and the reason if it waits or stopped."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
+
+    status: State
+    reason: str | None = None
 
 
 class Features(Document):
@@ -146,6 +155,16 @@ class Pairwise(Document):
     reason: str
     votes: list[Vote] = []
 
+    def outcome(self, *, shown_first: bool) -> Outcome:
+        """How it ended for the entry that was shown first, or for the other."""
+        own, other = ("A", "B") if shown_first else ("B", "A")
+        results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
+        return results.get(self.winner, "undecided")
+
+
+Played = dict[tuple[str, str], Pairwise]
+"""Comparisons by (shown first, shown second)."""
+
 
 class Token(Document):
     address: str
@@ -169,13 +188,12 @@ class ExecutedRun(Document):
     metrics: dict[str, int | float | None] = Field({}, description="What each `metric_…` function returned.")
 
 
-class Ranked(Document):
-    """One place. Without an evaluation of ours only what the chain says is known."""
+class RankedEntry(Document):
+    """One place of a leaderboard. Without an evaluation of ours only what the chain says is known."""
 
     address: str
     score: int | None = Field(default=None, description="0 to 10000, as on chain.")
     elo: float | None = None
-    agentId: int | None = None
     rank: int | None = None
     low: float | None = None
     high: float | None = None
@@ -190,9 +208,15 @@ class Ranked(Document):
     )
     prizeAmount: str | None = None
     status: str | None = None
+    executed: ExecutedRun | None = Field(default=None, description="Null if the round runs nothing.")
+
+
+class LeaderboardRow(RankedEntry):
+    """A row of the `scores` document."""
+
+    agentId: int | None = None
     code: str | None = None
     reason: str | None = None
-    executed: ExecutedRun | None = Field(default=None, description="Null where the round runs nothing.")
 
 
 class Winner(Document):
@@ -251,7 +275,7 @@ class Consistency(Document):
 class Scores(Document):
     """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
 
-    rankings: list[Ranked]
+    rankings: list[LeaderboardRow]
     publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
     winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
     margin: Margin | None = None

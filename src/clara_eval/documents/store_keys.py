@@ -1,14 +1,13 @@
-"""The names under which an evaluation's public documents lie in the store, per network; addresses are lower case.
-
-The first five are the specification's. `verdicts` stands for the pairs of a large round by rules; `plots` and `review`
-lie beside them; `challenge-index:` and `review-index:` are
-short lists of addresses, so that nobody has to look through every key to find a few.
-"""
+"""The keys of the public documents in the store, for each network; addresses are lower case."""
 
 from __future__ import annotations
 
 INDEX = "challenge-index:"
 REVIEWS = "review-index:"
+RESULTS = "round-result:"
+ENTRIES = "agent-entry:"
+CREATED = "challenge-created:"
+CLAIMS = "challenge-claims:"
 TRACE_URIS = "trace-uri:"
 """Before the address of every challenge whose trace has an address that outlives this store."""
 
@@ -68,3 +67,20 @@ def trace_uri_key(address: str) -> str:
 
 def index_key(address: str) -> str:
     return f"{INDEX}{address}"
+
+
+def result_key(address: str) -> str:
+    return RESULTS + address
+
+
+def entry_key(agent_id: int | str, address: str) -> str:
+    """With no address: what all entries of an agent begin with."""
+    return f"{ENTRIES}{agent_id}:{address}"
+
+
+def created_key(address: str) -> str:
+    return CREATED + address
+
+
+def claims_key(address: str) -> str:
+    return CLAIMS + address

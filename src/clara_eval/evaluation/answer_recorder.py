@@ -1,20 +1,12 @@
-"""The one frame around a walk's questions: keeps every answer it used and every request that stayed unanswered.
-
-Changes nothing that an asker says. What a finished walk left unanswered (`closed`) is not asked again, or another
-result would come out of the same evidence. What was said waits in a file until the trace is written, one answer after
-the other: a round of signed answers is larger than anything else that a walk holds.
-"""
+"""Answers of a round, kept in a file until the trace is written: signed ones are too large for memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from tempfile import TemporaryFile
 
 from clara_eval.core.codec import JsonCodec
-from clara_eval.core.errors import Temporary
-from clara_eval.judge.outages import GoneWithout
-from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.port import PaidAnswer
 
 _PAID = JsonCodec(PaidAnswer)
 
@@ -46,42 +38,3 @@ class KeptAnswers(Mapping[str, PaidAnswer]):
 
     def __len__(self) -> int:
         return len(self._places)
-
-
-@dataclass(slots=True)
-class AnswerRecorder:
-    closed: Mapping[str, str]
-    answers: KeptAnswers = field(default_factory=KeptAnswers)
-    unanswered: dict[str, str] = field(default_factory=dict)
-
-    def over(self, asker: Asker) -> Asker:
-        return _Recorded(self, asker)
-
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    recorder: AnswerRecorder
-    asker: Asker
-
-    @property
-    def name(self) -> str:
-        return self.asker.name
-
-    async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        closed = self.recorder.closed
-        await self.asker.foresee([p for p in prompts if not closed or request_hash(self.name, p) not in closed])
-
-    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        try:
-            self._check_open(prompt, attempt)
-            paid = await self.asker.ask(prompt, attempt)
-        except Temporary as outage:
-            self.recorder.unanswered[request_hash(self.name, prompt, attempt)] = outage.message
-            raise
-        self.recorder.answers.keep(paid)
-        return paid
-
-    def _check_open(self, prompt: Prompt, attempt: int) -> None:
-        closed = self.recorder.closed
-        if closed and (said := closed.get(request_hash(self.name, prompt, attempt))) is not None:
-            raise GoneWithout(said)

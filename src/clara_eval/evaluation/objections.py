@@ -12,7 +12,8 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadTrace
-from clara_eval.evaluation.rulings import RuledStage, Ruling
+from clara_eval.documents.review import RuledStage
+from clara_eval.evaluation.rulings import Ruling
 from clara_eval.evaluation.scoring_window import LAST_SHARE, SPARE_SHARE
 from clara_eval.store.ports import RunEntries
 

@@ -76,7 +76,7 @@ async def play_tournament(
     undecided: set[Pairing | Group] = set()
     done, most = 0, schedule.most_questions
     while batch := schedule.next_batch(results, undecided):
-        await table.foresee(batch)
+        await table.prefetch(batch)
         bearable = len(batch) - (not results) if gives_up else OUTAGE_SHARE * len(batch)
         count = _counter(done, max(most, done + len(batch)), on_comparison)
         fresh = await _play(batch, table, at_once, count, bearable)
@@ -100,13 +100,13 @@ class _Table:
     orderers: Mapping[str, OrderingJudge]
     vectors: Mapping[str, JudgeVector]
 
-    async def foresee(self, batch: Sequence[Pairing | Group]) -> None:
+    async def prefetch(self, batch: Sequence[Pairing | Group]) -> None:
         for name, judge in self.judges.items():
             pairings = [q for q in batch if isinstance(q, Pairing) and q.judge == name]
-            await judge.foresee([(self.vectors[pairing.first], self.vectors[pairing.second]) for pairing in pairings])
+            await judge.prefetch([(self.vectors[pairing.first], self.vectors[pairing.second]) for pairing in pairings])
         for name, orderer in self.orderers.items():
             groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
-            await orderer.foresee([[self.vectors[item] for item in group.items] for group in groups])
+            await orderer.prefetch([[self.vectors[item] for item in group.items] for group in groups])
 
     async def ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | Decision[Ordered]]:
         """What came of one question, and the judge's own word about it."""

@@ -201,7 +201,7 @@ async def check_trace(
             f"The recorded evidence has another shape than it was given ({said}).", entry="evidence"
         ) from bad
     posted = await _check_chain(challenge, walked, recorded.digest, chain) if chain else None
-    is_replaced = chain is not None and not await chain.is_canonical(challenge.block)
+    is_replaced = chain is not None and not await chain.blocks.is_canonical(challenge.block)
     return Checked(
         challenge,
         plan,
@@ -315,11 +315,11 @@ def _same(recorded: object, computed: object, estimates: frozenset[str], *, loos
 
 async def _check_facts(challenge: Challenge, posted: Posted | None, chain: ChainOfRecord) -> None:
     """The challenge as it was at its block; where a reorg replaced that block, what is frozen as it was at the post."""
-    is_there = await chain.is_canonical(challenge.block)
+    is_there = await chain.blocks.is_canonical(challenge.block)
     if not is_there and posted is None:
         raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
-    block = challenge.block if is_there or posted is None else await chain.block_at(posted.block_number - 1)
-    again = await chain.challenge_at(challenge.address, block)
+    block = challenge.block if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
+    again = await chain.challenges.challenge_at(challenge.address, block)
     if not is_there:
         again = replace(
             again, block=challenge.block, status=challenge.status, score_posted_at=challenge.score_posted_at
@@ -332,7 +332,7 @@ async def _check_chain(challenge: Challenge, walked: EvaluationResult, digest: s
     """The chain's own facts against the trace, and the digest in the transaction that posted."""
     if chain.chain_id != challenge.chain_id:
         raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")
-    posted = await chain.posted_by(challenge)
+    posted = await chain.results.posted_by(challenge)
     await _check_facts(challenge, posted, chain)
     if posted is None:
         raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")

@@ -15,6 +15,7 @@ from typing import Literal
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
+from clara_eval.documents.review import RuledStage, RulingKind
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.trace.journal import Entries
 from clara_eval.submissions import (
@@ -24,10 +25,6 @@ from clara_eval.submissions import (
     Rejected,
     Similar,
 )
-
-RulingKind = Literal["exclude", "original", "judge"]
-"""What a person can rule; `default` is the clock's."""
-RuledStage = Literal["reading", "comparing"]
 
 
 @dataclass(frozen=True, slots=True)

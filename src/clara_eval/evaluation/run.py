@@ -22,7 +22,7 @@ from clara_eval.core.errors import Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.answer_recorder import AnswerRecorder
+from clara_eval.evaluation.answer_recorder import KeptAnswers
 from clara_eval.evaluation.evaluable import unevaluable
 from clara_eval.evaluation.execution import Execution, run_all
 from clara_eval.evaluation.features import SubmissionFacts, extract_features
@@ -53,9 +53,9 @@ from clara_eval.judge import (
 )
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
-from clara_eval.judge.limits import about_one_entry, spent_on, within
 from clara_eval.judge.ordering import OrderingJudge
-from clara_eval.judge.port import Asker, PaidAnswer, Prompt
+from clara_eval.judge.port import PaidAnswer, Prompt
+from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.ranking import Ranking, Schedule, Tally, canonical_order, choose_schedule, rank, tally
 from clara_eval.submissions import (
     Cluster,
@@ -120,10 +120,11 @@ async def walk(
     check_scorable(challenge)
     metadata_bytes = await sources.metadata(challenge)
     metadata = read_metadata(metadata_bytes, challenge.eval_config_hash)
-    keeping = AnswerRecorder(sources.unanswered)
+    kept = KeptAnswers()
+    log = AnswerLog(kept.keep, sources.unanswered)
     plan = ruled_plan(plan, await sources.rulings())
-    others = [keeping.over(sources.reader((name,))) for name in plan.readers[1:]]
-    reader = within(plan.tokens, keeping.over(sources.reader(plan.readers)), others) if plan.readers else None
+    others = tuple(sources.reader((name,)) for name in plan.readers[1:])
+    reader = StructuredLlm(sources.reader(plan.readers), plan.tokens, others, log) if plan.readers else None
     schema, typed_by_model = await _schema(metadata, reader)
     rulings, pieces, likeness, refused, ranked = await _entries(challenge, metadata, sources, listener)
     chosen = choose_harness(challenge, metadata.config, await sources.reveal())
@@ -141,7 +142,7 @@ async def walk(
     read = await _read(_Reader(reader, plan.reading), context, schema, ranked, listener, execution)
     features = compare_field(schema, read, challenge.winner_count)
     rejected = _in_order([*refused, *unevaluable(ranked, features)])
-    jury = _Jury(plan, metadata, schema, sources, keeping)
+    jury = _Jury(plan, metadata, schema, sources, log)
     schedule, comparisons, ranking = await _tournament(challenge, jury, ranked, rejected, features, likeness, listener)
     by_default = is_by_default(rulings)
     found = JudgedRound(challenge, ranking, (), rejected, ranked, likeness, features, comparisons, chosen)
@@ -161,9 +162,9 @@ async def walk(
         rejected=rejected,
         execution=execution,
         features=features,
-        answers=keeping.answers,
-        unanswered=keeping.unanswered,
-        key_reports=await _key_reports(sources, keeping.answers),
+        answers=kept,
+        unanswered=log.unanswered,
+        key_reports=await _key_reports(sources, kept),
         schedule=schedule.name,
         schedule_reason=schedule.reason,
         comparisons=comparisons,
@@ -245,7 +246,7 @@ async def _tournament(
     return schedule, comparisons, rank_round(challenge, items, comparisons, likeness.families, exact=exact)
 
 
-async def _schema(metadata: Metadata, reader: Asker | None) -> tuple[FeatureSchema, tuple[str, ...]]:
+async def _schema(metadata: Metadata, reader: StructuredLlm | None) -> tuple[FeatureSchema, tuple[str, ...]]:
     """The closed schema, settled from the poster's words before any submission is looked at."""
     schema, untyped = compile_schema(metadata.config)
     if not untyped or reader is None:
@@ -291,7 +292,7 @@ def _unread(missing: Sequence[Rejected], total: int) -> Temporary:
 class _Reader:
     """Who reads the submissions, and the money for it; None is nobody, or no bound."""
 
-    asker: Asker | None
+    llm: StructuredLlm | None
     money: ReadingBudget | None
 
 
@@ -308,23 +309,23 @@ async def _read(
 
     async def one(solution: Solution, most: int, needs: int) -> int:
         account = solution.submission.submitter
-        asker = about_one_entry(reader.asker, reader.money, most=most, needs=needs)
+        llm = reader.llm.about_one_entry(reader.money, most=most, needs=needs) if reader.llm else None
         executed = execution.executed.get(account) if execution else None
-        found[account] = await extract_features(asker, schema, solution, context, executed)
+        found[account] = await extract_features(llm, schema, solution, context, executed)
         listener("extracting", len(found), len(solutions))
-        return spent_on(asker)
+        return llm.share.spent if llm and llm.share else 0
 
     def prompts_by_account() -> dict[str, list[Prompt]]:
         return {name: prompts_for(schema, [solution], context) for name, solution in by_account.items()}
 
     by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
-    prompts = await asyncio.to_thread(prompts_by_account) if reader.asker else {}
+    prompts = await asyncio.to_thread(prompts_by_account) if reader.llm else {}
     usual = {name: reader.money.usual(prompts.get(name, ())) if reader.money else 0 for name in by_account}
     left = reader.money.micro_usd if reader.money else 0
     while usual:
         most = next_to_read(left, usual)
-        if reader.asker is not None and most:
-            await reader.asker.foresee([prompt for name in most for prompt in prompts[name]])
+        if reader.llm is not None and most:
+            await reader.llm.prefetch([prompt for name in most for prompt in prompts[name]])
         most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
         left -= sum(
             await gather_or_raise(one(by_account[name], bound, usual.pop(name)) for name, bound in most.items())
@@ -346,7 +347,7 @@ class _Jury:
     metadata: Metadata
     schema: FeatureSchema
     sources: Sources
-    keeping: AnswerRecorder
+    log: AnswerLog
 
     def judges(self) -> dict[str, Judge]:
         """The poster may ask for rules; otherwise the operator's jury sits."""
@@ -357,9 +358,9 @@ class _Jury:
         """The models of the jury once more, for questions about several at once."""
         return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
 
-    def _model(self, name: str) -> tuple[Asker, str, FeatureSchema]:
-        asker = within(self.plan.tokens, self.keeping.over(self.sources.asker(name)))
-        return asker, self.metadata.config.criteria, self.schema
+    def _model(self, name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
+        llm = StructuredLlm(self.sources.asker(name), self.plan.tokens, log=self.log)
+        return llm, self.metadata.config.criteria, self.schema
 
 
 def _rejected(

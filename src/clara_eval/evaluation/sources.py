@@ -441,7 +441,7 @@ class _RecordedAsker:
     def name(self) -> str:
         return ", else ".join(self.names)
 
-    async def foresee(self, prompts: Sequence[Prompt]) -> None:
+    async def prefetch(self, prompts: Sequence[Prompt]) -> None:
         """Everything is at hand."""
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:

@@ -8,31 +8,26 @@ gives its evaluations back to the queue, and leaves.
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import cast
+from typing import Any
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from clara_eval.actions.published import ResultReader
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.version import __version__
 from clara_eval.interfaces.api.app import create_app, stop_streams
-from clara_eval.interfaces.api.connections import (
-    BACKLOG,
-    BoundedProtocol,
-    Connections,
-    most_connections,
-    raise_file_limit,
-)
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.service.alerts import Alerts, Webhook
@@ -44,6 +39,11 @@ from clara_eval.service.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
 _GRACE_SECONDS = 10
+_MAX_HEADER_BYTES = 65_536
+REQUEST_SECONDS = 20.0
+"""For a whole request, its head and its body."""
+_FILES = 65_536
+"""Descriptors wanted: more than connections that one address can open."""
 
 
 async def run_service(
@@ -90,7 +90,8 @@ async def serving(
         if settings.otlp_url:
             stack.push_async_callback(_watch(app, metrics, settings.otlp_url))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
-        context = ApiContext(settings, app.store, app.chain_id, metrics, engine.pulse, engine)
+        reader = ResultReader(app.store, app.chain_id, settings.traces_public)
+        context = ApiContext(settings, reader, metrics, engine.pulse, engine)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine turns: whoever watches sees the start, too.
         proxies = listed(settings.trusted_proxies)
@@ -187,17 +188,25 @@ class _Server(uvicorn.Server):
         yield
 
 
+def raise_file_limit() -> None:
+    """Allow as many descriptors as we may have, so that connections leave enough for the engine."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 @asynccontextmanager
 async def api_running(
-    api: FastAPI, listening: socket.socket, bounds: Connections | None = None, *, proxies: Sequence[str] = ()
+    api: FastAPI, listening: socket.socket, *, proxies: Sequence[str] = (), request_seconds: float = REQUEST_SECONDS
 ) -> AsyncIterator[None]:
-    """The API on a bound socket, within bounds of connections and time; who calls is told by these proxies alone."""
-    bounds = bounds or Connections(most_connections(raise_file_limit()))
+    """Serve the API on a bound socket; only these proxies may say who calls."""
+    raise_file_limit()
     config = uvicorn.Config(
         api,
-        http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
+        http="h11",  # it bounds the head of a request; httptools takes a megabyte
+        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
         ws="none",
-        backlog=BACKLOG,
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -208,6 +217,7 @@ async def api_running(
     )
     server = _Server(config)
     serving_task = asyncio.create_task(server.serve([listening]))
+    closing = asyncio.create_task(_close_unfinished(server, request_seconds))
     try:
         while not server.started:
             if serving_task.done():
@@ -216,6 +226,30 @@ async def api_running(
             await asyncio.sleep(0.02)
         yield
     finally:
+        closing.cancel()
         stop_streams(api)
         server.should_exit = True
         await serving_task
+
+
+async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
+    """Close connections whose request is not whole in time: uvicorn has no time-out for them."""
+    waiting: dict[Any, tuple[object, float]] = {}
+    while True:
+        await asyncio.sleep(min(1.0, seconds / 4))
+        now = asyncio.get_running_loop().time()
+        connections: set[Any] = set(server.server_state.connections)
+        unfinished = {one: one.cycle for one in connections if _is_unfinished(one)}
+        waiting = {
+            one: waiting[one] if one in waiting and waiting[one][0] is cycle else (cycle, now)
+            for one, cycle in unfinished.items()
+        }
+        for one, (_, since) in waiting.items():
+            if now - since > seconds:
+                one.transport.abort()
+
+
+def _is_unfinished(connection: Any) -> bool:
+    """Whether a request, or the rest of one, is still to come on this connection."""
+    cycle = connection.cycle
+    return cycle is None or cycle.response_complete or cycle.more_body

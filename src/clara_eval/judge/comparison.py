@@ -17,16 +17,16 @@ from typing_extensions import TypeVar
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.asking import TRIES, AskOutcome, again_grammar, ask_until
-from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.port import Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
+from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm, again_grammar
 from clara_eval.judge.templates import template, template_hash
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.judge.verdict import VERDICT_SCHEMA, Verdict, read_verdict
 
 MAX_TOKENS = 400
 PAIR = ("first", "second")
-MOST_FORESEEN = 10_000
+MOST_PREPARED = 10_000
 """Prompts kept from the look-up to the question: some ten megabytes."""
 V = TypeVar("V", default=Verdict)
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
@@ -59,7 +59,7 @@ class Judge(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+    async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         """Be told a whole batch: what it asks can be looked up, or asked elsewhere, all at once."""
         ...
 
@@ -77,7 +77,7 @@ class VectorPrompts:
     grammar: re.Pattern[str]
     schema_json: str
     template: str
-    foreseen: dict[tuple[JudgeVector, ...], Prompt] = field(default_factory=dict, compare=False)
+    prepared: dict[tuple[JudgeVector, ...], Prompt] = field(default_factory=dict, compare=False)
     """Prompts that were made to be looked up and are asked next; each is handed out once."""
 
     @classmethod
@@ -92,9 +92,9 @@ class VectorPrompts:
         return cls(name, holes, system, user_grammar(name, holes, schema), plain_json(answer), hashed)
 
     def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        prompt = self.foreseen.pop(tuple(vectors), None) or self._made(vectors)
-        if not self.foreseen:
-            self.foreseen.clear()  # its table, too: it has room for the largest batch
+        prompt = self.prepared.pop(tuple(vectors), None) or self._made(vectors)
+        if not self.prepared:
+            self.prepared.clear()  # its table, too: it has room for the largest batch
         return prompt
 
     def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
@@ -104,14 +104,14 @@ class VectorPrompts:
             raise AssertionError("A prompt about vectors does not match its grammar: it must not be asked.")
         return Prompt("comparison", self.system, user, self.schema_json, MAX_TOKENS, self.template)
 
-    async def foresee(self, asker: Asker, questions: Sequence[Sequence[JudgeVector]]) -> None:
-        """Let the asker know what these questions will be; equal ones once, in a fixed order."""
+    async def prefetch(self, llm: StructuredLlm, questions: Sequence[Sequence[JudgeVector]]) -> None:
+        """Look up these questions together; equal ones once, in a fixed order."""
         if not questions:
             return
         made = {tuple(vectors): self._made(vectors) for vectors in questions}
-        self.foreseen.clear()
-        self.foreseen.update(islice(made.items(), MOST_FORESEEN))
-        await asker.foresee(list(dict.fromkeys(made.values())))
+        self.prepared.clear()
+        self.prepared.update(islice(made.items(), MOST_PREPARED))
+        await llm.prefetch(list(dict.fromkeys(made.values())))
 
 
 def comparison_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
@@ -168,19 +168,19 @@ def describe(feature: Feature) -> str:
 class ModelJudge:
     """A language model as judge of one challenge."""
 
-    def __init__(self, asker: Asker, criteria: str, schema: FeatureSchema, tries: int = TRIES) -> None:
-        self._asker, self._tries = asker, tries
+    def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
+        self._llm = llm
         self._prompts = comparison_prompts(criteria, schema)
 
     @property
     def name(self) -> str:
-        return self._asker.name
+        return self._llm.name
 
-    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        await self._prompts.foresee(self._asker, [pair for pair in pairs if pair[0] != pair[1]])
+    async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+        await self._prompts.prefetch(self._llm, [pair for pair in pairs if pair[0] != pair[1]])
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         if first == second:
             return EQUAL
         prompt = self._prompts.prompt((first, second))
-        return Decision.of(await ask_until(self._asker, prompt, read_verdict, self._tries))
+        return Decision.of(await self._llm.ask(prompt, read_verdict))

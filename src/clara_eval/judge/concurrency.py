@@ -22,7 +22,7 @@ PROBE_LOOK_SECONDS = 0.25
 
 
 @dataclass(slots=True)
-class Breaker:
+class CircuitBreaker:
     """Closed: every call passes. Open: none until `opens_at`, then one probe at a time, whose outcome decides."""
 
     open_after: int = OPEN_AFTER

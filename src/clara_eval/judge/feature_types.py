@@ -15,11 +15,11 @@ from clara_eval.config.eval_config import EvalConfig, Feature, JsonLimits, level
 from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.asking import ask_until
 from clara_eval.judge.outages import AnswerCut
-from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.port import Prompt
 from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.reading import read_object, shown
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import template, template_hash
 
 _VALUE = re.compile(r"[a-z0-9_-]{1,24}")
@@ -61,9 +61,9 @@ def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:
     return Prompt("schema", system, user, plain_json(TYPES_SCHEMA), 200 + 200 * len(names), files)
 
 
-async def type_names(asker: Asker, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
+async def type_names(llm: StructuredLlm, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
     """One typed feature for each name, in the given order."""
-    asked = await ask_until(asker, typing_prompt(config, names), lambda text: read_types(text, names))
+    asked = await llm.ask(typing_prompt(config, names), lambda text: read_types(text, names))
     if asked.outage is not None and not isinstance(asked.outage, AnswerCut):
         raise asked.outage  # later there may be an answer, and the schema must not depend on an outage
     typed = asked.value or {}

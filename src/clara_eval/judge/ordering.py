@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import BadAnswer
-from clara_eval.judge.asking import TRIES, ask_until
 from clara_eval.judge.comparison import Decision, VectorPrompts
-from clara_eval.judge.port import Asker
 from clara_eval.judge.reading import read_object, shown
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.judge.verdict import REASON_LENGTH
 
@@ -53,19 +52,19 @@ def ordering_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
 class OrderingJudge:
     """A language model that puts four in order."""
 
-    def __init__(self, asker: Asker, criteria: str, schema: FeatureSchema, tries: int = TRIES) -> None:
-        self._asker, self._tries = asker, tries
+    def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
+        self._llm = llm
         self._prompts = ordering_prompts(criteria, schema)
 
-    async def foresee(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
+    async def prefetch(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
         """Be told a whole batch, as a judge of pairs is; of equal vectors nothing is asked."""
-        await self._prompts.foresee(self._asker, [group for group in groups if not are_equal(group)])
+        await self._prompts.prefetch(self._llm, [group for group in groups if not are_equal(group)])
 
     async def order(self, vectors: Sequence[JudgeVector]) -> Decision[Ordered]:
         """The vectors in the order in which they are shown."""
         if are_equal(vectors):
             return Decision(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
-        return Decision.of(await ask_until(self._asker, self._prompts.prompt(vectors), read_order, self._tries))
+        return Decision.of(await self._llm.ask(self._prompts.prompt(vectors), read_order))
 
 
 def are_equal(vectors: Sequence[JudgeVector]) -> bool:

@@ -65,8 +65,6 @@ class PaidAnswer:
     purpose: str
     answer: Answer
     cost_micro_usd: int | None
-    earlier: tuple[str, ...] = ()
-    """The requests of the same question whose answers were cut or refused for their limit, before this one."""
 
 
 class Llm(Protocol):
@@ -105,8 +103,8 @@ class Asker(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def foresee(self, prompts: Sequence[Prompt]) -> None:
-        """Told what will be asked next. What is done ahead changes no answer; by default it is nothing."""
+    async def prefetch(self, prompts: Sequence[Prompt]) -> None:
+        """Prepare for these prompts; changes no answer, and by default does nothing."""
         del prompts
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:

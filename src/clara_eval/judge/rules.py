@@ -49,7 +49,7 @@ class RulesJudge:
                 remedy='Give each feature "better": "higher" or "lower", or set CLARA_JUDGES to a model.',
             )
 
-    async def foresee(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
+    async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         """There is nothing to look up."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:

@@ -29,13 +29,13 @@ from clara_eval.redteam.simulators import (
     Compromise,
     Fault,
     FaultyProvider,
-    MemoryAsker,
     ScriptedLlm,
     Task,
     capacity_bits,
     compromised_extractor,
     gullible_judge,
     honest_reader,
+    in_memory,
     obedient_reader,
 )
 from clara_eval.submissions import Solution
@@ -71,7 +71,7 @@ class _Counts:
 
 async def measure_injection(payloads: list[Payload]) -> list[Figure]:
     counts, rival = _Counts(), await _facts(honest_reader, HONEST[1])
-    judge = ModelJudge(MemoryAsker(ScriptedLlm(gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
+    judge = ModelJudge(in_memory(ScriptedLlm(gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
     for payload, carrier, position, text in submissions(payloads):
         counts.trials += 1
         held = solution_of(text)
@@ -130,7 +130,7 @@ def _figures(counts: _Counts, payloads: int) -> list[Figure]:
 
 
 async def _facts(reader: object, text: str) -> SubmissionFacts:
-    asker = MemoryAsker(ScriptedLlm(reader))  # type: ignore[arg-type]  # any of the simulated readers
+    asker = in_memory(ScriptedLlm(reader))  # type: ignore[arg-type]  # any of the simulated readers
     return await extract_features(asker, SCHEMA, solution_of(text), READING)
 
 
@@ -153,8 +153,8 @@ async def _poster_is_fenced(words: str) -> bool:
         for questions in questions_for(SCHEMA, held, reading).values()
         for one in questions
     )
-    obedient = await extract_features(MemoryAsker(ScriptedLlm(obedient_reader)), SCHEMA, held, reading)
-    plain = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), SCHEMA, held, READING)
+    obedient = await extract_features(in_memory(ScriptedLlm(obedient_reader)), SCHEMA, held, reading)
+    plain = await extract_features(in_memory(ScriptedLlm(honest_reader)), SCHEMA, held, READING)
     return whole and (obedient.vector, obedient.flags) == (plain.vector, plain.flags)
 
 
@@ -182,7 +182,7 @@ async def measure_denial(payloads: list[Payload]) -> list[Figure]:
     clean, changed, trials = await _facts(honest_reader, HONEST[0]), 0, 0
     for payload in payloads[:40]:
         for fault in FAULTS:
-            faulty = MemoryAsker(FaultyProvider(ScriptedLlm(honest_reader), _only("POISON", fault)))
+            faulty = in_memory(FaultyProvider(ScriptedLlm(honest_reader), _only("POISON", fault)))
             try:
                 await extract_features(faulty, SCHEMA, solution_of(f"POISON = {payload.text!r}\n" + HONEST[1]), READING)
             except Temporary:

@@ -29,7 +29,7 @@ from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import Value
 from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.report import Figure, share
-from clara_eval.redteam.simulators import MemoryAsker, Property, ScriptedLlm, Task
+from clara_eval.redteam.simulators import Property, ScriptedLlm, Task, in_memory
 
 ENTRIES = 12
 PAID = 3
@@ -177,7 +177,7 @@ class _Reader:
 
 
 async def _read(schema: FeatureSchema, reader: Callable[[Prompt], str], text: str, number: int) -> SubmissionFacts:
-    return await extract_features(MemoryAsker(ScriptedLlm(reader)), schema, solution_of(text, number), READING)
+    return await extract_features(in_memory(ScriptedLlm(reader)), schema, solution_of(text, number), READING)
 
 
 async def _honest_field(
@@ -328,7 +328,7 @@ async def measure_executed(trials: int, seed: int) -> list[Figure]:
         runs = [_ran(passed, rng.randrange(20_000, 90_000)) for passed in range(ENTRIES)]
 
         async def facts(number: int, answer: Callable[[Prompt], str], runs: list[Executed] = runs) -> SubmissionFacts:
-            asker = MemoryAsker(ScriptedLlm(answer))
+            asker = in_memory(ScriptedLlm(answer))
             text = solution_of(entries[number].text, number + 1)  # noqa: B023 - called within this round
             return await extract_features(asker, EXECUTED, text, READING, runs[number])
 

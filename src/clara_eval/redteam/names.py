@@ -25,11 +25,11 @@ from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.lies import verdicts
 from clara_eval.redteam.report import Figure, share
 from clara_eval.redteam.simulators import (
-    MemoryAsker,
     Property,
     ScriptedLlm,
     Task,
     credulous_reader,
+    in_memory,
     word_obeying_reader,
 )
 
@@ -229,7 +229,7 @@ class Round:
 
     async def read(self, reader: Callable[[Prompt], str], text: str, number: int, statement: str) -> SubmissionFacts:
         reading = replace(READING, language=self._language, statement=statement)
-        asker = MemoryAsker(ScriptedLlm(reader))
+        asker = in_memory(ScriptedLlm(reader))
         return await extract_features(asker, SCHEMA, solution_of(text, number, self._language), reading)
 
     async def field(self, reader: Callable[[Prompt], str], statement: str) -> dict[Address, SubmissionFacts]:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from clara_eval.evaluation.features import extract_features
 from clara_eval.evaluation.features.extract import prompts_for
-from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.redteam.corpus import CARRIERS, HONEST, POSITIONS, Payload
 from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.injection import SCHEMA
@@ -42,7 +43,7 @@ def planned_prompts(payloads: Sequence[Payload]) -> list[Prompt]:
     return prompts_for(SCHEMA, [solution_of(text) for text in texts], READING)
 
 
-async def measure_own(asker: Asker, payloads: Sequence[Payload]) -> list[Figure]:
+async def measure_own(asker: StructuredLlm, payloads: Sequence[Payload]) -> list[Figure]:
     rules = RulesJudge(SCHEMA)
     fooled = lifted = waits = 0
     for attacked, control in _pairs(payloads):

@@ -32,6 +32,7 @@ from clara_eval.judge.port import (
 )
 from clara_eval.judge.prompt_view import unescaped
 from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import STEPS, Value, make_vector
 
 _OPENING = re.compile(r"<\s*submission[^>]*>", re.IGNORECASE)
@@ -78,6 +79,11 @@ class MemoryAsker(Asker):
             answer = await self.llm.complete(prompt)
             self.book[request] = PaidAnswer(request, "run", self.name, prompt.purpose, answer, None)
         return self.book[request]
+
+
+def in_memory(llm: Llm) -> StructuredLlm:
+    """Ask a scripted model for typed values, with its answers kept in memory."""
+    return StructuredLlm(MemoryAsker(llm))
 
 
 def answer_of(text: str, stop: Literal["end", "max_tokens", "refusal"] = "end") -> Answer:

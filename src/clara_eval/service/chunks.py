@@ -131,7 +131,7 @@ class Spreader:
     async def _ask_all(self, chunk: Chunk, most: int | None) -> int:
         budget = RunBudget(most)
         line = self._pool.line(chunk.judge, chunk.run, budget, CHUNK_SECONDS)
-        await line.prefetch(chunk.prompts)
+        await line.look_up(chunk.prompts)
         answered = 0
         waiting = iter(chunk.prompts)
 

@@ -98,7 +98,7 @@ async def _changed(app: App, asked: Mapping[str, _Noted], head: Block) -> set[st
     if not asked:
         return set()
     try:
-        told = await app.chain.openness([Address(address) for address in asked], head)
+        told = await app.chain.challenges.status_and_submission_count([Address(address) for address in asked], head)
     except Temporary as bad:
         _log.info("resting_not_asked", problem=str(bad), challenges=len(asked))
         return set(asked)  # each is looked at by itself
@@ -110,8 +110,8 @@ async def _stirred(app: App, head: Block) -> set[Address] | None:
     last = await app.store.checkpoint(_place(app.chain_id))
     if last is None or head.number - last.block_number > LONGEST_GAP_BLOCKS or last.block_number > head.number:
         return None
-    first = max(0, last.block_number + 1 - app.chain.confirmations)
-    return await app.chain.stirred(first, head)
+    first = max(0, last.block_number + 1 - app.chain.blocks.network.confirmations)
+    return await app.chain.events.challenges_with_events(first, head)
 
 
 def _run(chain_id: int) -> str:

@@ -23,15 +23,14 @@ import structlog
 from clara_eval.actions.publication import NotTried, publish_missing
 from clara_eval.actions.reputation import give_missing_feedback
 from clara_eval.app import App
-from clara_eval.chain.discovery import NewChallenge, find_challenges
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus
+from clara_eval.chain.events import find_challenges
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewChallenge
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.sending import posts_covered, send_again
 from clara_eval.challenges.attempt_memory import read_attempts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.claim_recorder import record_claims, watch_claims
 from clara_eval.challenges.evaluate import is_meant
-from clara_eval.challenges.history import Created, created_key
 from clara_eval.challenges.keeper import finalize
 from clara_eval.challenges.post_recorder import record_closed, record_posted
 from clara_eval.challenges.result_recorder import has_news, known_results, record_result
@@ -42,7 +41,8 @@ from clara_eval.core.errors import ClaraError, ConfigError, Stalled, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import EvalStatus, Summary, read, read_many
-from clara_eval.documents.store_keys import INDEX, index_key, status_key
+from clara_eval.documents.rounds import Created
+from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.due import Due, DueAction, Memory, due
 from clara_eval.service.endings import stalled_alert
@@ -125,7 +125,7 @@ class Ticker:
 
     async def tick(self) -> TickReport:
         """Raises what keeps the whole tick from working, such as a node that does not answer."""
-        head = await self.app.chain.head()
+        head = await self.app.chain.blocks.head()
         report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
         unfound = await self._apart("discovery", self._discover(), report)
         if unfound is not None:
@@ -206,7 +206,7 @@ class Ticker:
 
     async def _record_results(self, report: TickReport, at_rest: Mapping[str, str]) -> None:
         """How rounds ended, for the agents' records: a few at each tick, the rest at the next."""
-        app, safe = self.app, await self.app.chain.safe_block()
+        app, safe = self.app, await self.app.chain.blocks.safe_block()
         noted = {**await self._under(RECORDED), **{a: state for a, state in at_rest.items() if state != "complete"}}
         index = await self._summaries(a for a in await self._under(INDEX) if a not in noted)
         closed = {to_address(a): one for a, one in index.items() if one.deadline < safe.timestamp}
@@ -228,7 +228,7 @@ class Ticker:
         """Who took which prize, for the timelines; a long past is read over several ticks."""
         try:
             async with asyncio.timeout(self.look_seconds):
-                await record_claims(self.app.store, self.app.chain, await self.app.chain.safe_block())
+                await record_claims(self.app.store, self.app.chain, await self.app.chain.blocks.safe_block())
         except TimeoutError:
             report.problems.append("Reading old claims is taking long: it continues at the next tick.")
 
@@ -254,7 +254,7 @@ class Ticker:
             await app.store.put_many(app.chain_id, pairs)
 
         factory = to_address(app.settings.factory)
-        await find_challenges(app.chain, app.store, factory, app.settings.first_block, keep)
+        await find_challenges(app.chain.events, app.store, factory, app.settings.first_block, keep)
 
     async def _money(self, report: TickReport) -> None:
         app = self.app
@@ -342,7 +342,9 @@ class Ticker:
                 break
             try:
                 async with asyncio.timeout(min(self.look_seconds, _TOGETHER_SECONDS)):
-                    found.update({one.address: one for one in await self.app.chain.challenges_at(group, head)})
+                    found.update(
+                        {one.address: one for one in await self.app.chain.challenges.challenges_at(group, head)}
+                    )
             except ConfigError:
                 raise
             except Exception as bad:  # noqa: BLE001 - whichever breaks us is found when each is read alone
@@ -369,7 +371,7 @@ class Ticker:
 
     async def _look(self, address: Address, head: Block, known: Challenge | None) -> tuple[Challenge, Due]:
         app = self.app
-        challenge = known or (await app.chain.challenges_at([address], head))[0]
+        challenge = known or (await app.chain.challenges.challenges_at([address], head))[0]
         status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
         await save_summary(app.store, challenge, status.postedBy if status else None)
         state = status.status if status else None
@@ -410,7 +412,7 @@ class Ticker:
             case DueAction.EVALUATE:
                 await self.start(challenge)
             case DueAction.RECORD:
-                posted = await record_posted(self.app.store, self.app.chain, challenge)
+                posted = await record_posted(self.app.store, self.app.chain.results, challenge)
                 by = str(posted.by) if posted else None
                 await save_summary(self.app.store, challenge, by)
                 _log.info("post_recognised", posted_by=by)
@@ -427,7 +429,7 @@ class Ticker:
                     "what was read at a block that is gone.",
                 )
             case DueAction.FINALIZE:
-                receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain)
+                receipt = await finalize(challenge, sender=self.app.sender, results=self.app.chain.results)
                 self.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
                 _log.info("challenge_finalized", outcome=receipt.outcome.value)
             case DueAction.NONE:

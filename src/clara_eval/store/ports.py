@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from clara_eval.chain.discovery import Checkpoints
+from clara_eval.chain.events import Checkpoints
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.sender import TransactionLog
 from clara_eval.chain.transaction import StoredTransaction

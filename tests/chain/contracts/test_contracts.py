@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from eth_abi.abi import encode
@@ -14,13 +15,8 @@ from tests.support.faulty_node import FaultyNode, answers, longest_range
 from clara_eval.actions.act import act
 from clara_eval.actions.submit import Handing, plan_submit, submit
 from clara_eval.app import open_caller
-from clara_eval.chain.contracts.clients import (
-    FOREIGN_GAS,
-    Feedback,
-    IdentityRegistryContract,
-    ReputationRegistryContract,
-    View,
-)
+from clara_eval.chain.contracts.abi import FOREIGN_GAS, View
+from clara_eval.chain.contracts.clients import Feedback, IdentityRegistryContract, ReputationRegistryContract
 from clara_eval.chain.logs import FIRST_SPAN
 from clara_eval.chain.model import Block
 from clara_eval.core.address import Address, short
@@ -48,9 +44,9 @@ async def test_a_hostile_token_never_stops_a_reading(local_chain: LocalChain, tm
     address = await chain.post_challenge(PostedTerms(token=token, payout_bps=(7000, 3000)))
     await chain.node.rpc("anvil_setCode", token, code)
     async with open_caller(agent_settings(chain, None, tmp_path / "none.db")) as caller:
-        read = await caller.chain.challenge_at(address, await caller.chain.head())
+        read = await caller.chain.challenges.challenge_at(address, await caller.chain.blocks.head())
         assert (read.token.symbol, read.token.decimals, read.token.is_known) == (short(token), 0, False)
-        assert await caller.chain.token_at(token, await caller.chain.head()) is None
+        assert await caller.chain.challenges.token_at(token, await caller.chain.blocks.head()) is None
 
 
 def test_a_call_to_a_stranger_has_little_gas() -> None:
@@ -94,11 +90,11 @@ async def test_feedback_is_read_and_a_stranger_in_its_place_is_noticed() -> None
     """What was given is read with its decimals; a contract that answers something else never passes for a registry."""
     data = encode(["int128", "uint8", "string", "string", "bool"], [-5, 1, "challenge", "", True])
     chain = Told("0x" + data.hex())
-    found = await ReputationRegistryContract(chain, REPUTATION).feedback(HEAD, 7, REPUTATION, 1)
+    found = await ReputationRegistryContract(cast("Any", chain), REPUTATION).feedback(HEAD, 7, REPUTATION, 1)
     assert found == Feedback(-5, 1, "challenge", "", is_revoked=True)
     assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
     for nonsense in ("0x", "0x01", "0x" + "ff" * 64):
-        stranger = ReputationRegistryContract(Told(nonsense), REPUTATION)
+        stranger = ReputationRegistryContract(cast("Any", Told(nonsense)), REPUTATION)
         assert await stranger.feedback(HEAD, 7, REPUTATION, 1) is None
         with pytest.raises(NotFound, match="getIdentityRegistry"):
             await stranger.identity_registry(HEAD)
@@ -125,8 +121,8 @@ async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, 
         settings = agent_settings(local_chain, local_chain.agents[0], tmp_path / "kept.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
             found = await act(caller, submit(handing), confirmed="yes")
-    assert found["details"]["agentId"] == "0"
-    assert [item["description"] for item in found["sent"]] == ["Register as an agent", "Submit a solution as agent 0"]
+    assert found.details["agentId"] == "0"
+    assert [item.description for item in found.sent] == ["Register as an agent", "Submit a solution as agent 0"]
     assert node.calls["eth_getLogs"] == 0
 
 

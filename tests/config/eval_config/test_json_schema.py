@@ -15,16 +15,14 @@ from tests.support.configs import CRITERIA, errors
 
 from clara_eval.config.eval_config import (
     FeatureSchema,
-    canonical_config,
     collect_problems,
     compile_schema,
     parse_eval_config,
 )
-from clara_eval.config.eval_config.feature_reading import RESERVED
-from clara_eval.config.eval_config.json_schema import eval_config_schema, eval_config_schema_text, split_message
+from clara_eval.config.eval_config.shape import RESERVED, eval_config_schema_text, split_message
 from clara_eval.config.eval_config.templates import TEMPLATES, template_text
 
-SCHEMA = Draft202012Validator(eval_config_schema())
+SCHEMA = Draft202012Validator(json.loads(eval_config_schema_text()))
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
@@ -38,7 +36,7 @@ def test_the_published_schema_is_current() -> None:
     """docs/eval-config.schema.json is what the code says (scripts/write_eval_config_schema.py writes it), and a valid schema."""
     published = Path(__file__).parents[3] / "docs" / "eval-config.schema.json"
     assert published.read_text(encoding="utf-8") == eval_config_schema_text()
-    Draft202012Validator.check_schema(eval_config_schema())
+    Draft202012Validator.check_schema(json.loads(eval_config_schema_text()))
 
 
 NAMES = st.from_regex(r"\A[a-z][a-z0-9_]{0,39}\Z").filter(lambda name: name not in RESERVED)
@@ -94,7 +92,7 @@ def test_good_configs_are_accepted_by_parser_and_schema(document: dict[str, Any]
     schema, _ = compile_schema(config)
     assert schema.names == tuple(names)
     assert FeatureSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
-    assert json.loads(canonical_config(config)) == document
+    assert json.loads(config.canonical) == document
 
 
 JSON_VALUES = st.recursive(
@@ -144,7 +142,7 @@ def messages(schema: object) -> Iterator[str]:
 
 def test_every_message_of_the_schema_is_a_reason_and_a_remedy() -> None:
     """Each splits into a sentence that says what is wrong and one or more that say what to write instead."""
-    found = list(messages(eval_config_schema()))
+    found = list(messages(json.loads(eval_config_schema_text())))
     assert len(found) > 5
     for said in found:
         reason, remedy = split_message(said)

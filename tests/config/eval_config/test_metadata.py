@@ -14,7 +14,6 @@ from tests.support.configs import APPENDIX, config_text
 from clara_eval.config.eval_config import (
     BadEvalConfig,
     build_metadata,
-    canonical_config,
     config_hash,
     parse_eval_config,
     read_metadata,
@@ -27,13 +26,13 @@ def test_canonical_form_forgets_order_and_space_only() -> None:
     """The canonical form is the same for the same document in another order, and differs for another document."""
     document = json.loads(APPENDIX)
     shuffled = json.dumps(dict(reversed(document.items())), indent=7)
-    assert canonical_config(parse_eval_config(APPENDIX)) == canonical_config(parse_eval_config(shuffled))
+    assert parse_eval_config(APPENDIX).canonical == parse_eval_config(shuffled).canonical
     other = json.dumps({**document, "language": "vyper"})
-    assert canonical_config(parse_eval_config(APPENDIX)) != canonical_config(parse_eval_config(other))
+    assert parse_eval_config(APPENDIX).canonical != parse_eval_config(other).canonical
     assert config_hash(APPENDIX.encode()) == keccak_hex(APPENDIX.encode())
     # RFC 8785: sorted keys, no space, numbers as JavaScript writes them
     weighted = parse_eval_config(config_text(features=[{"name": "novelty", "weight": 10.0}]))
-    assert b'"features":[{"name":"novelty","weight":10}]' in canonical_config(weighted)
+    assert b'"features":[{"name":"novelty","weight":10}]' in weighted.canonical
 
 
 def metadata(config: Any, **more: Any) -> bytes:
@@ -52,7 +51,7 @@ def test_metadata_with_a_string_config_is_hashed_as_written() -> None:
 
 def test_metadata_with_an_object_config_is_hashed_in_canonical_form() -> None:
     """The other form: the object itself, committed in canonical form."""
-    canonical = canonical_config(parse_eval_config(APPENDIX))
+    canonical = parse_eval_config(APPENDIX).canonical
     read = read_metadata(metadata(json.loads(APPENDIX)), keccak_hex(canonical))
     assert (read.hash_kind, read.config_bytes) == ("canonical", canonical)
 

@@ -19,10 +19,9 @@ from clara_eval.config.eval_config import (
     lint,
     parse_eval_config,
 )
-from clara_eval.config.eval_config.feature_reading import RESERVED
-from clara_eval.config.eval_config.json_schema import eval_config_schema
+from clara_eval.config.eval_config.shape import RESERVED, eval_config_schema_text
 
-SCHEMA = Draft202012Validator(eval_config_schema())
+SCHEMA = Draft202012Validator(json.loads(eval_config_schema_text()))
 POSTER_CONFIGS = [
     payload["text"]
     for line in (files("clara_eval") / "redteam" / "data" / "own.jsonl").read_text(encoding="utf-8").splitlines()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.support.scripted_llm import (
-    MemoryAsker,
     ScriptedLlm,
     Task,
     answer_of,
     compromised_extractor,
     honest_reader,
+    in_memory,
 )
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema
@@ -26,6 +26,7 @@ from clara_eval.evaluation.features.extract import questions_for
 from clara_eval.evaluation.features.features import choose_values
 from clara_eval.evaluation.features.merging import differs, merge_values, merge_views
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import Value
 from clara_eval.submissions import Solution
 
@@ -55,13 +56,13 @@ def solution(text: str, account: str = "aa") -> Solution:
     )
 
 
-def answering(**values: Any) -> MemoryAsker:
+def answering(**values: Any) -> StructuredLlm:
     """A model with a right canary and these values, the same for every view."""
 
     def answer(prompt: Prompt) -> str:
         return json.dumps(Task.of(prompt).answer(lambda name, _: values.get(name)))
 
-    return MemoryAsker(ScriptedLlm(answer))
+    return in_memory(ScriptedLlm(answer))
 
 
 async def test_measured_features_need_no_model() -> None:
@@ -113,7 +114,7 @@ async def test_when_the_views_disagree_the_worse_value_counts() -> None:
         values = {"correctness": 4 if best else 1, "speed": 1.0 if best else 0.95, "safe": best, "growth": None}
         return json.dumps(Task.of(prompt).answer(lambda name, _: values.get(name)))
 
-    found = await extract_features(MemoryAsker(ScriptedLlm(impressed)), CLAIMED, solution(CODE), READING)
+    found = await extract_features(in_memory(ScriptedLlm(impressed)), CLAIMED, solution(CODE), READING)
     assert found.vector.as_dict() == {"correctness": 1, "speed": 0.95, "safe": False, "growth": None}
     assert [(flag.code, flag.evidence["feature"]) for flag in found.flags] == [
         ("views_disagree", "correctness"),
@@ -146,7 +147,7 @@ async def test_all_best_is_worth_a_look() -> None:
 )
 async def test_an_unusable_extraction_is_unknown_and_flagged(answer: Answer, code: str) -> None:
     """After three tries the claims are unknown, never good, and a person looks."""
-    found = await extract_features(MemoryAsker(ScriptedLlm(lambda _: answer)), CLAIMED, solution(CODE), READING)
+    found = await extract_features(in_memory(ScriptedLlm(lambda _: answer)), CLAIMED, solution(CODE), READING)
     assert set(found.vector.as_dict().values()) == {None}
     assert [(flag.code, flag.severity) for flag in found.flags] == [(code, "review")]
     assert len(found.requests) == 3
@@ -155,7 +156,7 @@ async def test_an_unusable_extraction_is_unknown_and_flagged(answer: Answer, cod
 async def test_a_wrong_canary_is_unknown_and_flagged() -> None:
     """An answer that does not prove it read the task is not believed, however good it looks."""
     llm = ScriptedLlm(compromised_extractor("x", "wrong_canary"))
-    found = await extract_features(MemoryAsker(llm), CLAIMED, solution(CODE), READING)
+    found = await extract_features(in_memory(llm), CLAIMED, solution(CODE), READING)
     assert set(found.vector.as_dict().values()) == {None}
     assert [flag.code for flag in found.flags] == ["canary"]
 
@@ -164,7 +165,7 @@ async def test_measured_values_survive_an_unusable_extraction() -> None:
     """What tools know does not depend on a model."""
     schema = FeatureSchema((LEVEL, MEASURED["max_complexity"]))
     llm = ScriptedLlm(lambda _: "no")
-    found = await extract_features(MemoryAsker(llm), schema, solution(CODE), READING)
+    found = await extract_features(in_memory(llm), schema, solution(CODE), READING)
     assert found.vector.as_dict() == {"correctness": None, "max_complexity": 2}
 
 
@@ -178,7 +179,7 @@ class Down(Asker):
 async def test_an_outage_says_nothing_about_a_submission() -> None:
     """The outage is passed on: nobody gets unknown values because a provider is down."""
     with pytest.raises(Temporary):
-        await extract_features(Down(), CLAIMED, solution(CODE), READING)
+        await extract_features(StructuredLlm(Down()), CLAIMED, solution(CODE), READING)
 
 
 async def test_hidden_characters_are_flagged() -> None:
@@ -196,7 +197,7 @@ async def test_a_long_submission_is_read_whole() -> None:
         return json.dumps(Task.of(prompt).answer(lambda name, _: level if name == "correctness" else None))
 
     llm = ScriptedLlm(by_part)
-    found = await extract_features(MemoryAsker(llm), CLAIMED, solution(text), READING)
+    found = await extract_features(in_memory(llm), CLAIMED, solution(text), READING)
     assert found.vector.as_dict()["correctness"] == 1
     full = [Task.of(prompt).data for prompt in llm.seen if "We changed it" not in prompt.user]
     assert "".join(full) == text
@@ -247,8 +248,8 @@ def test_neighbouring_levels_do_not_disagree() -> None:
 
 async def test_reading_does_not_depend_on_who_submits_or_who_else_does() -> None:
     """The same content from another account has the same prompts and the same facts."""
-    one = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), CLAIMED, solution(CODE, "aa"), READING)
-    other = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), CLAIMED, solution(CODE, "bb"), READING)
+    one = await extract_features(in_memory(ScriptedLlm(honest_reader)), CLAIMED, solution(CODE, "aa"), READING)
+    other = await extract_features(in_memory(ScriptedLlm(honest_reader)), CLAIMED, solution(CODE, "bb"), READING)
     assert one == other
 
 

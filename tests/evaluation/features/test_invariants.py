@@ -17,7 +17,6 @@ from tests.support.scripted_llm import (
     Compromise,
     Fault,
     FaultyProvider,
-    MemoryAsker,
     ScriptedLlm,
     Task,
     capacity_bits,
@@ -25,6 +24,7 @@ from tests.support.scripted_llm import (
     covert_extractor,
     gullible_judge,
     honest_reader,
+    in_memory,
     obedient_reader,
 )
 
@@ -172,9 +172,9 @@ def test_the_posters_words_stand_behind_the_same_fence() -> None:
 
 async def test_the_posters_words_change_no_fact_of_an_obedient_reader() -> None:
     """A reader that obeys everything outside of the data finds nothing of the statement there (M1)."""
-    honest = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), SCHEMA, solution(HONEST[0]), READING)
+    honest = await extract_features(in_memory(ScriptedLlm(honest_reader)), SCHEMA, solution(HONEST[0]), READING)
     for payload in (*PAYLOADS[::10], *SPOOFS):
-        asker = MemoryAsker(ScriptedLlm(obedient_reader))
+        asker = in_memory(ScriptedLlm(obedient_reader))
         statement = payload.encode("utf-8", "replace").decode()
         read = await extract_features(asker, SCHEMA, solution(HONEST[0]), _asked(statement))
         assert (read.vector, read.flags) == (honest.vector, honest.flags)
@@ -290,7 +290,7 @@ def _anonymous(question: Question) -> str:
 
 
 async def _read(text: str, payload: str, how: Compromise) -> SubmissionFacts:
-    asker = MemoryAsker(ScriptedLlm(compromised_extractor(payload, how)))
+    asker = in_memory(ScriptedLlm(compromised_extractor(payload, how)))
     return await extract_features(asker, SCHEMA, solution(text), READING)
 
 
@@ -312,9 +312,9 @@ async def test_a_compromised_reader_delivers_no_word_to_the_judge(how: Compromis
 
 async def test_a_gullible_judge_has_nothing_to_fall_for() -> None:
     """A judge that obeys any visible word of the attacker still judges by the facts (M2 with M3)."""
-    asker = MemoryAsker(ScriptedLlm(honest_reader))
+    asker = in_memory(ScriptedLlm(honest_reader))
     rival = (await extract_features(asker, SCHEMA, solution(HONEST[1]), READING)).vector
-    judge = ModelJudge(MemoryAsker(ScriptedLlm(gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
+    judge = ModelJudge(in_memory(ScriptedLlm(gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
     for payload in PAYLOADS[::3]:
         attacked = await _read(POSITIONS["head"](_commented(payload)), payload, "payload_strings")
         control = await _read(POSITIONS["head"](_commented(payload)), "other words", "payload_strings")
@@ -326,8 +326,8 @@ async def test_an_obedient_reader_hears_no_instruction() -> None:
     """A reader that obeys everything outside the data reads the same facts as an honest one (M1)."""
     for payload in PAYLOADS[::4]:
         held = solution(CARRIERS["bare"](payload))
-        obedient = MemoryAsker(ScriptedLlm(obedient_reader))
-        honest = MemoryAsker(ScriptedLlm(honest_reader))
+        obedient = in_memory(ScriptedLlm(obedient_reader))
+        honest = in_memory(ScriptedLlm(honest_reader))
         assert await extract_features(obedient, SCHEMA, held, READING) == await extract_features(
             honest, SCHEMA, held, READING
         )
@@ -338,7 +338,7 @@ async def test_texts_for_people_are_clean_and_short() -> None:
     for payload in PAYLOADS:
         how: Compromise = "payload_strings"
         schema = FeatureSchema((level_feature("correctness"), Feature("summary", "text")))
-        asker = MemoryAsker(ScriptedLlm(compromised_extractor(payload, how)))
+        asker = in_memory(ScriptedLlm(compromised_extractor(payload, how)))
         found = await extract_features(asker, schema, solution(HONEST[0]), READING)
         kept = [*found.text.values(), *(flag.sentence for flag in found.flags)]
         for text in kept:
@@ -354,8 +354,8 @@ async def test_a_submission_that_breaks_its_own_reading_harms_nobody_else(fault:
     def only_poisoned(prompt: Prompt) -> Fault | None:
         return fault if "POISON" in prompt.user else None
 
-    clean = await extract_features(MemoryAsker(ScriptedLlm(honest_reader)), SCHEMA, solution(HONEST[0]), READING)
-    faulty = MemoryAsker(FaultyProvider(ScriptedLlm(honest_reader), only_poisoned))
+    clean = await extract_features(in_memory(ScriptedLlm(honest_reader)), SCHEMA, solution(HONEST[0]), READING)
+    faulty = in_memory(FaultyProvider(ScriptedLlm(honest_reader), only_poisoned))
     poisoned = await extract_features(faulty, SCHEMA, solution("POISON = 1\n" + HONEST[0]), READING)
     assert await extract_features(faulty, SCHEMA, solution(HONEST[0]), READING) == clean
     assert [flag.code for flag in poisoned.flags] == ["unevaluable"]
@@ -370,7 +370,7 @@ async def test_few_bits_can_be_hidden_in_a_vector() -> None:
     assert bits < 20
     vectors = set()
     for message in range(300):
-        asker = MemoryAsker(ScriptedLlm(covert_extractor(b"\x01" + message.to_bytes(8, "big"))))
+        asker = in_memory(ScriptedLlm(covert_extractor(b"\x01" + message.to_bytes(8, "big"))))
         schema = FeatureSchema((SCHEMA.feature("test_coverage"),))
         vectors.add((await extract_features(asker, schema, solution("Prose only."), READING)).vector)
     assert len(vectors) == 1

@@ -27,25 +27,19 @@ from tests.support.api_service import (
 from tests.support.round_pages import CRITERIA, account, put_round
 from typer.testing import CliRunner
 
-from clara_eval.challenges.history import (
-    Claim,
-    Created,
-    PrizeClaims,
-    claims_key,
-    created_key,
-)
+from clara_eval.actions.published import Spent
 from clara_eval.challenges.review import request_review
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import EvalStatus, Scores, read
-from clara_eval.documents.store_keys import scores_key
+from clara_eval.documents.rounds import Claim, Created, PrizeClaims
+from clara_eval.documents.store_keys import claims_key, created_key, scores_key
 from clara_eval.interfaces.api.challenge_view import timeline
 from clara_eval.interfaces.api.leaderboard import around_line, leaderboard_of
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
 from clara_eval.interfaces.api.templating import STATIC, asset, coded, grouped, share
 from clara_eval.interfaces.api.wording import money
 from clara_eval.interfaces.cli import app as program
-from clara_eval.judge.costs.spend_report import SpendLine
 
 SMALL = Address("0x" + "e1" * 20)
 LARGE = Address("0x" + "e2" * 20)
@@ -255,24 +249,24 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "evaluation", "wanted"),
+    ("spent", "evaluation", "wanted"),
     [
         (None, {}, ("Told when scoring starts", "Nothing yet")),
         (None, {"startedAt": 5, "estimateUsd": 0.0}, ("Nothing: no model is asked", "$0.00")),
-        (SpendLine("a", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
-        (SpendLine("a", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
+        (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
+        (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
         (
-            SpendLine("a", 1_070_000, 1_070_000, 1),
+            Spent(0.0, 1.07),
             {"startedAt": 5, "estimateUsd": 0.28, "stage": {"costUsd": 0.019}},
             ("About $0.280", "$0.019 so far, $1.07 set aside"),
         ),
     ],
 )
 def test_money_is_told_as_estimate_spent_and_cap(
-    line: SpendLine | None, evaluation: dict[str, Any], wanted: tuple[str, str]
+    spent: Spent | None, evaluation: dict[str, Any], wanted: tuple[str, str]
 ) -> None:
     """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
-    told = money(line, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)
+    told = money(spent, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)
     assert (told.estimate, told.spent, told.cap) == (*wanted, "$25.00 for one challenge")
 
 

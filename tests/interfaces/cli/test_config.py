@@ -19,7 +19,6 @@ from clara_eval.config.eval_config import (
     COMMON,
     EXECUTED,
     MEASURED,
-    canonical_config,
     config_hash,
     parse_eval_config,
 )
@@ -156,7 +155,7 @@ def test_hash_is_over_bytes_or_canonical_form(tmp_path: Path) -> None:
     """The plain hash is the one to commit for a string; --canonical is the one for an object."""
     path = write(tmp_path, APPENDIX)
     assert run("hash", path) == (0, config_hash(APPENDIX.encode()) + "\n")
-    canonical = config_hash(canonical_config(parse_eval_config(APPENDIX)))
+    canonical = config_hash(parse_eval_config(APPENDIX).canonical)
     assert run("hash", path, "--canonical") == (0, canonical + "\n")
     assert json.loads(run("hash", path, "--canonical", "--json")[1])["hash"] == canonical
 

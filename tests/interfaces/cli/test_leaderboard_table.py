@@ -11,15 +11,15 @@ from rich.console import Console
 
 from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import to_address
-from clara_eval.documents.results import Margin, Ranked
+from clara_eval.documents.results import LeaderboardRow, Margin
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, bar_of, print_leaderboard, table_lines
 
 USDC = PrizeToken(to_address("0x" + "1" * 40), "USDC", 6)
 MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.", setChance=0.8)
 
 
-def row(rank: int, **more: Any) -> Ranked:
-    return Ranked.model_validate(
+def row(rank: int, **more: Any) -> LeaderboardRow:
+    return LeaderboardRow.model_validate(
         {
             "address": f"0x{rank:040x}", "rank": rank, "elo": 1700.0 - 50 * rank, "low": 1640.0 - 50 * rank,
             "high": 1760.0 - 50 * rank, "pTop": max(0.0, 1 - rank / 8), "wins": 20 - rank, "losses": rank, "ties": 0,

@@ -32,7 +32,6 @@ from clara_eval.devnet.local_chain import (
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.evaluation.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.interfaces.mcp.asgi import create_asgi
-from clara_eval.store.ports import Store
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]
@@ -192,19 +191,13 @@ async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain
     assert await chain.balance(agent.address) - before == 700 * USDC - 105 * USDC
 
 
-@dataclass(frozen=True, slots=True)
-class Mounting:
-    settings: Settings
-    store: Store
-
-
 @asynccontextmanager
 async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
     store = await SqliteStore.open(str(database))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = create_asgi(Mounting(settings, store), path="/mcp")
+    app = create_asgi(settings, store, path="/mcp")
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way

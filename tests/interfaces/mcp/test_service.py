@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import uvicorn
@@ -19,6 +19,7 @@ from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, age
 from tests.support.api_service import ScriptedEngine
 
 from clara_eval.actions.evaluate import evaluate
+from clara_eval.actions.published import ResultReader
 from clara_eval.app import open_app, open_caller
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -30,6 +31,7 @@ from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.mcp import build_server
+from clara_eval.service.engine import Engine
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.sqlite import SqliteStore
@@ -63,7 +65,8 @@ def _fields(terms: PostedTerms) -> dict[str, Any]:
 @asynccontextmanager
 async def service(settings: Settings, database: Path) -> AsyncIterator[str]:
     store = await SqliteStore.open(str(database))
-    context = ApiContext(settings, store, 31337, Metrics(), ServiceHealth("all", 300.0), ScriptedEngine())
+    reader, engine = ResultReader(store, 31337, settings.traces_public), cast("Engine", ScriptedEngine())
+    context = ApiContext(settings, reader, Metrics(), ServiceHealth("all", 300.0), engine)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -8,7 +8,6 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +37,6 @@ from clara_eval.devnet.local_chain import (
 from clara_eval.interfaces.mcp import build_server
 from clara_eval.interfaces.mcp.asgi import create_asgi
 from clara_eval.interfaces.mcp.server import INSTRUCTIONS
-from clara_eval.store.ports import Store
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]
@@ -192,12 +190,6 @@ async def test_a_client_that_can_ask_is_asked(
     assert (await nonce(local_chain) > before) is (outcome == "sent")
 
 
-@dataclass(frozen=True, slots=True)
-class Mounting:
-    settings: Settings
-    store: Store
-
-
 @asynccontextmanager
 async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
     """The tools over HTTP on this machine, as the service mounts them."""
@@ -206,7 +198,7 @@ async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = uvicorn.Server(
-        uvicorn.Config(create_asgi(Mounting(settings, store), path="/mcp"), port=port, log_level="error", lifespan="on")
+        uvicorn.Config(create_asgi(settings, store, path="/mcp"), port=port, log_level="error", lifespan="on")
     )
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way

@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.calls import CachedLlm
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.outages import Unanswered

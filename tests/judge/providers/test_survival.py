@@ -18,11 +18,13 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.calls import CONTROL, CachedLlm, RetryPolicy
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
 from clara_eval.judge.providers.openai import OpenAiLlm
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.store.sqlite import SqliteStore
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
@@ -94,8 +96,8 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
     async with FakeEndpoint(script=script).running() as endpoint:
         llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url, call_seconds=3.0)
         budget = RunBudget(cap_micro_usd=1_000_000)
-        patience = RetryPolicy(tries=12, call_seconds=3.0, first_pause_seconds=0.02, longest_pause_seconds=0.1)
-        line = CachedLlm(llm, store, run="r", budget=budget, card=CARD, patience=patience)
+        policy = RetryPolicy(tries=12, call_seconds=3.0, first_pause_seconds=0.02, longest_pause_seconds=0.1)
+        line = CachedLlm(llm, store, run="r", budget=budget, card=CARD, policy=policy)
         line.breaker.open_after = 1000
         rounds = await asyncio.gather(*(ask_until_usable(line, number) for number in range(2 * len(EVERY))))
         await llm.close()
@@ -118,9 +120,9 @@ async def test_a_failure_that_does_not_end_is_named(tmp_path: Path, fault: Fault
     store = await SqliteStore.open(tmp_path / "s.db")
     async with FakeEndpoint(script=lambda _: fault).running() as endpoint:
         llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url)
-        patience = RetryPolicy(tries=3, first_pause_seconds=0.01)
+        policy = RetryPolicy(tries=3, first_pause_seconds=0.01)
         budget = RunBudget(cap_micro_usd=1_000_000)
-        line = CachedLlm(llm, store, run="r", budget=budget, card=CARD, patience=patience)
+        line = CachedLlm(llm, store, run="r", budget=budget, card=CARD, policy=policy)
         with pytest.raises(Temporary, match=rf"openai:m@.* gave no answer; the last of 3 tries: .*{fault.status}"):
             await line.ask(_prompt(1))
         await llm.close()
@@ -132,7 +134,7 @@ CHILD = """
 import asyncio, sys
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.judge.calls import CachedLlm
+from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -143,7 +145,7 @@ async def main(path, url, count, schema):
     llm = OpenAiLlm("m", api_key="k", base_url=url)
     line = CachedLlm(llm, store, run="r", budget=RunBudget(None), card=card)
     prompts = [Prompt("comparison", "judge", f"pair {number}", schema, 50, "0x00") for number in range(count)]
-    await line.prefetch(prompts)
+    await line.look_up(prompts)
     await asyncio.gather(*(line.ask(prompt) for prompt in prompts))
     await llm.close()
 

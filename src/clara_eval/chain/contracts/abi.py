@@ -18,11 +18,17 @@ from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
 from clara_eval.chain.contracts import AbiItem, ContractName, artifact
+from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.hashing import keccak_hex
 
 MOST_BYTES = 4_000_000
 """A longer answer than any honest contract gives."""
+
+
+FOREIGN_GAS = 300_000
+"""For a call to a contract that anybody may have written: plenty for a proxy, and an end to any loop."""
+FOREIGN_BYTES = 4_096
 
 
 class Undecodable(ClaraError):
@@ -68,6 +74,29 @@ class Function:
     def arguments(self, calldata: bytes) -> tuple[Any, ...]:
         """The arguments inside calldata of this function; what follows them is ignored, as Solidity does."""
         return _values(self.inputs, calldata[4:])
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One call that changes nothing."""
+
+    to: Address
+    function: Function
+    values: tuple[object, ...] = ()
+    is_foreign: bool = False
+
+    def request(self) -> dict[str, str]:
+        bound = {"gas": hex(FOREIGN_GAS)} if self.is_foreign else {}
+        return {"to": self.to, "data": "0x" + self.function.call(*self.values).hex(), **bound}
+
+    def read(self, answer: object) -> tuple[Any, ...] | None:
+        """The outputs; None where the contract refused or answered something else."""
+        try:
+            if self.is_foreign:
+                return self.function.answer(answer, at_most=FOREIGN_BYTES)
+            return self.function.answer(answer)
+        except Undecodable:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

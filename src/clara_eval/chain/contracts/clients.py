@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
+from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.calldata import winner_of
-from clara_eval.chain.contracts.abi import (
-    Abi,
-    Event,
-    Function,
-    Undecodable,
-    abi,
-)
-from clara_eval.chain.discovery import NewChallenge, NewClaim, NewSubmission
+from clara_eval.chain.contracts.abi import Abi, Event, Undecodable, View, abi
 from clara_eval.chain.dollars import poses_as_dollar
-from clara_eval.chain.model import Block, ChallengeStatus, PrizeToken
+from clara_eval.chain.model import Block, ChallengeStatus, NewChallenge, NewClaim, NewSubmission, PrizeToken
 from clara_eval.chain.posted import ScoringState
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
@@ -30,41 +24,7 @@ from clara_eval.core.address import ZERO_ADDRESS, Address, short
 from clara_eval.core.errors import NotFound
 from clara_eval.core.submission import Submission
 
-FOREIGN_GAS = 300_000
-"""For a call to a contract that anybody may have written: plenty for a proxy, and an end to any loop."""
-FOREIGN_BYTES = 4_096
 SYMBOL_CHARS = 12
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One call that changes nothing."""
-
-    to: Address
-    function: Function
-    values: tuple[object, ...] = ()
-    is_foreign: bool = False
-
-    def request(self) -> dict[str, str]:
-        bound = {"gas": hex(FOREIGN_GAS)} if self.is_foreign else {}
-        return {"to": self.to, "data": "0x" + self.function.call(*self.values).hex(), **bound}
-
-    def read(self, answer: object) -> tuple[Any, ...] | None:
-        """The outputs; None where the contract refused or answered something else."""
-        try:
-            if self.is_foreign:
-                return self.function.answer(answer, at_most=FOREIGN_BYTES)
-            return self.function.answer(answer)
-        except Undecodable:
-            return None
-
-
-class Reader(Protocol):
-    """What a client asks of the chain."""
-
-    async def views(self, calls: Sequence[View], block: Block) -> list[object]:
-        """Return data or refusal of each call, all at `block`."""
-        ...
 
 
 class _Contract:
@@ -72,7 +32,7 @@ class _Contract:
 
     IS_FOREIGN: ClassVar[bool] = False
 
-    def __init__(self, reader: Reader, address: Address, spoken: Abi) -> None:
+    def __init__(self, reader: Blocks, address: Address, spoken: Abi) -> None:
         self._reader = reader
         self.address = address
         self.abi = spoken
@@ -305,7 +265,7 @@ class TokenContract(_Contract):
     ABI: ClassVar[Abi] = abi("TestUSDC")
     IS_FOREIGN = True
 
-    def __init__(self, reader: Reader, address: Address) -> None:
+    def __init__(self, reader: Blocks, address: Address) -> None:
         super().__init__(reader, address, self.ABI)
 
     async def describe(self, block: Block, network: Network) -> PrizeToken | None:
@@ -332,7 +292,7 @@ _NOT_ERC20 = "Give the address of an ERC-20 token on this network."
 
 
 async def describe_tokens(
-    reader: Reader, block: Block, addresses: Sequence[Address], network: Network
+    reader: Blocks, block: Block, addresses: Sequence[Address], network: Network
 ) -> dict[Address, PrizeToken]:
     """Symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
     tokens = [TokenContract(reader, address) for address in dict.fromkeys(addresses)]
@@ -371,7 +331,7 @@ class IdentityRegistryContract(_Contract):
     """Both name the owner in their third topic."""
     IS_FOREIGN = True
 
-    def __init__(self, reader: Reader, address: Address) -> None:
+    def __init__(self, reader: Blocks, address: Address) -> None:
         super().__init__(reader, address, self.ABI)
 
     async def owners_of(self, block: Block, agent_ids: Sequence[int]) -> list[Address | None]:
@@ -420,7 +380,7 @@ class ReputationRegistryContract(_Contract):
     ABI: ClassVar[Abi] = abi("ReputationRegistry")
     IS_FOREIGN = True
 
-    def __init__(self, reader: Reader, address: Address) -> None:
+    def __init__(self, reader: Blocks, address: Address) -> None:
         super().__init__(reader, address, self.ABI)
 
     async def identity_registry(self, block: Block) -> Address:

@@ -1,8 +1,4 @@
-"""What "good" means: the poster's config, checked, hashed, and compiled to typed features.
-
-Text and metadata bytes come in; an `EvalConfig`, its problems, its hash and a closed `FeatureSchema` go out. Only
-numbers, booleans and closed enums ever reach the judge. A config whose hash is not the committed one is never used.
-"""
+"""A poster's config: read, checked, hashed, and compiled to typed features."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from clara_eval.config.eval_config.catalogue import (
 )
 from clara_eval.config.eval_config.compiling import compile_schema, with_types
 from clara_eval.config.eval_config.lint import lint
-from clara_eval.config.eval_config.metadata import build_metadata, canonical_config, config_hash, read_metadata
+from clara_eval.config.eval_config.metadata import build_metadata, config_hash, read_metadata
 from clara_eval.config.eval_config.model import (
     BareName,
     Better,
@@ -52,7 +48,6 @@ __all__ = [
     "Source",
     "SubmissionFormat",
     "build_metadata",
-    "canonical_config",
     "collect_problems",
     "compile_schema",
     "config_hash",

@@ -1,8 +1,4 @@
-"""From the poster's features to the closed schema of one evaluation, before any submission is read.
-
-Typed features stay as given; bare names take the catalogue's type. Names in no catalogue come back beside the schema
-and stand in it as levels 0–4: a model may type them better (`with_types`), and if none does, the schema is complete.
-"""
+"""Compile a poster's features to the closed schema of one evaluation, before any submission is read."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSche
 
 
 def compile_schema(config: EvalConfig) -> tuple[FeatureSchema, tuple[str, ...]]:
-    """The schema in the poster's order, and the names in it that only have the fallback type."""
+    """Return the schema in the poster's order, and the names in it that only have the fallback type."""
     features: list[Feature] = []
     untyped: list[str] = []
     for item in config.features:
@@ -25,6 +21,6 @@ def compile_schema(config: EvalConfig) -> tuple[FeatureSchema, tuple[str, ...]]:
 
 
 def with_types(schema: FeatureSchema, better_types: Iterable[Feature]) -> FeatureSchema:
-    """The schema with features of the same name replaced; names it does not have are ignored."""
+    """Replace features by name; unknown names are ignored."""
     replacements = {feature.name: feature for feature in better_types}
     return FeatureSchema(tuple(replacements.get(feature.name, feature) for feature in schema.features))

@@ -1,36 +1,23 @@
-"""One item of `features`: a bare name, or an object with a type.
-
-An item comes in with its path; a `Feature` or `BareName` goes out, or None with at least one error in the report.
-Its shape is held to the schema; here is what a schema cannot say. What the object leaves out is taken from the
-catalogue where the name is known there. A key that has no meaning for the type is an error, because the poster
-believes it does something.
-"""
+"""Read one item of `features`: a bare name, or an object with a type; the catalogue gives what is left out."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, typed
-from clara_eval.config.eval_config.harness_reading import executed_feature
-from clara_eval.config.eval_config.json_schema import faults, part
+from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, executed_feature, typed
 from clara_eval.config.eval_config.model import BareName, Feature, FeatureType
 from clara_eval.config.eval_config.problems import ProblemReport, at, suggestion
+from clara_eval.config.eval_config.shape import TYPES_WITH, FeatureName, FeatureShape, faults
 from clara_eval.core.constants import HarnessLanguage
-
-NAME: str = part("$defs", "name", "pattern")
-RESERVED: frozenset[str] = frozenset(part("$defs", "name", "not", "enum"))
-FEATURE_KEYS: tuple[str, ...] = tuple(part("$defs", "feature", "properties"))
-MAX_DESCRIPTION: int = part("$defs", "feature", "properties", "description", "maxLength")
-_NEEDED_BY = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 
 
 def read_feature(
     report: ProblemReport, path: str, item: object, harness: HarnessLanguage | None = None
 ) -> Feature | BareName | None:
-    """`harness`: the language of the harness, which measures names like `tests_passed`; None without one."""
-    wrong = faults(item, path, "$defs", "name" if isinstance(item, str) else "feature")
+    """Return the feature, or None with an error in the report; a harness measures names like `tests_passed`."""
+    wrong = faults(item, path, FeatureName if isinstance(item, str) else FeatureShape)
     before = len(report.problems)
     report.problems += [problem for _, problem in wrong.values()]
     if isinstance(item, str):
@@ -51,8 +38,7 @@ def _read_typed(
     usual = ran or typed(item["name"])
     kind = item.get("type", usual.type if usual else None)
     if kind is None:
-        types = ", ".join(part("$defs", "feature", "properties", "type", "enum"))
-        report.error(at(path, "type"), kind, "The feature has no type.", f"One of: {types}.")
+        report.error(at(path, "type"), kind, "The feature has no type.", f"One of: {', '.join(get_args(FeatureType))}.")
         return None
     same_type = usual is not None and usual.type == kind
     start = usual if usual is not None and same_type else Feature(name=item["name"], type=kind)
@@ -74,7 +60,7 @@ def _read_typed(
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Lists as tuples, whole bounds as integers: 4.0 and 4 are the same."""
+    """Return lists as tuples and whole bounds as integers."""
     if isinstance(value, list):
         return tuple(value)
     return int(value) if key in {"min", "max"} and value == int(value) else value
@@ -89,7 +75,7 @@ def _check_list(report: ProblemReport, path: str, items: tuple[str, ...]) -> Non
 
 
 def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], kind: FeatureType) -> None:
-    for key, kinds in _NEEDED_BY.items():
+    for key, kinds in TYPES_WITH.items():
         if key in item and kind not in kinds:
             report.error(
                 at(path, key),

@@ -1,55 +1,37 @@
-"""The `harness` of a config, and the features that only running a submission can give.
-
-The value of `evalConfig.harness` comes in; a `HarnessSpec` goes out, or problems with path and remedy.
-`executed_feature` types the names that a harness makes, all of them measured: `tests_passed`, `runs`, `test_…`,
-`metric_…`, `gas_…` and `fuel_…`.
-"""
+"""Read the `harness` of a config, and check the features that only running a submission can give."""
 
 from __future__ import annotations
 
 import re
 
-from clara_eval.config.eval_config.json_schema import faults
-from clara_eval.config.eval_config.model import Feature, FeatureType, HarnessSpec
+from clara_eval.config.eval_config.catalogue import executed_feature
+from clara_eval.config.eval_config.model import HarnessSpec
 from clara_eval.config.eval_config.problems import ProblemReport, at, suggestion
-from clara_eval.core.constants import HarnessLanguage
-
-_COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
+from clara_eval.config.eval_config.shape import HarnessShape, faults
 
 
 def read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
     path = "$.harness"
-    wrong = faults(value, path, "properties", "harness")
-    report.problems += [problem for _, problem in wrong.values()]
-    if isinstance(value, dict) and value.get("hidden") is not True and "ifNotRevealed" in value:
-        report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
-    elif isinstance(value, dict) and not wrong:
-        return HarnessSpec(
-            language=value["language"],
-            source=value.get("source"),
-            hidden=value.get("hidden", False),
-            if_not_revealed=value.get("ifNotRevealed", "public"),
-            reference=value.get("reference"),
-        )
-    return None
-
-
-def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
-    """The type of a feature that a harness in this language gives, or None."""
-    if name == "tests_passed":
-        return Feature(name, "number", 0, 1, better="higher", source="measured", description="Share of tests passed.")
-    if name == "runs":
-        text = "It compiles, loads and finishes within the limits."
-        return Feature(name, "boolean", better="higher", source="measured", description=text)
-    if name.startswith("test_"):
-        return Feature(name, "boolean", better="higher", source="measured", description=f"The harness's {name} passes.")
-    if name.startswith("metric_"):
-        kind: FeatureType = "integer" if language == "solidity" else "number"
-        return Feature(name, kind, source="measured", description=f"What the harness's {name} returns.")
-    if cost := _COST.fullmatch(name):
-        text = f"{cost[1].capitalize()} that the harness's function uses."
-        return Feature(name, "integer", 0, better="lower", source="measured", description=text)
-    return None
+    before = len(report.problems)
+    report.problems += [problem for _, problem in faults(value, path, HarnessShape).values()]
+    if not isinstance(value, dict):
+        return None
+    if value.get("hidden") is not True:
+        if "source" not in value:
+            report.error(
+                at(path, "source"), None, "A public harness needs its source.", 'Add "source", or "hidden": true.'
+            )
+        if "ifNotRevealed" in value:
+            report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
+    if len(report.problems) > before:
+        return None
+    return HarnessSpec(
+        language=value["language"],
+        source=value.get("source"),
+        hidden=value.get("hidden", False),
+        if_not_revealed=value.get("ifNotRevealed", "public"),
+        reference=value.get("reference"),
+    )
 
 
 def check_functions(report: ProblemReport, spec: HarnessSpec, names: tuple[str, ...]) -> None:

@@ -1,9 +1,7 @@
-"""What a poster committed, taken as far as the specification's schema allows: money must not wait for our taste.
+"""Take a config that is escrowed already as far as the specification's schema allows.
 
-A document comes in that our own rules may refuse; a document goes out that they take, with one `Adaptation` for
-everything that was renamed or left out, so that the trace holds both forms. Names become ours (`gasUsage` is
-`gas_usage`; what has no Latin letters is numbered and keeps its words as description); unknown keys, bad hints and
-half-typed features lose what cannot be used. What is not there at all, or beyond the hard limits, stays refused.
+Output: a document that our own rules accept, with one `Adaptation` for everything that was renamed or left out.
+Names take our spelling (`gasUsage` becomes `gas_usage`; without Latin letters a number, the words as description).
 """
 
 from __future__ import annotations
@@ -14,16 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from clara_eval.config.eval_config.catalogue import level_feature, typed
-from clara_eval.config.eval_config.feature_reading import (
+from clara_eval.config.eval_config.feature_reading import read_feature
+from clara_eval.config.eval_config.model import Adaptation, Feature
+from clara_eval.config.eval_config.problems import ProblemReport, at, shown
+from clara_eval.config.eval_config.shape import (
+    CONFIG_KEYS,
     FEATURE_KEYS,
     MAX_DESCRIPTION,
     NAME,
     RESERVED,
-    read_feature,
+    faults,
 )
-from clara_eval.config.eval_config.json_schema import faults, part
-from clara_eval.config.eval_config.model import Adaptation, Feature
-from clara_eval.config.eval_config.problems import ProblemReport, at, shown
 from clara_eval.core.constants import HarnessLanguage
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -47,7 +46,7 @@ class Adapting:
 def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adaptation, ...]]:
     """The document as our rules can take it, and what was changed."""
     adapting = Adapting()
-    taken = dict(_known_keys(adapting, "$", document, tuple(part("properties"))))
+    taken = dict(_known_keys(adapting, "$", document, CONFIG_KEYS))
     wrong = faults(taken, "$")
     for key, reason in _HINTS.items():
         if at("$", key) in wrong:

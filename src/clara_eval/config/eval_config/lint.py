@@ -1,9 +1,4 @@
-"""Sentences a poster wrote, checked for what must not steer an evaluation.
-
-The config is as untrusted as a submission. Addresses, ENS names, hashes and URLs in the words the judge reads are
-errors: they name somebody, or promise content that the judge never sees. Quoted phrases, identity and time, commands
-in names, and directions that look reversed are warnings, shown to the poster and to every submitter.
-"""
+"""Check a poster's sentences for what must not steer an evaluation: addresses, links, signals, commands."""
 
 from __future__ import annotations
 
@@ -40,7 +35,7 @@ _LESS_IS_BETTER = re.compile(
 
 
 def lint(config: EvalConfig) -> list[ConfigProblem]:
-    """The warnings and errors that a well-formed config can still have."""
+    """Return the warnings and errors that a well-formed config can still have."""
     report = ProblemReport()
     lint_criteria(report, config.criteria)
     for number, feature in enumerate(config.features):

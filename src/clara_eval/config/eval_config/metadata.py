@@ -1,8 +1,7 @@
-"""The metadata behind `challengeURI`, and the proof that its config is the one the chain committed to.
+"""The metadata behind `challengeURI`, with the config that the chain committed to.
 
-Metadata bytes and the on-chain hash come in; title, problem and config go out. A config given as a JSON string is
-hashed as its UTF-8 bytes; one given as an object is hashed in canonical form. A config whose hash is not the
-committed one is refused, whatever it says. `build_metadata` writes what `read_metadata` reads.
+Invariant: a config whose hash is not the committed one is refused. A JSON string is hashed as its UTF-8 bytes, an
+object in canonical form.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from clara_eval.config.eval_config.model import EvalConfig, Metadata
+from clara_eval.config.eval_config.model import Metadata
 from clara_eval.config.eval_config.reading import parse_eval_config, take_eval_config
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
@@ -21,18 +20,13 @@ from clara_eval.core.strict_json import JsonLimits, read_strict_json
 METADATA_LIMITS = JsonLimits(bytes=1_048_576, depth=16)
 
 
-def canonical_config(config: EvalConfig) -> bytes:
-    """RFC 8785 form of the document the config was read from."""
-    return config.canonical
-
-
 def config_hash(config_bytes: bytes) -> str:
-    """`evalConfigHash`: keccak256 of exactly these bytes."""
+    """Return `evalConfigHash`: keccak256 of exactly these bytes."""
     return keccak_hex(config_bytes)
 
 
 def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
-    """Title, problem and config; raises BadInput when there is no config or it is not the committed one."""
+    """Read title, problem and config; raises BadInput if the config is missing or not the committed one."""
     document = read_strict_json(metadata_json, METADATA_LIMITS, what="The challenge metadata")
     if not isinstance(document, dict) or "evalConfig" not in document:
         raise BadInput(
@@ -70,10 +64,7 @@ def build_metadata(
     posted_by: str = "",
     timestamp: int = 0,
 ) -> str:
-    """The `data:` URI to post; the matching hash is `config_hash(config_text.encode())`. Refuses a bad config.
-
-    Who evaluates a challenge alone needs no config: None.
-    """
+    """Write the `data:` URI to post; refuses a bad config. None: the poster scores alone."""
     if config_text is not None:
         parse_eval_config(config_text)
     document = {
@@ -104,7 +95,6 @@ def _committed_bytes(value: object) -> tuple[bytes, Literal["string", "canonical
 
 
 def _text(value: object) -> str:
-    # What people read about a challenge; a wrong type there must not keep the work from being judged.
     return value if isinstance(value, str) else ""
 
 

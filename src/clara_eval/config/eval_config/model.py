@@ -1,8 +1,6 @@
-"""What "good" means, as typed values: a feature, the compiled schema, and the poster's config.
+"""A poster's config as typed values: a feature, the compiled schema, the config.
 
-Everything here is already valid and frozen; `parse_eval_config` is the only way in from text. The poster's config may
-hold bare names; a `FeatureSchema` holds only typed features. `text` features are for people: they are never in
-`judged`, so nothing a submitter wrote can reach the judge through the schema.
+Invariant: `text` features are for people and never in `judged`, so no submitter's words reach the judge.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Feature:
 
     @property
     def low(self) -> float:
-        """The bound to clamp to; the widest one allowed where the feature names none."""
+        """Return the bound to clamp to."""
         return -LARGEST_NUMBER if self.min is None else self.min
 
     @property
@@ -53,12 +51,12 @@ class Feature:
         return LARGEST_NUMBER if self.max is None else self.max
 
     def to_json(self) -> dict[str, object]:
-        """Every field, so that a compiled schema in a trace needs no knowledge of our defaults."""
+        """Return every field, so that a trace does not depend on our defaults."""
         return to_camel_json(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Feature:
-        """The inverse of `to_json`, for schemas that we wrote ourselves."""
+        """Read what `to_json` wrote."""
         try:
             return cls(**{**value, "values": tuple(value["values"]), "anchors": tuple(value["anchors"])})
         except (KeyError, TypeError) as bad:

@@ -1,9 +1,7 @@
-"""From the poster's text to an `EvalConfig`, with every problem found in one pass.
+"""Read an `EvalConfig` from a poster's text, and collect every problem in one pass.
 
-Text comes in, strictly read; `collect_problems` gives all errors and warnings with JSON path, value, reason and
-remedy; `parse_eval_config` gives the config or raises with the same list. An unknown key is an error with a
-suggestion: a misspelt `weigth` must not silently count as 1. `take_eval_config` is for what is escrowed already: there
-our taste stops nothing, and everything that was taken otherwise than written is told.
+An unknown key is an error with a suggestion: a misspelt `weigth` must not count as 1 in silence. `take_eval_config` is
+for what is escrowed already: it stops for less, and reports what it took otherwise than written.
 """
 
 from __future__ import annotations
@@ -15,11 +13,11 @@ from typing import Any
 from clara_eval.config.eval_config.catalogue import typed
 from clara_eval.config.eval_config.feature_reading import read_feature
 from clara_eval.config.eval_config.harness_reading import check_functions, read_harness
-from clara_eval.config.eval_config.json_schema import faults, part
 from clara_eval.config.eval_config.lenient import adapt
 from clara_eval.config.eval_config.lint import lint_criteria, lint_feature, lint_judge
 from clara_eval.config.eval_config.model import Adaptation, BareName, EvalConfig, Feature
 from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem, ProblemReport, at
+from clara_eval.config.eval_config.shape import MAX_CRITERIA, faults
 from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json
@@ -90,7 +88,7 @@ def _read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalCo
     if harness is not None:
         check_functions(report, harness, tuple(feature.name for feature in features))
     criteria = document["criteria"] if not wrong & {"$.criteria"} else ""
-    lint_criteria(report, criteria[: part("properties", "criteria", "maxLength")])
+    lint_criteria(report, criteria[:MAX_CRITERIA])
     if document.get("judge") == "rules":
         _check_rules(features, report)
     config = EvalConfig(
@@ -112,7 +110,7 @@ def _check_shape(report: ProblemReport, document: Mapping[str, Any]) -> set[str]
     wrong: set[str] = set()
     for path, (keyword, problem) in faults(document, "$").items():
         most = _MOST.get((path, keyword))
-        if path.startswith(("$.features[", "$.harness")):
+        if path == "$.harness":
             continue
         if most is None:
             report.problems.append(problem)

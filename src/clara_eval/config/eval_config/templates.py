@@ -1,7 +1,4 @@
-"""Starter configs for posters: each one is valid, free of warnings, and explains itself in its descriptions.
-
-They are the files in `starters/`. JSON has no comments, so what a poster should know stands in `description`.
-"""
+"""Starter configs for posters, from `starters/`: each is valid and free of warnings."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ KINDS = {
     "text": "Writing: relevance, evidence and clarity, read by a model.",
     "amm": "An AMM's fee curve in Solidity: mathematics, gas and novelty, read by a model.",
 }
-"""The kinds of challenges with a starter config, and a sentence for whoever chooses."""
+"""The kinds of challenges with a starter config, and a sentence to choose by."""
 NAMES = tuple(KINDS)
 
 

@@ -109,7 +109,7 @@ async def _judge_and_pay(
     tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")
     path = await write_trace(app, round_.address)
     await chain.move_time(FINALIZATION_DELAY + 1)
-    await finalize(evaluation.challenge, sender=app.sender, results=app.chain)
+    await finalize(evaluation.challenge, sender=app.sender, results=app.chain.results)
     tell("finalize", "12 hours later anybody may finalize; the service does")
     balances, claimed = await _claim(app, chain, evaluation)
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
@@ -141,7 +141,7 @@ async def _claim(
         before = await chain.balance(account)
         await chain.send(accounts[account], contract, "claimPrize")
         balances[account] = (before, await chain.balance(account))
-    return balances, await app.chain.has_claimed(evaluation.challenge.address, winners)
+    return balances, await app.chain.results.has_claimed(evaluation.challenge.address, winners)
 
 
 def _received(told: DemoResult, account: Address) -> int:

@@ -104,7 +104,7 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
             "evaluator_address": None,
             **dict.fromkeys(("kv_account", "kv_namespace", "kv_token")),
             "usdc_address": chain.deployment.token,
-            "judges": judge,
+            "judges_as_set": judge,
             "prices": "" if judge == "rules" else f"{judge}={PRICE}",
             "max_concurrency": 1,
             "review_above_usd": REVIEW_ABOVE_USD,

@@ -23,7 +23,6 @@ from clara_eval.evaluation.features.merging import merge_parts, merge_views
 from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.evaluation.features.views import known_language, neutral_view
 from clara_eval.harness import Executed, Harness
-from clara_eval.judge.asking import ask_until
 from clara_eval.judge.extraction import (
     BadCanary,
     Claims,
@@ -35,8 +34,9 @@ from clara_eval.judge.extraction import (
     read_claims,
 )
 from clara_eval.judge.outages import AnswerCut, GoneWithout
-from clara_eval.judge.port import Asker, Prompt
+from clara_eval.judge.port import Prompt
 from clara_eval.judge.prompt_view import PromptView, prompt_view
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import Value
 from clara_eval.submissions.model import Solution
 
@@ -79,7 +79,7 @@ class _Read:
 
 
 async def extract_features(
-    asker: Asker | None,
+    llm: StructuredLlm | None,
     schema: FeatureSchema,
     solution: Solution,
     reading: ReadingContext,
@@ -91,7 +91,7 @@ async def extract_features(
     kept |= executed_values(schema, executed)
     read = _Read(Claims({}, {}), (), ())
     if asked_features(schema):
-        read = await _read(_needed(asker, schema), schema, solution, reading)
+        read = await _read(_needed(llm, schema), schema, solution, reading)
     vector, flags = choose_values(schema, kept, read.claims.values)
     return SubmissionFacts(
         vector=vector,
@@ -113,9 +113,9 @@ async def _measured(text: str, language: str | None) -> Measured:
     return measure(text, language) if is_quick(text, language) else await asyncio.to_thread(measure, text, language)
 
 
-def _needed(asker: Asker | None, schema: FeatureSchema) -> Asker:
-    if asker is not None:
-        return asker
+def _needed(llm: StructuredLlm | None, schema: FeatureSchema) -> StructuredLlm:
+    if llm is not None:
+        return llm
     names = ", ".join(feature.name for feature in asked_features(schema))
     raise ConfigError(
         f"The features {names} need a language model, and CLARA_JUDGES names none.",
@@ -165,7 +165,7 @@ def _subject(solution: Solution, reading: ReadingContext, view: str) -> Subject:
     return Subject(reading.block_hash, reading.challenge, solution.content_sha256, view)
 
 
-async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> _Read:
+async def _read(llm: StructuredLlm, schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> _Read:
     view = prompt_view(solution.text)
     flags = [*_invisible(view), *speaks_to_judge(view.text)]
     requests: list[str] = []
@@ -174,7 +174,7 @@ async def _read(asker: Asker, schema: FeatureSchema, solution: Solution, reading
     for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
-            claims, flag, asked = await _ask(asker, schema, question, gives_up=reading.gives_up)
+            claims, flag, asked = await _ask(llm, schema, question, gives_up=reading.gives_up)
             requests += asked
             if claims is None or flag is not None:
                 unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
@@ -200,7 +200,7 @@ def _without_support(values: Mapping[str, Value], shown: frozenset[str]) -> tupl
 
 
 async def _ask(
-    asker: Asker, schema: FeatureSchema, question: Question, *, gives_up: bool
+    llm: StructuredLlm, schema: FeatureSchema, question: Question, *, gives_up: bool
 ) -> tuple[Claims | None, Flag | None, tuple[str, ...]]:
     wrong_canary = False
 
@@ -213,7 +213,7 @@ async def _ask(
             wrong_canary = True
             raise
 
-    asked = await ask_until(asker, question.prompt, read)
+    asked = await llm.ask(question.prompt, read)
     if asked.outage is not None:
         if not (gives_up or _is_final(asked.outage)):
             raise asked.outage

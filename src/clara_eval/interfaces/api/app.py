@@ -69,7 +69,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
         for pages_of in (api_docs.router, operator_pages.router, pages.router):
             app.include_router(pages_of)
         pages.mount_static(app)
-        _mount_tools(app)
+        _mount_tools(app, context)
     _add_layers(app, context, limits)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's own way to change the document
     return app
@@ -139,10 +139,10 @@ def _tools() -> ModuleType | None:
     return importlib.import_module("clara_eval.interfaces.mcp.asgi")
 
 
-def _mount_tools(app: FastAPI) -> None:
+def _mount_tools(app: FastAPI, context: ApiContext) -> None:
     module = _tools()
     if module is not None:
-        app.state.tools = module.create_asgi(app.state.context)
+        app.state.tools = module.create_asgi(context.settings, context.reader.store)
         app.mount("/mcp", app.state.tools)
 
 

@@ -11,15 +11,13 @@ import time
 from dataclasses import dataclass, replace
 
 from clara_eval.actions.claim import FINALIZATION_SECONDS
-from clara_eval.challenges.comparisons import Played, outcome
-from clara_eval.challenges.history import Created, PrizeClaims
-from clara_eval.challenges.judging import JudgingBasis
-from clara_eval.challenges.status import FINAL_STATES
+from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import Features, Scores
+from clara_eval.documents.results import FINAL_STATES, Features, Played, Scores
+from clara_eval.documents.rounds import Created, PrizeClaims
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.leaderboard import (
     LeaderboardView,
@@ -29,8 +27,11 @@ from clara_eval.interfaces.api.leaderboard import (
     key_facts,
     leaderboard_of,
 )
-from clara_eval.interfaces.api.reading import PLOTS, ResultReader
 
+PLOTS = {
+    "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
+    "matrix": "Who beats whom: the row against the column.",
+}
 SIDE_BY_SIDE = 8
 """Entries whose facts stand side by side."""
 MOST_CLAIMS = 5
@@ -68,15 +69,15 @@ class Step:
     """Base units of the prize token."""
 
 
-async def challenge_view(reading: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, object]:
+async def challenge_view(reader: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, object]:
     """The values of the template `challenge.html`."""
-    found = await reading.detail(address, admin=False)
+    found = await reader.detail(address, admin=False)
     now = time.time()
     scores = found.leaderboard
     if scores is not None:
         # The summary may be of a block before the last entry; the ranking has all of them.
         found.submissionCount = max(found.submissionCount, len(scores.rankings))
-    created, claims = await reading.history(address)
+    created, claims = await reader.history(address)
     values = {
         "found": found,
         "phase": wording.phase(found, now),
@@ -84,23 +85,24 @@ async def challenge_view(reading: ResultReader, address: Address, number: int, s
         "now": int(now),
         "explorer": settings.network.explorer,
         "steps": timeline(found, scores, int(now), created, claims),
-        "money": wording.money(await reading.money(address), found.evaluation, settings.budget_per_challenge_usd),
-        "has_trace": found.traceDigest is not None and reading.traces_public != "never",
+        "money": wording.money(await reader.spent(address), found.evaluation, settings.budget_per_challenge_usd),
+        "has_trace": found.traceDigest is not None and reader.traces_public != "never",
         "network": settings.network_name,
         "stages": wording.STAGES,
         "leaderboard": None,
     }
-    return values if scores is None else values | await _result(reading, address, scores, number)
+    return values if scores is None else values | await _result(reader, address, scores, number)
 
 
-async def _result(reading: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
+async def _result(reader: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
     """What is there once scores are posted."""
-    judging = await reading.judging(address, scores)
+    judging = await reader.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)
     matrix = around_line(scores, MATRIX)
     leaderboard = leaderboard_of(scores, number)
     accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
-    facts = await reading.features_of(address, scores, list(accounts))
+    facts = await reader.features_of(address, scores, list(accounts))
+    plots = await reader.plots(address, scores)
     return {
         "scores": scores,
         "leaderboard": with_facts(leaderboard, facts, judging),
@@ -111,12 +113,12 @@ async def _result(reading: ResultReader, address: Address, scores: Scores, numbe
         "facts": facts,
         "feature_names": feature_names(judging, facts),
         "matrix": matrix,
-        "cells": cells_of(await reading.comparisons_among(address, scores, matrix)),
+        "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
         "consistency": wording.consistency(scores.consistency),
         "flags": scores.flags,
         "shortened": wording.shortened,
         "rejection": wording.rejection,
-        "plots": {name: PLOTS[name] for name in await reading.plot_names(address, scores)},
+        "plots": {name: told for name, told in PLOTS.items() if name in plots},
     }
 
 
@@ -161,7 +163,7 @@ def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
     found: dict[tuple[str, str], list[float]] = {}
     for (first, second), game in games.items():
         for one, other in ((first, second), (second, first)):
-            if (result := outcome(game, shown_first=one == first)) != "undecided":
+            if (result := game.outcome(shown_first=one == first)) != "undecided":
                 found.setdefault((one, other), []).append(points[result])
     return {pair: Cell(sum(list_), len(list_)) for pair, list_ in found.items()}
 

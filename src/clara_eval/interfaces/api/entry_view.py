@@ -7,28 +7,26 @@ recorded games with some of its own turned around, where the field is small enou
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 
-from clara_eval.actions.turning_point import LARGEST_FIELD, turning_point
-from clara_eval.challenges.comparisons import Outcome, Played, outcome
-from clara_eval.challenges.judging import JudgingBasis
+from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import (
     Features,
+    LeaderboardRow,
+    Outcome,
     Pairwise,
-    Ranked,
+    Played,
     Scores,
     Value,
 )
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
 from clara_eval.interfaces.api.leaderboard import is_paid, is_ranked, scale_of
-from clara_eval.interfaces.api.reading import ResultReader
 
 RIVALS = 24
 """Nearest rivals whose games are shown."""
@@ -47,7 +45,7 @@ class ShownVerdict:
 class Match:
     """Everything played against one rival."""
 
-    rival: Ranked
+    rival: LeaderboardRow
     verdicts: tuple[ShownVerdict, ...]
 
     @property
@@ -68,30 +66,32 @@ class Gap:
     """None where it does not tell them apart."""
 
 
-async def posted_scores(reading: ResultReader, address: Address) -> tuple[ChallengeDetail, Scores]:
+async def posted_scores(reader: ResultReader, address: Address) -> tuple[ChallengeDetail, Scores]:
     """The challenge and its posted ranking; Refusal where it is not public."""
-    found = await reading.detail(address, admin=False)
-    return found, found.leaderboard or await reading.leaderboard(address, admin=False)
+    found = await reader.detail(address, admin=False)
+    return found, found.leaderboard or await reader.leaderboard(address, admin=False)
 
 
-def row_of(scores: Scores, account: str, address: Address) -> Ranked:
+def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
     row = next((row for row in scores.rankings if row.address == account), None)
     if row is None:
         raise NotFound(f"{account} has no entry in {address}.", remedy="The leaderboard names every entry.")
     return row
 
 
-async def entry_view(reading: ResultReader, address: Address, account: Address) -> dict[str, object]:
+async def entry_view(reader: ResultReader, address: Address, account: Address) -> dict[str, object]:
     """The values of the template `entry.html`."""
-    found, scores = await posted_scores(reading, address)
+    found, scores = await posted_scores(reader, address)
     row = row_of(scores, account, address)
     ranked = [other for other in scores.rankings if is_ranked(other)]
     rivals = nearest(ranked, row)
-    games = await reading.comparisons_of(address, scores, account, [rival.address for rival in rivals])
+    games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
     target = rival_at_line(ranked, row)
     wanted = [account, *([target.address] if target else [])]
-    facts = await reading.features_of(address, scores, wanted)
-    judging = await reading.judging(address, scores)
+    facts = await reader.features_of(address, scores, wanted)
+    judging = await reader.judging(address, scores)
+    places, paid = [other.address for other in ranked], sum(is_paid(other) for other in scores.rankings)
+    change = await reader.place_change(address, scores, account, places, paid)
     scale = scale_of(ranked)
     return {
         "found": found,
@@ -105,7 +105,7 @@ async def entry_view(reading: ResultReader, address: Address, account: Address) 
         "target": target,
         "target_facts": facts.get(target.address) if target else None,
         "gaps": gaps(account, target, facts, judging),
-        "whatif": await _what_if(reading, address, scores, row),
+        "whatif": [wording.place_change(change.rivals, change.place, is_paid=is_paid(row))] if change else [],
         "closest": closest(ranked, row),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
@@ -114,33 +114,21 @@ async def entry_view(reading: ResultReader, address: Address, account: Address) 
     }
 
 
-async def _what_if(reading: ResultReader, address: Address, scores: Scores, row: Ranked) -> list[wording.Observation]:
-    places = [other.address for other in scores.rankings if is_ranked(other)]
-    paid = sum(is_paid(other) for other in scores.rankings)
-    if row.address not in places or len(places) > LARGEST_FIELD:
-        return []
-    games = await reading.comparisons_among(address, scores, places)
-    points = {"A": 1.0, "B": 0.0, "tie": 0.5}
-    scored = [(*pair, points[game.winner]) for pair, game in games.items() if game.winner in points]
-    turn = await asyncio.to_thread(turning_point, row.address, places, scored, paid)
-    return [wording.turn_told(turn, is_paid=is_paid(row))] if turn is not None else []
-
-
-def nearest(ranked: list[Ranked], row: Ranked) -> list[Ranked]:
+def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
     """The others, nearest in place first."""
     others = [other for other in ranked if other.address != row.address] if is_ranked(row) else []
     others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
     return others[:RIVALS]
 
 
-def closest(ranked: list[Ranked], row: Ranked) -> Ranked | None:
+def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
     """The rival with the nearest rating."""
     others = [other for other in ranked if other.address != row.address and other.elo is not None]
     own = row.elo
     return min(others, key=lambda other: abs((other.elo or 0.0) - own)) if others and own is not None else None
 
 
-def rival_at_line(ranked: list[Ranked], row: Ranked) -> Ranked | None:
+def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
     """Whom it had to beat, or keep behind: the last that is paid, or the first that is not."""
     if not is_ranked(row):
         return None
@@ -150,11 +138,11 @@ def rival_at_line(ranked: list[Ranked], row: Ranked) -> Ranked | None:
     return paid[-1] if paid else None
 
 
-def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
+def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[Match]:
     found = []
     for rival in rivals:
         verdicts = tuple(
-            ShownVerdict(outcome(game, shown_first=first == row.address), first == row.address, game)
+            ShownVerdict(game.outcome(shown_first=first == row.address), first == row.address, game)
             for (first, second), game in games.items()
             if {first, second} == {row.address, rival.address}
         )
@@ -163,7 +151,9 @@ def matches(row: Ranked, rivals: list[Ranked], games: Played) -> list[Match]:
     return found
 
 
-def gaps(account: str, target: Ranked | None, facts: dict[str, Features], judging: JudgingBasis | None) -> list[Gap]:
+def gaps(
+    account: str, target: LeaderboardRow | None, facts: dict[str, Features], judging: JudgingBasis | None
+) -> list[Gap]:
     """Fact by fact against the rival at the pay line, the heaviest first."""
     if target is None or account not in facts or target.address not in facts:
         return []
@@ -189,16 +179,16 @@ def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
     return first > second if feature.better == "higher" else first < second
 
 
-async def game_view(reading: ResultReader, address: Address, one: Address, other: Address) -> dict[str, object]:
+async def game_view(reader: ResultReader, address: Address, one: Address, other: Address) -> dict[str, object]:
     """The values of the template `game.html`: both looks at two entries, and the facts that were shown."""
-    found, scores = await posted_scores(reading, address)
+    found, scores = await posted_scores(reader, address)
     left, right = row_of(scores, one, address), row_of(scores, other, address)
-    games = await reading.comparisons_of(address, scores, one, [other])
+    games = await reader.comparisons_of(address, scores, one, [other])
     if not games:
         raise NotFound(
             f"No game between {one} and {other} is recorded here.", remedy="Not every pair meets in a large field."
         )
-    facts = await reading.features_of(address, scores, [one, other])
-    judging = await reading.judging(address, scores)
+    facts = await reader.features_of(address, scores, [one, other])
+    judging = await reader.judging(address, scores)
     pair = gaps(one, right, facts, judging)
     return {"found": found, "left": left, "right": right, "games": games, "facts": facts, "pair": pair}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.documents.results import Features, Ranked, Scores, Value
+from clara_eval.documents.results import Features, LeaderboardRow, Scores, Value
 
 PAGE_ROWS = 50
 PODIUM = 3
@@ -23,7 +23,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    found: Ranked
+    found: LeaderboardRow
     bar: Bar | None
     is_paid: bool
     is_below: bool
@@ -40,7 +40,7 @@ class LeaderboardView:
     rows: tuple[Row, ...]
     """Those of this page."""
     podium: tuple[Row, ...]
-    rejected: tuple[Ranked, ...]
+    rejected: tuple[LeaderboardRow, ...]
     ranked: int
     paid: int
     page: int
@@ -63,7 +63,7 @@ class RatingScale:
     def at(self, value: float) -> float:
         return round(100 * (value - self.low) / ((self.high - self.low) or 1.0), 2)
 
-    def bar(self, row: Ranked) -> Bar | None:
+    def bar(self, row: LeaderboardRow) -> Bar | None:
         if row.elo is None or row.low is None or row.high is None:
             return None
         left = self.at(row.low)
@@ -71,15 +71,15 @@ class RatingScale:
         return Bar(left, width, self.at(row.elo))
 
 
-def is_ranked(row: Ranked) -> bool:
+def is_ranked(row: LeaderboardRow) -> bool:
     return row.status != "rejected"
 
 
-def is_paid(row: Ranked) -> bool:
+def is_paid(row: LeaderboardRow) -> bool:
     return int(row.prizeAmount or 0) > 0
 
 
-def scale_of(rows: Sequence[Ranked]) -> RatingScale:
+def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
     lows = [row.low for row in rows if row.low is not None]
     highs = [row.high for row in rows if row.high is not None]
     return RatingScale(min(lows, default=0.0), max(highs, default=1.0))
@@ -106,11 +106,11 @@ def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
     )
 
 
-def _row(row: Ranked, scale: RatingScale, place: int, paid: int) -> Row:
+def _row(row: LeaderboardRow, scale: RatingScale, place: int, paid: int) -> Row:
     return Row(row, scale.bar(row), is_paid(row), is_below=paid > 0 and place == paid)
 
 
-def _line(ranked: Sequence[Ranked], scale: RatingScale, paid: int) -> float | None:
+def _line(ranked: Sequence[LeaderboardRow], scale: RatingScale, paid: int) -> float | None:
     """Half-way between the last that is paid and the first that is not."""
     if not 0 < paid < len(ranked):
         return None
@@ -127,7 +127,7 @@ def around_line(scores: Scores, most: int) -> list[str]:
     return [row.address for row in chosen]
 
 
-def executed_names(rows: Sequence[Ranked]) -> tuple[str, ...]:
+def executed_names(rows: Sequence[LeaderboardRow]) -> tuple[str, ...]:
     """The columns of a round that was run: tests, and the harness's first metric, else the gas or fuel of all of it."""
     runs = [row.executed for row in rows if row.executed is not None]
     metrics = sorted({name for run in runs for name in run.metrics})[: KEY_FACTS - 1]
@@ -135,7 +135,7 @@ def executed_names(rows: Sequence[Ranked]) -> tuple[str, ...]:
     return ("tests", *(metrics or [unit])) if runs else ()
 
 
-def executed_facts(row: Ranked, names: Sequence[str]) -> tuple[Value, ...]:
+def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ...]:
     """What running an entry measured, under these names."""
     run = row.executed
     if run is None:

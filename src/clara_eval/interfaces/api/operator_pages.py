@@ -18,11 +18,11 @@ from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
-from clara_eval.evaluation.rulings import RuledStage, RulingKind
+from clara_eval.documents.review import RuledStage, RulingKind
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_list import card_of
-from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.interfaces.api.pages import known_address, reading_of
+from clara_eval.interfaces.api.context import context_of
+from clara_eval.interfaces.api.pages import known_address
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.interfaces.api.sessions import (
     begin,
@@ -34,7 +34,6 @@ from clara_eval.interfaces.api.sessions import (
 )
 from clara_eval.interfaces.api.templating import page
 from clara_eval.interfaces.api.wording import rejection, shortened
-from clara_eval.judge.costs.spend_report import spend_report
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
 _GET = ["GET", "HEAD"]
@@ -50,11 +49,6 @@ _DONE = {
 }
 
 
-def _context(request: Request) -> ApiContext:
-    found: ApiContext = request.app.state.context
-    return found
-
-
 def _sign_in(request: Request, status: int = 200, problem: str = "") -> HTMLResponse:
     key: AdminKey = request.app.state.admin_key
     return page("sign_in.html", status=status, is_set=key.is_set, problem=problem)
@@ -65,17 +59,17 @@ async def overview(request: Request, done: str = "") -> Response:
     session = session_of(request)
     if session is None:
         return _sign_in(request)
-    context, now = _context(request), time.time()
-    rows = [card_of(row, now) for row in await reading_of(request).listed(None)]
+    context, now = context_of(request), time.time()
+    rows = [card_of(row, now) for row in await context.reader.listed()]
     return page(
         "operator.html",
         done=_DONE.get(done, ""),
         token=form_token(request, session),
-        reviews=await list_reviews(context.store, context.chain_id),
+        reviews=await list_reviews(context.reader.store, context.reader.chain_id),
         titles={card.row.address: card.row.title for card in rows},
         stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
-        spend=spend_report(await context.store.spends()),
+        spend=await context.reader.spending(),
         settings=context.settings,
         health=context.pulse.report(__version__),
         shortened=shortened,
@@ -107,8 +101,8 @@ async def _review_page(address: str, request: Request, status: int = 200, **more
     session = session_of(request)
     if session is None:
         return _sign_in(request)
-    context = _context(request)
-    sheet = await review_sheet(context.store, context.chain_id, known_address(address))
+    reader = context_of(request).reader
+    sheet = await review_sheet(reader.store, reader.chain_id, known_address(address))
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
     return page(
         "review.html",
@@ -126,7 +120,7 @@ async def _review_page(address: str, request: Request, status: int = 200, **more
 async def decide(address: str, request: Request) -> Response:
     """Approve, reject or rule; where that is refused, the page is shown again with the reason and the note."""
     fields = await operator_form(request)
-    known, note, engine = known_address(address), fields.get("note", "")[:_MOST_NOTE], _context(request).engine
+    known, note, engine = known_address(address), fields.get("note", "")[:_MOST_NOTE], context_of(request).engine
     decision, digest = fields.get("decision", ""), fields.get("digest") or None
     by = fields.get("by", "").strip() or SIGNED_IN
     try:
@@ -155,5 +149,5 @@ def _decree(fields: dict[str, str], note: str) -> Decree:
 async def retry(address: str, request: Request) -> Response:
     """Queue an evaluation that was deferred or stopped."""
     await operator_form(request)
-    await _context(request).engine.request(known_address(address))
+    await context_of(request).engine.request(known_address(address))
     return RedirectResponse("/operator?done=retry", 303)

@@ -19,14 +19,13 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from clara_eval.challenges.status import FINAL_STATES
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.interfaces.api.agent_view import agent_view
+from clara_eval.documents.results import FINAL_STATES
 from clara_eval.interfaces.api.challenge_list import ListQuery, card_of, listed
-from clara_eval.interfaces.api.challenge_view import challenge_view
+from clara_eval.interfaces.api.challenge_view import PLOTS, challenge_view
+from clara_eval.interfaces.api.context import reader_of
 from clara_eval.interfaces.api.entry_view import entry_view, game_view
-from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 from clara_eval.interfaces.api.verify_view import verify_view
@@ -34,6 +33,8 @@ from clara_eval.interfaces.api.wording import STAGES, phase
 
 router = APIRouter(include_in_schema=False)
 _GET = ["GET", "HEAD"]
+MOST_ROUNDS = 200
+"""Challenges on the page of one agent."""
 
 
 class _Assets(StaticFiles):
@@ -49,11 +50,6 @@ class _Assets(StaticFiles):
 
 def mount_static(app: FastAPI) -> None:
     app.mount("/static", _Assets(directory=STATIC), name="static")
-
-
-def reading_of(request: Request) -> ResultReader:
-    context = request.app.state.context
-    return ResultReader(context.store, context.chain_id, context.settings.traces_public)
 
 
 def is_fragment(request: Request) -> bool:
@@ -83,7 +79,7 @@ async def index(
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> HTMLResponse:
     wanted = ListQuery(status, skill, q, number)
-    rows = await reading_of(request).listed(None)
+    rows = await reader_of(request).listed()
     settings = request.app.state.context.settings
     found = listed(rows, wanted, time.time())
     return page("index.html", found=found, wanted=wanted, network=settings.network_name)
@@ -92,29 +88,29 @@ async def index(
 @router.api_route("/challenges/{address}/card", methods=_GET)
 async def card(address: str, request: Request) -> HTMLResponse:
     """One card of the list, which asks for itself while its evaluation runs."""
-    found = await reading_of(request).detail(known_address(address), admin=False)
+    found = await reader_of(request).detail(known_address(address), admin=False)
     return page("_card.html", card=card_of(found, time.time()))
 
 
 @router.api_route("/challenges/{address}", methods=_GET)
 async def challenge(address: str, request: Request, number: Annotated[int, Query(alias="page", ge=1)] = 1) -> Response:
     settings = request.app.state.context.settings
-    values = await challenge_view(reading_of(request), known_address(address), number, settings)
+    values = await challenge_view(reader_of(request), known_address(address), number, settings)
     return page("challenge.html", values, url=str(request.base_url))
 
 
 @router.get("/challenges/{address}/live")
 async def live(address: str, request: Request) -> Response:
     """The progress as a fragment of the page, at each change, until the evaluation ends."""
-    reading, known = reading_of(request), known_address(address)
+    reader, known = reader_of(request), known_address(address)
     state = request.app.state
 
-    summary = await reading.detail(known, admin=False)
+    summary = await reader.detail(known, admin=False)
 
     async def changes() -> AsyncIterator[ServerSentEvent]:
         said = None
         while not state.stopping.is_set():
-            status = await reading.status(known)
+            status = await reader.status(known)
             if status != said:
                 now = phase(summary.model_copy(update={"evaluation": status}), time.time())
                 told = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
@@ -132,7 +128,7 @@ async def live(address: str, request: Request) -> Response:
 async def verify(address: str, request: Request) -> Response:
     """What the check of the trace says: a page, or the content of the panel."""
     state = request.app.state
-    values = await verify_view(state.checks, reading_of(request), known_address(address), state.context.settings)
+    values = await verify_view(state.checks, reader_of(request), known_address(address), state.context.settings)
     return page("_verify.html" if is_fragment(request) else "verify.html", values)
 
 
@@ -141,28 +137,32 @@ async def agent(number: str, request: Request) -> Response:
     """What one agent did in all rounds."""
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
-    return page("agent.html", await agent_view(reading_of(request), int(number)))
+    record = await reader_of(request).agent(int(number))
+    return page("agent.html", record=record, entries=record.challenges[:MOST_ROUNDS])
 
 
 @router.api_route("/challenges/{address}/games/{first}/{second}", methods=_GET)
 async def game(address: str, first: str, second: str, request: Request) -> Response:
     """Both verdicts about two entries: a page, or the content of a drawer."""
     known, one, other = known_address(address), known_address(first), known_address(second)
-    values = await game_view(reading_of(request), known, one, other)
+    values = await game_view(reader_of(request), known, one, other)
     return page("_game.html" if is_fragment(request) else "game.html", values)
 
 
 @router.api_route("/challenges/{address}/{name}.svg", methods=_GET)
 async def plot(address: str, name: str, request: Request) -> Response:
     """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
-    svg = await reading_of(request).plot(known_address(address), name)
+    reader, known = reader_of(request), known_address(address)
+    plots = await reader.plots(known, await reader.leaderboard(known, admin=False))
+    if name not in PLOTS or name not in plots:
+        raise NotFound(f"Challenge {known} has no such plot.", remedy="Look at its leaderboard.")
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
     headers = {"content-security-policy": policy, "cache-control": "public, max-age=300"}
-    return Response(svg, media_type="image/svg+xml", headers=headers)
+    return Response(plots[name], media_type="image/svg+xml", headers=headers)
 
 
 @router.api_route("/challenges/{address}/{submitter}", methods=_GET)
 async def entry(address: str, submitter: str, request: Request) -> Response:
     """Why one entry ended where it did."""
-    values = await entry_view(reading_of(request), known_address(address), known_address(submitter))
+    values = await entry_view(reader_of(request), known_address(address), known_address(submitter))
     return page("entry.html", values)

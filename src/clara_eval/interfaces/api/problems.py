@@ -23,6 +23,7 @@ from clara_eval.core.errors import (
     Deferred,
     NeedsReview,
     NotFound,
+    NotPublic,
     NotYet,
     Temporary,
 )
@@ -52,6 +53,7 @@ TITLES = {
 _STATUS: tuple[tuple[type[ClaraError], int], ...] = (
     (BadInput, 422),
     (NotFound, 404),
+    (NotPublic, 403),
     (NotYet, 409),
     (Deferred, 409),
     (NeedsReview, 409),

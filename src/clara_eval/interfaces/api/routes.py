@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from clara_eval.actions.model_needed import has_model
 from clara_eval.actions.objections import read_draft
+from clara_eval.actions.published import TRACE_FORMAT
 from clara_eval.actions.review import Decree
-from clara_eval.actions.review_sheet import ReviewSheet, review_sheet
-from clara_eval.challenges.agents import AgentRecord
-from clara_eval.challenges.status import FINAL_STATES
+from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import (
+    ADDRESS_PATTERN,
+    EXAMPLE_ADDRESS,
     Accepted,
-    AddressPath,
-    AgentPath,
     ChallengeDetail,
     ChallengeList,
     DraftRecord,
@@ -34,18 +33,14 @@ from clara_eval.documents.rest import (
     ObjectionRequest,
     RevealRecord,
     RevealRequest,
-    ReviewRecord,
-    ReviewRequest,
 )
-from clara_eval.documents.results import EvalStatus, Scores, State
-from clara_eval.evaluation.trace.document import FORMAT
+from clara_eval.documents.results import FINAL_STATES, EvalStatus, Scores, State
+from clara_eval.documents.review import ReviewRecord, ReviewRequest, ReviewSheet
+from clara_eval.documents.rounds import AgentRecord
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
-from clara_eval.interfaces.api.context import ApiContext
+from clara_eval.interfaces.api.context import Context, Reader, context_of
 from clara_eval.interfaces.api.problems import Refusal, documented
-from clara_eval.interfaces.api.reading import ResultReader
 from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
-from clara_eval.judge.providers.registry import models_of, parse_jury
-from clara_eval.store.trace_archive import stream_trace
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 
@@ -58,24 +53,14 @@ _TRACE = {
             "type": "object",
             "required": ["format", "entries", "digest"],
             "properties": {
-                "format": {"const": FORMAT},
+                "format": {"const": TRACE_FORMAT},
                 "entries": {"type": "array", "items": {"type": "object"}},
                 "digest": {"type": "string"},
             },
         },
-        "example": {"format": FORMAT, "entries": [], "digest": "0x" + "00" * 32},
+        "example": {"format": TRACE_FORMAT, "entries": [], "digest": "0x" + "00" * 32},
     }
 }
-
-
-def _context(request: Request) -> ApiContext:
-    found: ApiContext = request.app.state.context
-    return found
-
-
-def _reading(request: Request) -> ResultReader:
-    context = _context(request)
-    return ResultReader(context.store, context.chain_id, context.settings.traces_public)
 
 
 @contextmanager
@@ -87,8 +72,11 @@ def _well_formed() -> Iterator[None]:
         raise Refusal(409, str(bad), remedy=bad.remedy) from bad
 
 
-Context = Annotated[ApiContext, Depends(_context)]
-Read = Annotated[ResultReader, Depends(_reading)]
+AddressPath = Annotated[
+    str,
+    Path(pattern=ADDRESS_PATTERN, description="The challenge's contract.", examples=[EXAMPLE_ADDRESS], max_length=42),
+]
+AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
 
 
 @router.post(
@@ -117,12 +105,12 @@ async def evaluate_takes_only_post() -> None:
 
 @router.get("/challenges", response_model=ChallengeList, responses=documented(*_ALWAYS), summary="List challenges")
 async def list_challenges(
-    read: Read,
+    reader: Reader,
     status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> ChallengeList:
-    rows = await read.listed(status)
+    rows = await reader.listed(status)
     return ChallengeList(total=len(rows), offset=offset, limit=limit, challenges=rows[offset : offset + limit])
 
 
@@ -132,8 +120,8 @@ async def list_challenges(
     responses=documented(404, *_ALWAYS),
     summary="One challenge, with its ranking once that is public",
 )
-async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> ChallengeDetail:
-    return await read.detail(to_address(address), admin=admin)
+async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> ChallengeDetail:
+    return await reader.detail(to_address(address), admin=admin)
 
 
 @router.get(
@@ -141,9 +129,9 @@ async def challenge_detail(address: AddressPath, read: Read, admin: IsAdmin) -> 
     responses={200: {"model": EvalStatus}, **_NOT_MODIFIED, **documented(404, *_ALWAYS)},
     summary="Status and progress of an evaluation",
 )
-async def eval_status(address: AddressPath, read: Read, request: Request) -> Response:
-    text = await read.status_text(to_address(address))
-    return _tagged(request, text.encode())
+async def eval_status(address: AddressPath, reader: Reader, request: Request) -> Response:
+    status = await reader.status(to_address(address))
+    return _tagged(request, status.model_dump_json().encode())
 
 
 @router.get(
@@ -156,16 +144,15 @@ async def eval_status(address: AddressPath, read: Read, request: Request) -> Res
     },
     summary="The whole trace: submissions, facts, prompts, answers, ranking, winners",
 )
-async def eval_trace(address: AddressPath, read: Read, admin: IsAdmin, request: Request) -> Response:
+async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, request: Request) -> Response:
     known = to_address(address)
-    archived = await read.trace(known, admin=admin)
-    etag = f'"{archived.digest}"'
+    trace = await reader.trace(known, admin=admin)
+    etag = f'"{trace.digest}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
     if _matches(request, etag):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
-    pieces = stream_trace(read.store, read.chain_id, known)
-    return StreamingResponse(pieces, headers=headers, media_type="application/json")
+    return StreamingResponse(trace.pieces, headers=headers, media_type="application/json")
 
 
 @router.get(
@@ -174,8 +161,8 @@ async def eval_trace(address: AddressPath, read: Read, admin: IsAdmin, request: 
     responses=documented(403, 404, *_ALWAYS),
     summary="The ranking, public once scores are posted",
 )
-async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> Scores:
-    return await read.leaderboard(to_address(address), admin=admin)
+async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> Scores:
+    return await reader.leaderboard(to_address(address), admin=admin)
 
 
 @router.get(
@@ -184,8 +171,8 @@ async def leaderboard(address: AddressPath, read: Read, admin: IsAdmin) -> Score
     responses=documented(404, *_ALWAYS),
     summary="An agent's record across challenges: entered, won, earned, average place",
 )
-async def agent(agent_id: AgentPath, read: Read) -> AgentRecord:
-    return await read.agent(agent_id)
+async def agent(agent_id: AgentPath, reader: Reader) -> AgentRecord:
+    return await reader.agent(agent_id)
 
 
 @router.get(
@@ -194,21 +181,21 @@ async def agent(agent_id: AgentPath, read: Read) -> AgentRecord:
     responses={200: {"description": "Server-sent events.", "content": _STREAM}, **documented(404, *_ALWAYS)},
     summary="Every change of the evaluation's status, until it ends",
 )
-async def events(address: AddressPath, read: Read, request: Request) -> Response:
+async def events(address: AddressPath, reader: Reader, request: Request) -> Response:
     known = to_address(address)
-    first = await read.status_text(known)
+    first = await reader.status(known)
     state = request.app.state
 
     async def changes() -> AsyncIterator[ServerSentEvent]:
-        text, said = first, ""
+        status, shown = first, None
         while True:
-            if text != said:
-                yield ServerSentEvent(data=text, event="status")
-                said = text
-            if json.loads(text)["status"] in FINAL_STATES or state.stopping.is_set():
+            if status != shown:
+                yield ServerSentEvent(data=status.model_dump_json(), event="status")
+                shown = status
+            if status.status in FINAL_STATES or state.stopping.is_set():
                 return
             await asyncio.sleep(EVENT_SECONDS)
-            text = await read.status_text(known)
+            status = await reader.status(known)
 
     return counted_stream(state, changes())
 
@@ -249,8 +236,8 @@ async def reveal(address: AddressPath, body: RevealRequest, context: Context) ->
     responses=documented(404, *_ALWAYS),
     summary="A result that is announced before it is posted",
 )
-async def draft(address: AddressPath, context: Context) -> object:
-    return to_camel_json(await read_draft(context.store, context.chain_id, to_address(address)))
+async def draft(address: AddressPath, reader: Reader) -> object:
+    return to_camel_json(await read_draft(reader.store, reader.chain_id, to_address(address)))
 
 
 @router.post(
@@ -281,8 +268,8 @@ def _decree(body: ReviewRequest) -> Decree:
     responses=documented(400, 401, 403, 404, *_ALWAYS),
     summary="Everything needed to decide about a result that waits for a person",
 )
-async def show_review(address: AddressPath, context: Context) -> ReviewSheet:
-    return await review_sheet(context.store, context.chain_id, to_address(address))
+async def show_review(address: AddressPath, reader: Reader) -> ReviewSheet:
+    return await review_sheet(reader.store, reader.chain_id, to_address(address))
 
 
 def _tagged(request: Request, body: bytes) -> Response:
@@ -300,8 +287,7 @@ def _matches(request: Request, etag: str) -> bool:
 
 
 def health(request: Request) -> JSONResponse:
-    """Alive, by the loop's own heartbeat."""
-    pulse, settings = _context(request).pulse, _context(request).settings
-    has_model = bool(models_of(parse_jury(settings.judges)))
-    about = {"hasModel": has_model, "evaluator": request.app.state.evaluator}
-    return JSONResponse({**pulse.report(__version__), **about}, 503 if pulse.is_stale else 200)
+    """Report whether the loop still beats, and what this service can do."""
+    context = context_of(request)
+    about = {"hasModel": has_model(context.settings), "evaluator": request.app.state.evaluator}
+    return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.is_stale else 200)

@@ -19,10 +19,9 @@ from starlette.responses import HTMLResponse
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.times import show_wait
-from clara_eval.chain.model import PrizeToken
-from clara_eval.core.address import Address, short
+from clara_eval.core.address import short
 from clara_eval.core.version import __version__
-from clara_eval.documents.results import Token as TokenDocument
+from clara_eval.documents.results import Token
 from clara_eval.interfaces.api.visible import visible
 
 STATIC = Path(__file__).parent / "static"
@@ -65,11 +64,11 @@ def iso(seconds: int) -> str:
         return ""
 
 
-def amount(units: str | int | None, token: TokenDocument) -> str:
+def amount(units: str | int | None, token: Token) -> str:
     """An amount in tokens, with its thousands apart."""
     if units is None:
         return "–"
-    shown = show_amount(int(units), PrizeToken(Address(token.address), token.symbol, token.decimals))
+    shown = show_amount(int(units), token)
     number, _, symbol = shown.partition(" ")
     whole, dot, rest = number.partition(".")
     return f"{int(whole):,}{dot}{rest} {symbol}"

@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clara_eval.actions.verify import verify_trace
+from clara_eval.actions.published import ResultReader
+from clara_eval.actions.verify import Checked, verify_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, ClaraError
-from clara_eval.evaluation.replay import Checked
-from clara_eval.interfaces.api.reading import ResultReader
-from clara_eval.store.trace_archive import stream_trace
 
 MOST_PARTS = 4
 """Megabytes of trace that are checked here."""
@@ -34,41 +33,37 @@ class Checks:
     known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
 
 
-async def verify_view(checks: Checks, reading: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
+async def verify_view(checks: Checks, reader: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
     """The values of the template `verify.html`."""
-    found = await reading.detail(address, admin=False)
-    archived = await reading.trace(address, admin=False)
-    values: dict[str, object] = {"found": found, "digest": archived.digest}
-    if archived.parts > MOST_PARTS:
+    found = await reader.detail(address, admin=False)
+    trace = await reader.trace(address, admin=False)
+    values: dict[str, object] = {"found": found, "digest": trace.digest}
+    if trace.parts > MOST_PARTS:
         return {**values, "result": None}
     async with checks.turn:
-        result = checks.known.get(archived.digest)
+        result = checks.known.get(trace.digest)
         if result is None:
-            result = await _check(reading, address, settings)
-            checks.known[archived.digest] = result
+            result = await _check(trace.pieces, settings)
+            checks.known[trace.digest] = result
             if len(checks.known) > _KEPT:
                 checks.known.popitem(last=False)
     return {**values, "result": result}
 
 
-async def _check(reading: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
+async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
         path = Path(place) / "trace.json"
         with path.open("wb") as file:
-            async for piece in stream_trace(reading.store, reading.chain_id, address):
+            async for piece in pieces:
                 await asyncio.to_thread(file.write, piece.encode())
         try:
-            return _held(await asyncio.to_thread(_walk_again, str(path), settings))
+            node = settings.rpc_url.split(",")[0].strip()
+            # A loop of its own in a thread: the check computes, and the service goes on answering.
+            return _held(await asyncio.to_thread(asyncio.run, verify_trace(str(path), settings, rpc=node)))
         except BadTrace as bad:
             return {"ok": False, "entry": bad.entry, "problem": bad.message}
         except ClaraError as bad:
             return {"ok": False, "entry": "node", "problem": f"The check could not be made: {bad.message}"}
-
-
-def _walk_again(path: str, settings: Settings) -> Checked:
-    """In a loop of its own: the walk computes, and the service goes on answering."""
-    node = settings.rpc_url.split(",")[0].strip()
-    return asyncio.run(verify_trace(path, settings, rpc=node))
 
 
 def _held(checked: Checked) -> dict[str, object]:

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.actions.turning_point import PlaceChange
+from clara_eval.actions.published import Spent
 from clara_eval.core.address import short
-from clara_eval.core.dollars import MICRO
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import Consistency, EvalStatus, JudgeConsistency
 from clara_eval.interfaces.api.templating import usd
-from clara_eval.judge.costs.spend_report import SpendLine
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
@@ -90,15 +88,14 @@ class Money:
     cap: str
 
 
-def money(line: SpendLine | None, evaluation: EvalStatus, cap: float | None) -> Money:
+def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Money:
     """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
     has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
     if expected is None:
-        estimate = "Not known" if has_begun and line else "Nothing" if has_begun else "Told when scoring starts"
+        estimate = "Not known" if has_begun and found else "Nothing" if has_begun else "Told when scoring starts"
     else:
         estimate = f"About {usd(expected)}" if expected else "Nothing: no model is asked"
-    reserved = line.open_micro_usd / MICRO if line else 0.0
-    spent = (line.micro_usd - line.open_micro_usd) / MICRO if line else 0.0
+    spent, reserved = (found.settled, found.reserved) if found else (0.0, 0.0)
     if reserved:
         so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
         told = f"{usd(so_far)} so far, {usd(reserved)} set aside"
@@ -140,19 +137,19 @@ class Observation:
     is_good: bool
 
 
-def turn_told(turn: PlaceChange, *, is_paid: bool) -> Observation:
+def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observation:
     """What other verdicts about an entry's own games would have meant for it."""
-    rivals = " and ".join(filter(None, (", ".join(map(short, turn.rivals[:-1])), *map(short, turn.rivals[-1:]))))
+    named = " and ".join(filter(None, (", ".join(map(short, rivals[:-1])), *map(short, rivals[-1:]))))
     if is_paid:
-        if not turn.rivals:
+        if not rivals:
             return Observation(
                 "Nothing of its own.", "It would have been paid however its own games had ended.", is_good=True
             )
-        told = f"Had it lost its games against {rivals}, it would have been place {turn.place} and not paid."
+        told = f"Had it lost its games against {named}, it would have been place {place} and not paid."
         return Observation("What would have cost it the prize.", told, is_good=True)
-    if not turn.rivals:
+    if not rivals:
         return Observation("Out of reach.", "No other end of its own games would have paid it.", is_good=False)
-    told = f"Had it won its games against {rivals}, it would have been place {turn.place} and paid."
+    told = f"Had it won its games against {named}, it would have been place {place} and paid."
     return Observation("What would have changed its place.", told, is_good=False)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Literal, TypeVar, cast, get_args
 
 import typer
 from rich.text import Text
@@ -34,7 +34,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.documents.results import STATUS, ChainStatus, StageProgress
+from clara_eval.documents.results import ChainStatus
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.result import print_next, stage_words
@@ -165,7 +165,7 @@ def list_(
     json: JsonFlag = False,
 ) -> None:
     """List challenges, newest first."""
-    if status not in {"any", *STATUS.values()} or evaluator not in {"clara", "self", "any"}:
+    if status not in {"any", *get_args(ChainStatus)} or evaluator not in {"clara", "self", "any"}:
         raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
     wanted = ChallengeFilter(
         status=cast("ChainStatus | Literal['any']", status),
@@ -176,7 +176,7 @@ def list_(
     )
     found = _read(lambda caller: browse(caller, wanted))
     if json:
-        emit_json(in_shell(found))
+        emit_json(in_shell(found.model_dump(mode="json")))
     else:
         _show_list(found, wanted)
 
@@ -185,7 +185,7 @@ def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = Fal
     """Show one challenge in full, with your own submission."""
     found = _read(lambda caller: detail(caller, address, sender or None))
     if json:
-        emit_json(in_shell(found))
+        emit_json(in_shell(found.model_dump(mode="json")))
     else:
         _show_detail(found)
 
@@ -198,8 +198,8 @@ def watch(
     """Follow an evaluation until it ends; --json prints the last status."""
     found = _read(lambda caller: _watch(caller, address, every))
     if json:
-        emit_json(in_shell(found))
-    if found["status"] in STOPPED_STATES:
+        emit_json(in_shell(found.model_dump(mode="json")))
+    if found.status in STOPPED_STATES:
         raise typer.Exit(1)
 
 
@@ -214,9 +214,9 @@ def _read(question: Callable[[Caller], Awaitable[T]]) -> T:
 def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
     found = _read(lambda caller: _act(caller, action, send=send, yes=yes))
     if json:
-        emit_json(in_shell(found))
+        emit_json(in_shell(found.model_dump(mode="json")))
         return
-    console(stderr=False).print(in_shell(written(found), found["challenge"]), markup=False, soft_wrap=True)
+    console(stderr=False).print(in_shell(written(found), found.challenge), markup=False, soft_wrap=True)
 
 
 async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> ActResult:
@@ -226,7 +226,7 @@ async def _act(caller: Caller, action: Action, *, send: bool, yes: bool) -> ActR
     if not send:
         found = await act(caller, action, confirmed="unasked")
         if caller.account is not None:
-            found["next"] = "Nothing was sent: this was a dry run. Run it again with --send to send it."
+            found.next = "Nothing was sent: this was a dry run. Run it again with --send to send it."
         return found
     if caller.account is None:
         raise ConfigError("--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
@@ -244,7 +244,7 @@ async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult
     said = ""
     while True:
         found = await eval_status(caller, address)
-        text = in_shell(_status_words(found), found["address"])
+        text = in_shell(_status_words(found), found.address)
         if text != said:
             console().print(text, markup=False, soft_wrap=True)
             said = text
@@ -255,14 +255,14 @@ async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult
 
 def _status_words(found: EvalStatusResult) -> str:
     """One evaluation in a few lines; the reason may quote others."""
-    lines = [f"{found['status']}  {found['progress']} %  {found['explanation']}"]
-    stage = found["stage"]
-    if stage["total"]:
-        lines.append(f"  {stage_words(StageProgress.model_validate({**stage, 'name': stage['stage']}))}")
-    if found["retryAt"]:
-        lines.append(f"  looked at again at {show_moment(found['retryAt'])}")
-    if found["reason"]:
-        lines.append(f"  reason: {bare(found['reason'])}")
+    lines = [f"{found.status}  {found.progress} %  {found.explanation}"]
+    stage = found.stage
+    if stage.total:
+        lines.append(f"  {stage_words(stage)}")
+    if found.retryAt:
+        lines.append(f"  looked at again at {show_moment(found.retryAt)}")
+    if found.reason:
+        lines.append(f"  reason: {bare(found.reason)}")
     return "\n".join(lines)
 
 
@@ -278,47 +278,45 @@ def _text(path: Path) -> str:
 
 def _show_list(found: BrowseResult, wanted: ChallengeFilter) -> None:
     screen = console(stderr=False)
-    for item in found["challenges"]:
-        left = f"{show_wait(item['secondsLeft'])} left" if item["secondsLeft"] else "closed"
-        screen.print(Text(escaped(bare(item["title"]))[:100] or "A challenge without a title", style="bold"))
-        parts = (item["address"], item["status"], item["prize"], f"{item['submissionCount']} submitted", left)
+    for item in found.challenges:
+        left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
+        screen.print(Text(escaped(bare(item.title))[:100] or "A challenge without a title", style="bold"))
+        parts = (item.address, item.status, item.prize, f"{item.submissionCount} submitted", left)
         screen.print(Text("  " + "  ".join(escaped(part) for part in parts)), soft_wrap=True)
-    if not found["challenges"]:
+    if not found.challenges:
         screen.print(Text(_nothing(found, wanted)))
-    if found["nextOffset"] is not None:
-        console().print(f"More with --offset {found['nextOffset']}.")
+    if found.nextOffset is not None:
+        console().print(f"More with --offset {found.nextOffset}.")
 
 
 def _nothing(found: BrowseResult, wanted: ChallengeFilter) -> str:
     """An empty list says how to get to a full one."""
     kind = "" if wanted.status == "any" else f" {wanted.status}"
     said = f"No{kind} challenge{' of that kind' if wanted.skill or wanted.evaluator != 'any' else ''} on "
-    if found["total"]:
-        return (
-            f"{said}{found['network']}, {found['total']} in all: `{program()} challenge list --status any` lists them."
-        )
-    return f"{said}{found['network']} yet. Post the first one: `{program()} challenge post --help`."
+    if found.total:
+        return f"{said}{found.network}, {found.total} in all: `{program()} challenge list --status any` lists them."
+    return f"{said}{found.network} yet. Post the first one: `{program()} challenge post --help`."
 
 
 def _show_detail(found: DetailResult) -> None:
-    item = found["challenge"]
+    item = found.challenge
     screen = console(stderr=False)
-    screen.print(Text(escaped(bare(item["title"])), style="bold"), soft_wrap=True)
-    shares = " / ".join(f"{share / 100:g} %" for share in found["payoutBps"])
+    screen.print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
+    shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
     lines = [
-        ("address", f"{item['address']} on {found['network']}"),
-        ("status", f"{item['status']}, scored by {item['evaluator']}, {item['submissionCount']} submitted"),
-        ("prize", f"{item['prize']} for {item['winnerCount']} winner(s): {shares}"),
-        ("deadline", f"{show_moment(item['deadline'])}; scores by {show_moment(found['scoringDeadline'])}"),
-        ("poster", found["poster"]),
-        ("problem", bare(found["problemStatement"])[:600]),
-        ("config", bare(found["evalConfig"])[:600] if found["evalConfig"] else "none"),
+        ("address", f"{item.address} on {found.network}"),
+        ("status", f"{item.status}, scored by {item.evaluator}, {item.submissionCount} submitted"),
+        ("prize", f"{item.prize} for {item.winnerCount} winner(s): {shares}"),
+        ("deadline", f"{show_moment(item.deadline)}; scores by {show_moment(found.scoringDeadline)}"),
+        ("poster", found.poster),
+        ("problem", bare(found.problemStatement)[:600]),
+        ("config", bare(found.evalConfig)[:600] if found.evalConfig else "none"),
     ]
-    lines += [("unusable", in_shell(found["configProblem"]))] if found["configProblem"] else []
-    lines += [(f"winner {w['rank']}", f"{w['address']}  {w['prize']}  score {w['score']}") for w in found["winners"]]
-    if found["yours"]:
-        lines.append(("yours", f"version {found['yours']['version']}, agent {found['yours']['agentId']}"))
-    lines += [("explorer", item["explorerUrl"])] if item["explorerUrl"] else []
+    lines += [("unusable", in_shell(found.configProblem))] if found.configProblem else []
+    lines += [(f"winner {w.rank}", f"{w.address}  {w.prize}  score {w.score}") for w in found.winners]
+    if found.yours:
+        lines.append(("yours", f"version {found.yours.version}, agent {found.yours.agentId}"))
+    lines += [("explorer", item.explorerUrl)] if item.explorerUrl else []
     for label, text in lines:
         print_labelled(label, text)
     print_next(_steps(found))
@@ -326,7 +324,7 @@ def _show_detail(found: DetailResult) -> None:
 
 def _steps(found: DetailResult) -> list[str]:
     """What one does with a challenge in this state."""
-    address = found["challenge"]["address"]
-    if found["challenge"]["acceptsSubmissions"]:
+    address = found.challenge.address
+    if found.challenge.acceptsSubmissions:
         return [f"challenge try {address} --file DRAFT", f"challenge submit {address} --file SOLUTION"]
-    return [f"leaderboard {address}"] if found["winners"] else [f"challenge watch {address}"]
+    return [f"leaderboard {address}"] if found.winners else [f"challenge watch {address}"]

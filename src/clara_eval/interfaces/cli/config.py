@@ -23,7 +23,6 @@ from clara_eval.config.eval_config import (
     MEASURED,
     ConfigProblem,
     Feature,
-    canonical_config,
     collect_problems,
     config_hash,
     parse_eval_config,
@@ -155,7 +154,7 @@ def hash_(
     """Print the evalConfigHash: keccak256 of the exact bytes, or of the canonical form."""
     content = read_bytes(file)
     config = usable_config(file, content, as_json=as_json)
-    hashed = canonical_config(config) if canonical else content
+    hashed = config.canonical if canonical else content
     if as_json:
         form = "canonical" if canonical else "bytes"
         emit_json({"ok": True, "file": str(file), "hash": config_hash(hashed), "form": form, "bytes": len(hashed)})

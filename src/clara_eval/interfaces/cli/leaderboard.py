@@ -22,11 +22,10 @@ from clara_eval.core.untrusted import bare
 from clara_eval.documents.actions import (
     ComparisonRow,
     LeaderboardResult,
-    LeaderboardRow,
     ScoreResult,
-    TokenDocument,
+    StandingRow,
 )
-from clara_eval.documents.results import Margin, Ranked, Scores
+from clara_eval.documents.results import LeaderboardRow, Margin, Scores, Token
 from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
@@ -48,27 +47,27 @@ def leaderboard(
     """Show everybody's place, its interval and prize, once scores are posted."""
     found, scores = asyncio.run(_ask(lambda caller: _leaderboard(caller, address, limit)))
     if json:
-        emit_json(in_shell(found))
+        emit_json(in_shell(found.model_dump(mode="json")))
         return
     if scores is not None:
         print_asked(scores)
         console(stderr=False).print()
-    leaderboard = _table_of(found["standings"], found["token"], scores.margin if scores else None)
+    leaderboard = _table_of(found.standings, found.token, scores.margin if scores else None)
     print_leaderboard(console(stderr=False), leaderboard, limit=limit)
     console(stderr=False).print()
-    if found["warning"]:
-        print_labelled("Warning", found["warning"])
-    if found["postedBy"] == "poster":
+    if found.warning:
+        print_labelled("Warning", found.warning)
+    if found.postedBy == "poster":
         print_labelled("Posted by", "the poster, not the evaluator")
-    if found["source"] == "chain":
+    if found.source == "chain":
         print_labelled("Known", "only the winners that the chain names; CLARA_API_URL names a service that knows all")
-    first = found["standings"][0]["address"] if found["standings"] else "SUBMITTER"
-    print_next([f"score {found['address']} {first}", f"verify {found['address']}"])
+    first = found.standings[0].address if found.standings else "SUBMITTER"
+    print_next([f"score {found.address} {first}", f"verify {found.address}"])
 
 
 async def _leaderboard(caller: Caller, address: str, limit: int) -> tuple[LeaderboardResult, Scores | None]:
     found = await results.leaderboard(caller, address, limit=limit)
-    return found, await caller.records.scores(to_address(found["address"]))
+    return found, await caller.records.scores(to_address(found.address))
 
 
 def score(
@@ -80,41 +79,41 @@ def score(
     """Say why one entry ended where it did: its place, facts, games, closest rival, and the prize."""
     found, standings = asyncio.run(_ask(lambda caller: _score(caller, address, submitter)))
     if json:
-        emit_json(in_shell(found))
+        emit_json(in_shell(found.model_dump(mode="json")))
         return
     _print_score(found, standings)
 
 
-async def _score(caller: Caller, address: str, submitter: str) -> tuple[ScoreResult, list[LeaderboardRow]]:
+async def _score(caller: Caller, address: str, submitter: str) -> tuple[ScoreResult, list[StandingRow]]:
     found = await results.score(caller, address, submitter or None)
     leaderboard = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
-    return found, leaderboard["standings"]
+    return found, leaderboard.standings
 
 
-def _print_score(found: ScoreResult, standings: Sequence[LeaderboardRow]) -> None:
-    screen, own = console(stderr=False), found["submitter"]
-    screen.print(Text.assemble((short(own), "bold"), f" in {found['address']}"))
-    for line in wrapped(in_shell(short_hex(found["why"])), 0):
+def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
+    screen, own = console(stderr=False), found.submitter
+    screen.print(Text.assemble((short(own), "bold"), f" in {found.address}"))
+    for line in wrapped(in_shell(short_hex(found.why)), 0):
         screen.print(Text(line))
     screen.print()
-    leaderboard = _table_of(_near(standings, own), found["token"], None, marked=own)
-    print_leaderboard(screen, leaderboard, heading=f"Around place {found['standing']['rank']} of {found['entries']}")
+    leaderboard = _table_of(_near(standings, own), found.token, None, marked=own)
+    print_leaderboard(screen, leaderboard, heading=f"Around place {found.standing.rank} of {found.entries}")
     _print_facts(found)
-    _print_comparisons(found["games"])
+    _print_comparisons(found.games)
     screen.print()
-    print_labelled("Prize", in_shell(found["claimable"], found["address"]))
-    print_labelled("Trace", in_shell(found["trace"]))
-    print_next([f"verify {found['address']}"])
+    print_labelled("Prize", in_shell(found.claimable, found.address))
+    print_labelled("Trace", in_shell(found.trace))
+    print_next([f"verify {found.address}"])
 
 
 def _print_facts(found: ScoreResult) -> None:
     screen = console(stderr=False)
-    if found["features"]:
+    if found.features:
         screen.print()
         screen.print(Text("Facts by which it was judged", style="bold"))
-    for fact in found["features"]:
-        screen.print(Text(f"  {fact['name']:<28} {fact['value']}"))
-    for note in (*found["notes"], *found["flags"]):
+    for fact in found.features:
+        screen.print(Text(f"  {fact.name:<28} {fact.value}"))
+    for note in (*found.notes, *found.flags):
         for number, line in enumerate(wrapped(short_hex(bare(note)), 4)):
             screen.print(Text(f"{'    ' if number else '  - '}{line}"))
 
@@ -125,29 +124,29 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
         screen.print()
         screen.print(Text("Comparisons with its neighbours", style="bold"))
     for game in games:
-        sure = f", {100 * game['confidence']:.0f} % sure" if game["confidence"] is not None else ""
-        colour = {"won": "green", "lost": "red"}.get(game["result"], "yellow")
-        side = "shown first" if game["shownFirst"] else "shown second"
-        screen.print(Text.assemble("  ", (game["result"], colour), f" against {short(game['rival'])}, {side}{sure}"))
-        for line in wrapped(short_hex(bare(game["reason"])), 4) if game["reason"] else ():
+        sure = f", {100 * game.confidence:.0f} % sure" if game.confidence is not None else ""
+        colour = {"won": "green", "lost": "red"}.get(game.result, "yellow")
+        side = "shown first" if game.shownFirst else "shown second"
+        screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
+        for line in wrapped(short_hex(bare(game.reason)), 4) if game.reason else ():
             screen.print(Text(f"    {line}"))
 
 
-def _near(standings: Sequence[LeaderboardRow], own: str) -> list[LeaderboardRow]:
-    place = next((number for number, row in enumerate(standings) if row["address"] == own), 0)
+def _near(standings: Sequence[StandingRow], own: str) -> list[StandingRow]:
+    place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     return list(standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1])
 
 
 def _table_of(
-    rows: Sequence[LeaderboardRow], token: TokenDocument, margin: Margin | None, *, marked: str = ""
+    rows: Sequence[StandingRow], token: Token, margin: Margin | None, *, marked: str = ""
 ) -> LeaderboardTable:
-    known = PrizeToken(to_address(token["address"]), token["symbol"], token["decimals"])
+    known = PrizeToken(to_address(token.address), token.symbol, token.decimals)
     return LeaderboardTable([ranked(row) for row in rows], known, margin, marked=marked)
 
 
-def ranked(row: LeaderboardRow) -> Ranked:
+def ranked(row: StandingRow) -> LeaderboardRow:
     """A row as the public document has it; its reason is no longer fenced: the table escapes it."""
-    return Ranked.model_validate({**row, "reason": bare(row["reason"]) if row["reason"] else None})
+    return LeaderboardRow.model_validate({**row.model_dump(), "reason": bare(row.reason) if row.reason else None})
 
 
 async def _ask(question: Callable[[Caller], Awaitable[T]]) -> T:

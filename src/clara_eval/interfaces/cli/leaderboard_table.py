@@ -19,7 +19,7 @@ from clara_eval.actions.amounts import round_amount
 from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import short, to_address
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import Margin, Ranked, Scores
+from clara_eval.documents.results import LeaderboardRow, Margin, Scores
 from clara_eval.interfaces.cli.screen import short_hex, wrapped
 
 ROWS = 25
@@ -37,7 +37,7 @@ METRICS = 2
 class LeaderboardTable:
     """What the table is made of."""
 
-    rows: Sequence[Ranked]
+    rows: Sequence[LeaderboardRow]
     token: PrizeToken | None = None
     margin: Margin | None = None
     names: Mapping[str, str] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class LeaderboardTable:
     """An address whose row stands out."""
 
     @property
-    def ranked(self) -> list[Ranked]:
+    def ranked(self) -> list[LeaderboardRow]:
         return [row for row in self.rows if row.status != "rejected"]
 
     @property
-    def rejected(self) -> list[Ranked]:
+    def rejected(self) -> list[LeaderboardRow]:
         return [row for row in self.rows if row.status == "rejected"]
 
 
@@ -92,7 +92,7 @@ def print_leaderboard(
         _print_rejected(screen, leaderboard, limit)
 
 
-def table_lines(leaderboard: LeaderboardTable, shown: Sequence[Ranked], width: int) -> list[Text]:
+def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], width: int) -> list[Text]:
     """The heading and one line a place, with the pay line between those who are paid and the others."""
     columns, bar = _fitted(_columns(leaderboard, shown), width)
     scale = _scale(shown)
@@ -109,12 +109,12 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[Ranked], width: i
     return lines
 
 
-def _bar_heading(shown: Sequence[Ranked]) -> str:
+def _bar_heading(shown: Sequence[LeaderboardRow]) -> str:
     """Arithmetic on measured facts leaves no interval: another round would give the same ratings."""
     return "exact" if shown and all(row.low is not None and row.low == row.high for row in shown) else "95 % interval"
 
 
-def is_paid(row: Ranked) -> bool:
+def is_paid(row: LeaderboardRow) -> bool:
     return bool(int(row.prizeAmount or 0))
 
 
@@ -128,13 +128,13 @@ def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], w
     return "".join(cells)
 
 
-def _bar(row: Ranked, scale: tuple[float, float], width: int) -> str:
+def _bar(row: LeaderboardRow, scale: tuple[float, float], width: int) -> str:
     elo = row.elo or 0.0
     low, high = (elo if row.low is None else row.low), (elo if row.high is None else row.high)
     return bar_of(low, elo, high, scale, width) if width else ""
 
 
-def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
+def _scale(shown: Sequence[LeaderboardRow]) -> tuple[float, float]:
     lows = [row.low if row.low is not None else row.elo for row in shown if row.elo is not None]
     highs = [row.high if row.high is not None else row.elo for row in shown if row.elo is not None]
     return min((value for value in lows if value is not None), default=0.0), max(
@@ -142,7 +142,7 @@ def _scale(shown: Sequence[Ranked]) -> tuple[float, float]:
     )
 
 
-def _columns(leaderboard: LeaderboardTable, shown: Sequence[Ranked]) -> list[Column]:
+def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
     """Every column that has something to say, in the order in which they stand."""
     names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
@@ -190,7 +190,7 @@ def _aligned(text: str, column: Column) -> str:
     return text + missing if column.side == "left" else missing + text
 
 
-def _is_cut(above: Ranked, below: Ranked) -> bool:
+def _is_cut(above: LeaderboardRow, below: LeaderboardRow) -> bool:
     return is_paid(above) and not is_paid(below)
 
 
@@ -199,16 +199,16 @@ def _pay_line(margin: Margin | None, width: int) -> Text:
     return Text(f"──{words}".ljust(width, "─")[:width], style="dim")
 
 
-def _place(row: Ranked) -> str:
+def _place(row: LeaderboardRow) -> str:
     return f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}"
 
 
-def _name(leaderboard: LeaderboardTable, row: Ranked) -> str:
+def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
-def _executed(shown: Sequence[Ranked]) -> list[Column]:
+def _executed(shown: Sequence[LeaderboardRow]) -> list[Column]:
     """Tests passed of all, and what was measured: the harness's own metrics, else the gas or fuel of all of it."""
     runs = [row.model_dump().get("executed") or {} for row in shown]
     tests = [
@@ -230,11 +230,11 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-def _comparisons(row: Ranked) -> str:
+def _comparisons(row: LeaderboardRow) -> str:
     return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
 
 
-def _prize(leaderboard: LeaderboardTable, row: Ranked) -> str:
+def _prize(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     return round_amount(int(row.prizeAmount or 0), leaderboard.token) if is_paid(row) and leaderboard.token else ""
 
 

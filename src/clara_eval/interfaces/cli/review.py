@@ -16,7 +16,7 @@ from clara_eval.challenges.review import Review
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.evaluation.rulings import RulingKind
+from clara_eval.documents.review import RulingKind
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.review_sheet import print_sheet

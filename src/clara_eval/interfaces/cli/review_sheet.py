@@ -8,9 +8,9 @@ from __future__ import annotations
 from rich.table import Table
 
 from clara_eval.actions.amounts import round_amount
-from clara_eval.actions.review_sheet import ReviewSheet
 from clara_eval.chain.model import PrizeToken
 from clara_eval.core.address import short, to_address
+from clara_eval.documents.review import ReviewSheet
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.screen import console, safe
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent
+from pydantic import BaseModel
 
 from clara_eval.app import Caller
 from clara_eval.core.errors import ClaraError
@@ -26,8 +27,9 @@ def caller_of(ctx: ToolContext) -> Caller:
     return ctx.request_context.lifespan_context
 
 
-def answer(text: str, document: Mapping[str, object]) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", document))
+def answer(text: str, document: BaseModel | Mapping[str, object]) -> CallToolResult:
+    shown = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", shown))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
@@ -27,16 +27,6 @@ from clara_eval.store.ports import Store
 MAX_BODY_BYTES = 1_000_000
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
-
-
-class Context(Protocol):
-    """What the service hands over."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def store(self) -> Store: ...
 
 
 class OwnPagesOnly:
@@ -77,16 +67,16 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def create_asgi(context: Context, *, path: str = "/") -> Starlette:
+def create_asgi(settings: Settings, store: Store, *, path: str = "/") -> Starlette:
     """The application; its lifespan has to be run by whoever mounts it."""
-    caller = make_caller(context.settings, is_local=False, store=context.store)
+    caller = make_caller(settings, is_local=False, store=store)
     app = build_server(caller).streamable_http_app(
         streamable_http_path=path,
         stateless_http=True,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # it compares beginnings
     )
-    app.add_middleware(OwnPagesOnly, settings=context.settings)
+    app.add_middleware(OwnPagesOnly, settings=settings)
     inner = app.router.lifespan_context
 
     @asynccontextmanager

@@ -53,7 +53,7 @@ async def challenge_browse(
     limit: Annotated[int, Field(ge=1, le=50)] = 20,
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
 ) -> Annotated[CallToolResult, BrowseResult]:
-    """List challenges, newest first: prize, deadline, status, submissions."""
+    """List challenges, newest first."""
     wanted = browsing.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with in_words():
         found = await browsing.browse(caller_of(ctx), wanted)
@@ -63,7 +63,7 @@ async def challenge_browse(
 async def challenge_detail(
     ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
 ) -> Annotated[CallToolResult, DetailResult]:
-    """One challenge in full: problem, eval config, terms, money, winners, your own submission."""
+    """One challenge in full: problem, eval config, terms, winners, your submission."""
     with in_words():
         found = await browsing.detail(caller_of(ctx), address, sender or None)
     return answer(wording.detail(found), found)
@@ -72,9 +72,9 @@ async def challenge_detail(
 async def challenge_eval_status(
     ctx: ToolContext,
     address: ChallengeAddress,
-    waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait so long for a change; 0 asks once.")] = 0,
+    waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, EvalStatusResult]:
-    """How far the evaluation is: stage, progress, time left, why it waits or stopped."""
+    """How far the evaluation is, and why it waits or stopped."""
     with in_words():
         found = await _followed(ctx, address, waitSeconds)
     return answer(wording.status(found), found)
@@ -86,13 +86,13 @@ async def _followed(ctx: ToolContext, address: str, seconds: int) -> EvalStatusR
     pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
     end = clock.time() + (seconds if caller.is_local else min(seconds, REMOTE_WAIT_SECONDS))
     found = await results.eval_status(caller, address)
-    first = found["status"]
-    while results.is_waiting(found) and found["status"] == first and clock.time() < end:
-        await ctx.report_progress(found["progress"], 100, found["status"])
+    first = found.status
+    while results.is_waiting(found) and found.status == first and clock.time() < end:
+        await ctx.report_progress(found.progress, 100, found.status)
         await asyncio.sleep(min(pause, max(0.0, end - clock.time())))
         found = await results.eval_status(caller, address)
     if seconds:
-        await ctx.report_progress(found["progress"], 100, found["status"])
+        await ctx.report_progress(found.progress, 100, found.status)
     return found
 
 
@@ -112,7 +112,7 @@ async def challenge_score(
     address: ChallengeAddress,
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, ScoreResult]:
-    """Why a submission won or lost: place, prize, decisive games with reasons, facts, closest rival, trace."""
+    """Why a submission won or lost: place, prize, games, facts, closest rival, trace."""
     with in_words():
         found = await results.score(caller_of(ctx), address, submitter or None)
     return answer(wording.score(found), found)

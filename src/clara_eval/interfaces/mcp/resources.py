@@ -11,7 +11,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
 from clara_eval.actions.challenges import challenge_at
 from clara_eval.app import Caller
-from clara_eval.config.eval_config.json_schema import eval_config_schema_text
+from clara_eval.config.eval_config.shape import eval_config_schema_text
 from clara_eval.core.errors import ClaraError, NotFound
 from clara_eval.interfaces.mcp.answer import ToolContext, caller_of
 

@@ -220,7 +220,7 @@ async def challenge_claim(
     sender: SenderAddress = "",
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, ClaimResult]:
-    """Claim your prize, or your share of an expired challenge; finalizes it first when that is due."""
+    """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
     return await _done(ctx, agreed, claim(address, sender or None))
 
 

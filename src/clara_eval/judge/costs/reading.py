@@ -7,10 +7,13 @@ they have no more than the total, so no entry keeps another from being read or c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from clara_eval.core.dollars import MICRO
 from clara_eval.judge.costs.prices import PriceCard, Request, Tokens, TokenUse, estimated_tokens
+from clara_eval.judge.outages import AnswerCut, TooCostly
+from clara_eval.judge.port import Answer
 
 MARGIN_PERCENT = 130
 """Of what an entry usually costs, where there is no full share for it: answers are asked again now and then."""
@@ -44,6 +47,39 @@ class ReadingBudget:
         if is_slow and not answer.input_tokens and not answer.output_tokens:
             return SLOW_CALLS * self.card.worst(prompt)
         return self.card.cost(answer)
+
+
+@dataclass(slots=True)
+class EntryShare:
+    """What the answers about one entry may use together; without `money` only tokens are bounded."""
+
+    money: ReadingBudget | None
+    most: int
+    """Millionths of a dollar that they may cost together."""
+    needs: int
+    """What asking everything about it once usually costs."""
+    tokens: int = 0
+    spent: int = 0
+
+    def check_tokens(self, name: str, most: int, requests: Sequence[str]) -> None:
+        if self.tokens > most:
+            raise AnswerCut(f"{name} used {self.tokens:,} tokens for one entry, thinking included", requests)
+
+    def check_money(self, prompt: Request, requests: Sequence[str], answer_tokens: int | None) -> None:
+        """Raise TooCostly unless the share pays for this request, by default with an answer of usual length."""
+        if self.money is None:
+            return
+        needed = max(self.needs, self.spent + self.money.usual((prompt,), answer_tokens))
+        if needed > self.most:
+            raise TooCostly(
+                f"To read it costs ${needed / MICRO:.4f} or more, and this round's budget for reading has "
+                f"${self.most / MICRO:.4f} for it",
+                requests,
+            )
+
+    def count(self, prompt: Request, answer: Answer) -> None:
+        self.tokens += answer.output_tokens
+        self.spent += self.money.cost(prompt, answer, is_slow=answer.stop == "max_tokens") if self.money else 0
 
 
 def next_to_read(left: int, usual: Mapping[str, int]) -> dict[str, int]:

@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.model_calls import Book, Clock, Model
 
 from clara_eval.core.errors import BadAnswer, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.judge import calls
-from clara_eval.judge.asking import ask_until
-from clara_eval.judge.calls import (
-    CONTROL,
-    READ_AT_ONCE,
-    CachedLlm,
-    FallbackLlm,
-    RetryPolicy,
-)
-from clara_eval.judge.concurrency import Breaker, Gate
+from clara_eval.judge import answer_cache
+from clara_eval.judge.answer_cache import READ_AT_ONCE
+from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
+from clara_eval.judge.concurrency import CircuitBreaker, Gate
 from clara_eval.judge.costs.prices import FREE, PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.outages import (
@@ -33,72 +28,11 @@ from clara_eval.judge.outages import (
     Unanswered,
 )
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.retrying_llm import CONTROL, MOST_BEYOND_LIMIT
+from clara_eval.judge.structured_llm import StructuredLlm
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
-
-
-class Clock:
-    """Time that passes only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-        await asyncio.sleep(0)
-
-
-class Book:
-    """Answers in memory; counts the questions put to it."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, PaidAnswer] = {}
-        self.queries = 0
-        self.stumbles = 0
-
-    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
-        self.queries += 1
-        return {request: self.kept[request] for request in requests if request in self.kept}
-
-    async def answered(self, requests: Sequence[str]) -> set[str]:
-        self.queries += 1
-        return {request for request in requests if request in self.kept}
-
-    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        if self.stumbles:
-            self.stumbles -= 1
-            raise Temporary("database is locked")
-        return self.kept.setdefault(paid.request, paid)
-
-
-class Model:
-    """Says what the script says: an error to raise, or None for an answer."""
-
-    def __init__(self, script: Callable[[int], Exception | None] = lambda _: None, name: str = "openai:test") -> None:
-        self.name = name
-        self.script = script
-        self.calls = 0
-        self.at_once = 0
-        self.most_at_once = 0
-        self.wait: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0)
-
-    async def complete(self, prompt: Prompt) -> Answer:
-        number, self.calls = self.calls, self.calls + 1
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            await self.wait()
-            bad = self.script(number)
-        finally:
-            self.at_once -= 1
-        if bad is not None:
-            raise bad
-        return Answer(f"answer to {prompt.user}", "test-1", "end", 10, 5)
 
 
 def _prompt(number: int = 0) -> Prompt:
@@ -159,7 +93,7 @@ async def test_prefetch_needs_few_questions() -> None:
         await line.ask(_prompt(number))
     again, _, _ = _line(model, book)
     book.queries = 0
-    assert await again.prefetch([_prompt(number) for number in range(100)]) == 50
+    assert await again.look_up([_prompt(number) for number in range(100)]) == 50
     await asyncio.gather(*(again.ask(_prompt(number)) for number in range(100)))
     assert book.queries == 1
     assert model.calls == 100
@@ -171,12 +105,12 @@ async def test_nothing_of_a_large_batch_stays_behind() -> None:
     line, _, _ = _line(Model())
     tracemalloc.start()
     try:
-        await line.prefetch([_prompt(number) for number in range(count)])
+        await line.look_up([_prompt(number) for number in range(count)])
         for number in range(count):
             await line.ask(_prompt(number))
         gc.collect()
         own = tracemalloc.take_snapshot().filter_traces(
-            [tracemalloc.Filter(inclusive=True, filename_pattern=calls.__file__)]
+            [tracemalloc.Filter(inclusive=True, filename_pattern=answer_cache.__file__)]
         )
     finally:
         tracemalloc.stop()
@@ -206,7 +140,7 @@ async def test_many_recorded_answers_are_read_as_their_turn_comes() -> None:
     counted = CountingBook()
     counted.kept = book.kept
     again, _, _ = _line(model, counted)
-    assert await again.prefetch([_prompt(number) for number in range(2 * count)]) == count
+    assert await again.look_up([_prompt(number) for number in range(2 * count)]) == count
     waiting = iter(range(count))
 
     async def work() -> None:
@@ -222,9 +156,9 @@ async def test_many_recorded_answers_are_read_as_their_turn_comes() -> None:
 async def test_a_second_look_finds_what_others_answered_since() -> None:
     """What was missing at the first bulk look-up and is there at the second is not paid for again."""
     line, book, _ = _line(model := Model())
-    assert await line.prefetch([_prompt()]) == 0
+    assert await line.look_up([_prompt()]) == 0
     theirs = await _line(Model(), book)[0].ask(_prompt())
-    assert await line.prefetch([_prompt()]) == 1
+    assert await line.look_up([_prompt()]) == 1
     assert await line.ask(_prompt()) == theirs
     assert model.calls == 0
 
@@ -272,7 +206,7 @@ async def test_a_judge_that_never_answers_is_a_named_failure() -> None:
 async def test_one_deadline_for_everything() -> None:
     """A pause that would end after the deadline is not begun: the caller hears at once that the time is over."""
     model = Model(lambda _: RateLimited("429", retry_after_seconds=60))
-    line, _, clock = _line(model, patience=RetryPolicy(deadline=1050.0))
+    line, _, clock = _line(model, policy=RetryPolicy(deadline=1050.0))
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
     assert clock.now < 1050
@@ -281,7 +215,7 @@ async def test_one_deadline_for_everything() -> None:
 async def test_a_long_pause_is_not_sat_out() -> None:
     """A provider that asks for an hour: the run ends at once and says for how long; another judge takes over."""
     model = Model(lambda _: RateLimited("429", retry_after_seconds=3600))
-    line, book, clock = _line(model, patience=RetryPolicy(deadline=100_000.0))
+    line, book, clock = _line(model, policy=RetryPolicy(deadline=100_000.0))
     for _ in range(3):
         with pytest.raises(JudgeWaits) as waits:
             await line.ask(_prompt())
@@ -294,7 +228,7 @@ async def test_a_long_pause_is_not_sat_out() -> None:
 async def test_nothing_is_asked_or_charged_after_the_deadline() -> None:
     """A caller whose turn comes when the time is over makes no call, and its reservation is given back."""
     budget = RunBudget(cap_micro_usd=10_000)
-    line, _, clock = _line(model := Model(), budget=budget, card=CARD, patience=RetryPolicy(deadline=1050.0))
+    line, _, clock = _line(model := Model(), budget=budget, card=CARD, policy=RetryPolicy(deadline=1050.0))
     clock.now = 1050.0
     with pytest.raises(OutOfTime):
         await line.ask(_prompt())
@@ -306,7 +240,7 @@ async def test_a_slow_answer_ends_with_the_call_limit() -> None:
     model = Model()
     model.wait = lambda: asyncio.sleep(30)
     budget = RunBudget(None)
-    line, _, _ = _line(model, budget=budget, card=CARD, patience=RetryPolicy(call_seconds=0.01, tries=2))
+    line, _, _ = _line(model, budget=budget, card=CARD, policy=RetryPolicy(call_seconds=0.01, tries=2))
     with pytest.raises(Temporary, match="in time"):
         await line.ask(_prompt())
     control = CARD.worst(replace(_prompt(), user=CONTROL))
@@ -334,7 +268,7 @@ async def test_whoever_waits_for_a_judge_that_is_down_keeps_no_place() -> None:
     """Two runs share one place: while the judge is down for the first, the second gets its answers."""
     gate = Gate(1, clock=lambda: 1000.0)
     down, well = Model(lambda _: Temporary("503")), Model()
-    first, _, _ = _line(down, gate=gate, patience=RetryPolicy(deadline=1600, most_in_flight=1))
+    first, _, _ = _line(down, gate=gate, policy=RetryPolicy(deadline=1600, most_in_flight=1))
     second, _, _ = _line(well, gate=gate, run="s")
     seen: list[int] = []
 
@@ -342,7 +276,7 @@ async def test_whoever_waits_for_a_judge_that_is_down_keeps_no_place() -> None:
         seen.append(gate.in_flight)
         await second.ask(_prompt(len(seen)))
 
-    first._sleep = answer_others
+    first.admission.sleep = answer_others
     with pytest.raises(Temporary):
         await first.ask(_prompt())
     assert seen == [0] * len(seen)
@@ -353,7 +287,7 @@ async def test_the_pace_adapts() -> None:
     """It starts with eight at once, grows to the most allowed, and halves once per round of rate limits."""
     model = Model()
     model.wait = lambda: asyncio.sleep(0.001)
-    line, _, _ = _line(model, patience=RetryPolicy(most_in_flight=32))
+    line, _, _ = _line(model, policy=RetryPolicy(most_in_flight=32))
     await asyncio.gather(*(line.ask(_prompt(number)) for number in range(8)))
     assert model.most_at_once == 8
     await asyncio.gather(*(line.ask(_prompt(number)) for number in range(8, 300)))
@@ -366,7 +300,7 @@ async def test_the_pace_adapts() -> None:
 
 def test_the_breaker() -> None:
     """It opens after several failures in a row, lets one probe through, doubles its pause, and closes on an answer."""
-    breaker = Breaker(open_after=3)
+    breaker = CircuitBreaker(open_after=3)
     for _ in range(2):
         breaker.failed(0, probe=breaker.begin())
     assert not breaker.is_open
@@ -389,7 +323,7 @@ def test_the_breaker() -> None:
 
 async def test_a_long_outage_is_survived_with_few_calls() -> None:
     """While the judge is down only probes are sent; when it is back, everything is answered."""
-    line, _, clock = _line(model := Model(), patience=RetryPolicy(tries=12))
+    line, _, clock = _line(model := Model(), policy=RetryPolicy(tries=12))
     model.script = lambda _: Temporary("down") if clock.now < 1030 else None
     answers = await asyncio.gather(*(line.ask(_prompt(number)) for number in range(40)))
     assert len(answers) == 40
@@ -434,7 +368,7 @@ async def test_a_prompt_the_provider_does_not_take_is_a_recorded_refusal() -> No
 async def test_prompts_that_are_never_taken_are_no_value_and_no_crash() -> None:
     """The reader hears that the model refused, with every request that was made, and nothing is raised."""
     line, book, _ = _line(Model(lambda _: BadAnswer("filtered")))
-    asked = await ask_until(line, _prompt(), str)
+    asked = await StructuredLlm(line).ask(_prompt(), str)
     assert (asked.value, asked.outage) == (None, None)
     assert "refused" in asked.reason
     assert set(asked.requests) == set(book.kept)
@@ -503,11 +437,11 @@ async def test_the_next_judge_takes_over() -> None:
     """The answer is recorded under the judge that gave it, and a restart finds it before it asks the first again."""
     book = Book()
     down, up = Model(lambda _: Temporary("down"), "openai:first"), Model(name="openai:second")
-    lines = [_line(down, book, patience=RetryPolicy(tries=2))[0], _line(up, book)[0]]
+    lines = [_line(down, book, policy=RetryPolicy(tries=2))[0], _line(up, book)[0]]
     asker = FallbackLlm(lines)
     paid = await asker.ask(_prompt())
     assert paid.llm == "openai:second"
-    assert "openai:first" in asker.setbacks
+    assert "openai:first" in asker.failures
     calls = down.calls
     again = FallbackLlm([_line(down, book)[0], _line(up, book)[0]])
     assert await again.ask(_prompt()) == paid
@@ -531,7 +465,7 @@ async def test_a_judge_that_is_down_is_passed_over_quickly() -> None:
 async def test_a_judge_that_stays_down_sits_the_run_out() -> None:
     """After enough failed probes every further request fails at once, so that a dead judge cannot hold a jury."""
     dead = Model(lambda _: Temporary("down"))
-    line, _, _ = _line(dead, patience=RetryPolicy(tries=20, most_probes=2))
+    line, _, _ = _line(dead, policy=RetryPolicy(tries=20, most_probes=2))
     with pytest.raises(JudgeDown):
         await line.ask(_prompt(1))
     asked = dead.calls
@@ -567,7 +501,7 @@ async def test_a_prompt_that_alone_takes_too_long_is_cut_and_no_outage() -> None
 
     model.complete = answer  # type: ignore[method-assign]
     budget = RunBudget(None)
-    line, _, _ = _line(model, budget=budget, card=CARD, patience=RetryPolicy(call_seconds=0.02))
+    line, _, _ = _line(model, budget=budget, card=CARD, policy=RetryPolicy(call_seconds=0.02))
     bomb = replace(_prompt(), user="bomb", max_tokens=0)
     paid = await line.ask(bomb)
     assert (paid.answer.stop, paid.cost_micro_usd) == ("max_tokens", 0)
@@ -593,4 +527,4 @@ async def test_thinking_beyond_the_limit_is_reserved_once_it_was_seen() -> None:
     line, _, _ = _line(model, budget=Watched(None), card=CARD)
     for number in range(3):
         await line.ask(replace(_prompt(), user=f"{number}", max_tokens=50))
-    assert reserved == [50, 250, 50 + calls.MOST_BEYOND]
+    assert reserved == [50, 250, 50 + MOST_BEYOND_LIMIT]

@@ -13,17 +13,11 @@ from hypothesis import strategies as st
 from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
 
 from clara_eval.core.errors import BadAnswer
-from clara_eval.judge.asking import ask_until
 from clara_eval.judge.completion import read_completion
-from clara_eval.judge.limits import (
-    GrowingAsker,
-    TokenLimits,
-    about_one_entry,
-    is_cut,
-    without_thinking,
-)
+from clara_eval.judge.limits import TokenLimits, is_cut, without_thinking
 from clara_eval.judge.outages import AnswerCut
 from clara_eval.judge.port import Answer, Prompt, request_hash
+from clara_eval.judge.structured_llm import StructuredLlm
 
 LIMITS = TokenLimits(thinking=4_096, most=16_384)
 PROMPT = Prompt("comparison", "system", "user", "{}", 400, "0x")
@@ -35,8 +29,8 @@ def said(text: str = REAL, stop: str = "end", out: int = 10) -> Answer:
     return Answer(text, "m", stop, 1, out)  # type: ignore[arg-type]  # any of the three
 
 
-def growing(answer: Callable[[Prompt], Answer], limits: TokenLimits = LIMITS, **more: object) -> GrowingAsker:
-    return GrowingAsker(MemoryAsker(ScriptedLlm(answer)), limits, **more)  # type: ignore[arg-type]
+def growing(answer: Callable[[Prompt], Answer], limits: TokenLimits = LIMITS, **more: object) -> StructuredLlm:
+    return StructuredLlm(MemoryAsker(ScriptedLlm(answer)), limits, **more)  # type: ignore[arg-type]
 
 
 def needing(tokens: int) -> Callable[[Prompt], Answer]:
@@ -56,7 +50,7 @@ def test_limits_grow_to_the_bound_and_end(thinking: int, most: int, growth: int,
 async def test_a_cut_answer_is_asked_for_with_a_larger_limit() -> None:
     """Every request has its own hash, all of them are told, and none of the words changes."""
     asker = growing(needing(10_000))
-    asked = await ask_until(asker, PROMPT, json.loads)
+    asked = await asker.ask(PROMPT, json.loads)
     limits = (4_496, 16_384)
     assert asked.value == {"winner": "B"}
     assert asked.requests == tuple(request_hash("scripted:model", replace(PROMPT, max_tokens=n)) for n in limits)
@@ -65,9 +59,9 @@ async def test_a_cut_answer_is_asked_for_with_a_larger_limit() -> None:
 async def test_a_cut_at_the_bound_is_our_outage() -> None:
     """No other attempt follows, the reason names the limit and the setting, and asking later asks for nothing new."""
     llm = ScriptedLlm(needing(10**6))
-    asker = GrowingAsker(MemoryAsker(llm), LIMITS)
+    asker = StructuredLlm(MemoryAsker(llm), LIMITS)
     for _ in range(2):
-        asked = await ask_until(asker, PROMPT, json.loads)
+        asked = await asker.ask(PROMPT, json.loads)
         assert isinstance(asked.outage, AnswerCut)
         assert "16,384 tokens" in asked.reason
         assert "CLARA_ANSWER_TOKENS" in asked.reason
@@ -81,7 +75,7 @@ async def test_an_unusable_answer_is_asked_for_again_from_the_first_limit() -> N
         raise BadAnswer("no")
 
     llm = ScriptedLlm(lambda _: said("what?"))
-    await ask_until(GrowingAsker(MemoryAsker(llm), LIMITS), PROMPT, read)
+    await StructuredLlm(MemoryAsker(llm), LIMITS).ask(PROMPT, read)
     assert [prompt.max_tokens for prompt in llm.seen] == [4_496] * 3
 
 
@@ -94,25 +88,27 @@ async def test_room_that_does_not_fit_the_context_is_given_up(
 ) -> None:
     """A provider that refuses the room for thinking is asked for the bare answer; if it refuses that, it refused."""
     llm = ScriptedLlm(lambda p: said() if p.max_tokens <= context else said("too long", "refusal", 0))
-    paid = await GrowingAsker(MemoryAsker(llm), LIMITS).ask(PROMPT)
+    found = await StructuredLlm(MemoryAsker(llm), LIMITS).ask(PROMPT, json.loads, tries=1)
     assert [prompt.max_tokens for prompt in llm.seen] == asked
-    assert paid.answer.stop == ("end" if is_answered else "refusal")
+    assert found.value == ({"winner": "B"} if is_answered else None)
+    assert is_answered or "refused" in found.reason
 
 
 async def test_more_room_that_is_refused_after_a_cut_is_a_cut() -> None:
     """The model's context is too small for its thinking: that is no refusal of the entry."""
     llm = ScriptedLlm(lambda p: said("", "max_tokens") if p.max_tokens < 2_000 else said("too long", "refusal", 0))
-    with pytest.raises(AnswerCut):
-        await GrowingAsker(MemoryAsker(llm), TokenLimits(0, 16_384)).ask(PROMPT)
+    found = await StructuredLlm(MemoryAsker(llm), TokenLimits(0, 16_384)).ask(PROMPT, json.loads)
+    assert isinstance(found.outage, AnswerCut)
     assert [prompt.max_tokens for prompt in llm.seen] == [400, 1_600, 6_400]
 
 
 async def test_the_next_reader_takes_over_where_one_cannot_end() -> None:
     """A jury of two readers reads what the first thinks about without end."""
     other = MemoryAsker(ScriptedLlm(lambda _: said(), name="scripted:other"))
-    paid = await growing(needing(10**6), others=(other,)).ask(PROMPT)
-    assert paid.llm == "scripted:other"
-    assert len(paid.earlier) == 2
+    found = await growing(needing(10**6), others=(other,)).ask(PROMPT, json.loads)
+    assert found.value == {"winner": "B"}
+    assert found.requests[-1:] == tuple(other.book)
+    assert len(found.requests) == 3
 
 
 async def test_all_answers_about_one_entry_are_bounded_together() -> None:
@@ -122,13 +118,13 @@ async def test_all_answers_about_one_entry_are_bounded_together() -> None:
         return said(out=prompt.max_tokens)
 
     shared = growing(long_thought)
-    entry = about_one_entry(shared)
-    assert entry is not None
+    entry = shared.about_one_entry(None)
     for number in range(10):
-        await entry.ask(replace(PROMPT, user=f"part {number}"))
-    with pytest.raises(AnswerCut, match="for one entry"):
-        await entry.ask(replace(PROMPT, user="part 10"))
-    assert (await shared.ask(PROMPT)).answer.text == REAL
+        assert (await entry.ask(replace(PROMPT, user=f"part {number}"), json.loads)).value
+    cut = await entry.ask(replace(PROMPT, user="part 10"), json.loads)
+    assert isinstance(cut.outage, AnswerCut)
+    assert "for one entry" in cut.reason
+    assert (await shared.ask(PROMPT, json.loads)).value == {"winner": "B"}
 
 
 @pytest.mark.parametrize(

@@ -29,54 +29,51 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
-    """What one entry has, sorted, each once: all of it, or those of a sample."""
+    """The features of one entry, or a sample of them: sorted, each once, with what each counts as evidence."""
 
     hashes: Hashes
+    weights: Ints
     level: int = 0
     """The sample holds every number below 2^(64 − level)."""
 
     @classmethod
-    def of(cls, hashes: Hashes) -> FeatureSet:
-        """A sample of different numbers."""
+    def of(cls, hashes: Hashes, weights: Ints | None = None) -> FeatureSet:
+        """Sample the features; the second occurrence of one is another feature. Without weights each counts 1."""
+        order = np.argsort(hashes, kind="stable")
+        hashes, first = np.unique(_numbered(hashes[order]), return_index=True)
+        weights = np.ones(len(hashes), dtype=np.int64) if weights is None else weights[order][first]
         level = max(0, (len(hashes) - 1).bit_length() - LARGEST.bit_length() + 1) if len(hashes) else 0
-        hashes = np.sort(hashes)
-        return cls(hashes[hashes <= _BOUNDS[level]] if level else hashes, level)
+        kept = slice(int(np.searchsorted(hashes, _BOUNDS[level], side="right")))
+        return cls(hashes[kept], weights[kept], level)
 
     @property
     def amount(self) -> int:
-        """How many features the entry has, as far as the sample tells."""
-        return len(self.hashes) << self.level
+        """The weight of all features of the entry, estimated from the sample."""
+        return int(self.weights.sum()) << self.level
 
     def without(self, dropped: Bools) -> FeatureSet:
-        """Without some of its features, in its order."""
-        return FeatureSet(self.hashes[~dropped], self.level)
+        """Drop the marked features."""
+        return FeatureSet(self.hashes[~dropped], self.weights[~dropped], self.level)
 
 
-def numbered(hashes: Hashes) -> Hashes:
-    """Repeated numbers made different: the second occurrence of a feature is another feature."""
-    hashes = np.sort(hashes)
+def _numbered(hashes: Hashes) -> Hashes:
+    """Make repeated numbers different, for sorted ones."""
     places = np.arange(len(hashes))
     is_first = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
     times = (places - np.maximum.accumulate(np.where(is_first, places, 0))).astype(np.uint64)
     mixed = (hashes + times * _MIX) * _MIX
-    return np.unique(np.where(is_first, hashes, mixed ^ (mixed >> _SHIFT)))
+    return np.where(is_first, hashes, mixed ^ (mixed >> _SHIFT))
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What one set has in common with each earlier one, and how large both are, at the level of the coarser sample."""
+    """What one set has in common with each earlier one."""
 
-    common: Ints
     of_earlier: npt.NDArray[np.float64]
+    """The share of the earlier one's features."""
     of_later: npt.NDArray[np.float64]
-    scale: Ints
-    """How many features each one in the sample stands for."""
-
-    @property
-    def amount(self) -> Ints:
-        """How many features they have in common, in all."""
-        amount: Ints = self.common * self.scale
-        return amount
+    amount: Ints
+    """The weight of the common features, estimated from the coarser sample."""
 
 
 def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
@@ -87,10 +84,10 @@ def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
     owners, start, before, ends = _index(sets)
     for later in range(len(sets)):
         mine = slice(ends[later], ends[later + 1])
-        common = _counted(owners, start[mine], before[mine], later)
+        common, weight = _counted(owners, start[mine], before[mine], sets[later].weights, later)
         pair = np.maximum(level[:later], level[later])
         theirs, own = sizes[np.arange(later), pair], sizes[later, pair] if later else np.zeros(0, dtype=np.int64)
-        yield Shared(common, common / np.maximum(theirs, 1), common / np.maximum(own, 1), 1 << pair)
+        yield Shared(common / np.maximum(theirs, 1), common / np.maximum(own, 1), weight << pair)
 
 
 def common_features(sets: Sequence[FeatureSet], group: Ints, least: int) -> list[Bools]:
@@ -123,12 +120,17 @@ def _index(sets: Sequence[FeatureSet]) -> tuple[Ints, Ints, Ints, Ints]:
     return owners, start, before, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def _counted(owners: Ints, start: Ints, before: Ints, later: int) -> Ints:
-    """How many features each earlier set holds: from `start` on, `before` owners of each feature are earlier."""
-    shared, total = np.zeros(later, dtype=np.int64), int(before.sum())
+def _counted(owners: Ints, start: Ints, before: Ints, weights: Ints, later: int) -> tuple[Ints, Ints]:
+    """Number and weight of the features that each earlier set holds too.
+
+    From `start` on, `before` owners of each feature are earlier.
+    """
+    common, weight, total = np.zeros(later, dtype=np.int64), np.zeros(later), int(before.sum())
     size = max(1, -(-len(before) // (1 + total // _AT_ONCE)))
     for part in [slice(place, place + size) for place in range(0, len(before) if total else 0, size)]:
         ahead = before[part]
         jumps = np.repeat(start[part] - (np.cumsum(ahead) - ahead), ahead)
-        shared += np.bincount(owners[jumps + np.arange(len(jumps))], minlength=later)
-    return shared
+        earlier = owners[jumps + np.arange(len(jumps))]
+        common += np.bincount(earlier, minlength=later)
+        weight += np.bincount(earlier, weights=np.repeat(weights[part], ahead), minlength=later)
+    return common, weight.astype(np.int64)

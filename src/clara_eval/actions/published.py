@@ -1,0 +1,246 @@
+"""Read what evaluations left in the store, as far as the reader may see it; REST and the pages show nothing else.
+
+Invariant: before scores are posted only the status is public. An operator may keep traces private for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.actions.status import evaluation_status
+from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
+from clara_eval.challenges.agents import agent_record
+from clara_eval.challenges.challenge_index import read_document, summaries
+from clara_eval.challenges.comparisons import comparisons_among, comparisons_of
+from clara_eval.challenges.review import read_review
+from clara_eval.config.eval_config.model import FeatureSchema
+from clara_eval.core.address import Address
+from clara_eval.core.dollars import MICRO
+from clara_eval.core.errors import NotFound, NotPublic
+from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
+from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read, read_many
+from clara_eval.documents.rounds import AgentRecord, Created, PrizeClaims
+from clara_eval.documents.store_keys import (
+    claims_key,
+    created_key,
+    features_key,
+    index_key,
+    plots_key,
+    scores_key,
+    status_key,
+)
+from clara_eval.evaluation.trace.document import FORMAT
+from clara_eval.judge.costs.spend_report import SpendReport, spend_report
+from clara_eval.store.ports import Store
+from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
+
+TRACE_FORMAT = FORMAT
+_BEFORE_SUBMISSIONS = ("plan", "metadata", "schema")
+_MOST_PARTS = 3
+"""Metadata can be as long as a part; the schema is then in the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingBasis:
+    """By what a round was judged: the poster's criteria, the features with their weights, who judged."""
+
+    criteria: str
+    judges: tuple[str, ...]
+    schema: FeatureSchema
+    config: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What an evaluation cost and has reserved, in dollars."""
+
+    settled: float
+    reserved: float
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTrace:
+    digest: str
+    parts: int
+    """Of about one megabyte each."""
+    pieces: AsyncIterator[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReader:
+    store: Store
+    chain_id: int
+    traces_public: str
+
+    async def status(self, address: Address) -> EvalStatus:
+        found = await evaluation_status(self.store, self.chain_id, address)
+        if found is None:
+            raise _unknown(address)
+        return found
+
+    async def listed(self, wanted: str | None = None) -> list[ChallengeSummary]:
+        """Every challenge, or those with this evaluation status, the latest deadline first."""
+        found = await summaries(self.store, self.chain_id)
+        statuses = await read_many(self.store, self.chain_id, EvalStatus, status_key, found)
+        waiting = EvalStatus(status="pending", progress=0)
+        rows = [
+            ChallengeSummary.model_validate({**dict(summary), "evaluation": statuses.get(address, waiting)})
+            for address, summary in found.items()
+            if wanted in (None, statuses.get(address, waiting).status)
+        ]
+        return sorted(rows, key=lambda row: (-row.deadline, row.address))
+
+    async def detail(self, address: Address, *, admin: bool) -> ChallengeDetail:
+        summary = await read(self.store, self.chain_id, Summary, index_key(address))
+        if summary is None:
+            raise _unknown(address)
+        scores = await self._scores(address)
+        is_open = scores is not None and (admin or scores.is_posted)
+        review = await read_review(self.store, self.chain_id, address) if admin else None
+        return ChallengeDetail.model_validate(
+            {
+                **dict(summary),
+                "evaluation": await self.status(address),
+                "review": review.to_json() if review else None,
+                "leaderboard": scores if is_open else None,
+                "traceDigest": scores.traceDigest if scores and is_open else None,
+            }
+        )
+
+    async def agent(self, agent_id: int) -> AgentRecord:
+        """What an agent did across challenges; NotFound if it entered none that is over."""
+        record = await agent_record(self.store, self.chain_id, agent_id)
+        if not record.entered:
+            raise NotFound(
+                f"Agent {agent_id} entered no challenge that is over.",
+                remedy="Its entries appear once the submissions of their challenge are closed.",
+            )
+        return record
+
+    async def _scores(self, address: Address) -> Scores | None:
+        return await read(self.store, self.chain_id, Scores, scores_key(address))
+
+    async def leaderboard(self, address: Address, *, admin: bool) -> Scores:
+        scores = await self._scores(address)
+        if scores is None:
+            await self.status(address)
+            raise NotFound(f"Challenge {address} has no ranking yet.", remedy="Follow its eval-status.")
+        if not admin and not scores.is_posted:
+            raise _not_posted(address, "The ranking")
+        return scores
+
+    async def plots(self, address: Address, scores: Scores) -> dict[str, str]:
+        """The pictures of these scores, by name; none if somebody else posted them."""
+        plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
+        if scores.traceDigest is None or plots.pop("traceDigest", None) != scores.traceDigest:
+            return {}
+        return {name: str(svg) for name, svg in plots.items() if name != "matrix" or self.traces_public != "never"}
+
+    def _shows_evidence(self, scores: Scores) -> bool:
+        """Facts, comparisons and criteria belong to the trace of these scores: private if traces are."""
+        return scores.traceDigest is not None and self.traces_public != "never"
+
+    async def features_of(self, address: Address, scores: Scores, accounts: Sequence[str]) -> dict[str, Features]:
+        """The typed facts by which some of the submitters were judged."""
+        if not self._shows_evidence(scores):
+            return {}
+        return await read_many(self.store, self.chain_id, Features, lambda one: features_key(address, one), accounts)
+
+    async def comparisons_among(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
+        if not self._shows_evidence(scores):
+            return {}
+        return await comparisons_among(self.store, self.chain_id, address, accounts)
+
+    async def comparisons_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
+        if not self._shows_evidence(scores):
+            return {}
+        return await comparisons_of(self.store, self.chain_id, address, account, rivals)
+
+    async def place_change(
+        self, address: Address, scores: Scores, account: str, places: Sequence[str], paid: int
+    ) -> PlaceChange | None:
+        """Which of its own comparisons would have moved an entry across the pay line; None if that is not known."""
+        if account not in places or len(places) > LARGEST_FIELD:
+            return None
+        played = await self.comparisons_among(address, scores, places)
+        points = {"A": 1.0, "B": 0.0, "tie": 0.5}
+        scored = [(*pair, points[one.winner]) for pair, one in played.items() if one.winner in points]
+        return await asyncio.to_thread(turning_point, account, places, scored, paid)
+
+    async def judging(self, address: Address, scores: Scores) -> JudgingBasis | None:
+        """By what these scores were judged, from the head of their trace; None if somebody else posted them."""
+        archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
+        if archived is None or archived.digest != scores.traceDigest:
+            return None
+        found: dict[str, object] = {}
+        for part in range(min(archived.parts, _MOST_PARTS)):
+            found |= _entries(await trace_part(self.store, self.chain_id, address, part))
+            if all(key in found for key in _BEFORE_SUBMISSIONS):
+                return _judging(found)
+        return None
+
+    async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
+        """When it was created, and who took which prize; None if that was not looked at."""
+        created = await read(self.store, self.chain_id, Created, created_key(address))
+        return created, await read(self.store, self.chain_id, PrizeClaims, claims_key(address))
+
+    async def spent(self, address: Address) -> Spent | None:
+        """What the evaluation cost; None if nothing was asked that costs."""
+        run = f"{self.chain_id}:{address}"
+        report = spend_report([spend for spend in await self.store.spends() if spend.run == run])
+        if not report.by_challenge:
+            return None
+        line = report.total
+        return Spent((line.micro_usd - line.open_micro_usd) / MICRO, line.open_micro_usd / MICRO)
+
+    async def spending(self) -> SpendReport:
+        return spend_report(await self.store.spends())
+
+    async def trace(self, address: Address, *, admin: bool) -> PublishedTrace:
+        """The archived trace, if this reader may see it."""
+        archived = await archived_trace(self.store, self.chain_id, address)
+        if archived is None:
+            await self.status(address)
+            raise NotFound(f"Challenge {address} has no trace yet.", remedy="Follow its eval-status.")
+        if not admin and self.traces_public == "never":
+            raise NotPublic("The operator keeps traces private.", remedy="Ask the operator for this one.")
+        scores = await self._scores(address)
+        if not admin and (scores is None or not scores.is_posted):
+            raise _not_posted(address, "The trace")
+        return PublishedTrace(archived.digest, archived.parts, stream_trace(self.store, self.chain_id, address))
+
+
+def _entries(text: str) -> dict[str, object]:
+    """The bodies of the entries before the first submission, in this part of a trace."""
+    found: dict[str, object] = {}
+    for line in text.splitlines():
+        if any(f'"key":"{key}"' in line for key in _BEFORE_SUBMISSIONS):
+            entry = json.loads(line.removesuffix(","))["entry"]
+            if entry["key"] in _BEFORE_SUBMISSIONS:
+                found[entry["key"]] = entry["body"]
+    return found
+
+
+def _judging(found: dict[str, Any]) -> JudgingBasis:
+    config = json.loads(found["metadata"]["evalConfig"])
+    return JudgingBasis(
+        criteria=str(config.get("criteria", "")) if isinstance(config, dict) else "",
+        judges=tuple(found["plan"]["judges"]),
+        schema=FeatureSchema.from_json(found["schema"]),
+        config=config if isinstance(config, dict) else {},
+    )
+
+
+def _unknown(address: Address) -> NotFound:
+    return NotFound(f"No challenge {address} is known here.", remedy="A new challenge appears within five minutes.")
+
+
+def _not_posted(address: Address, what: str) -> NotPublic:
+    return NotPublic(
+        f"{what} of {address} is public once its scores are posted.",
+        remedy="Until then eval-status shows the progress.",
+    )

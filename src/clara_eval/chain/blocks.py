@@ -1,0 +1,210 @@
+"""Read blocks, receipts and contract getters at one block.
+
+Invariant: the views of one call are all answered at one block, by its hash if the nodes can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clara_eval.chain.contracts.abi import View
+from clara_eval.chain.model import Block, Checkpoint
+from clara_eval.chain.rpc import Node, NodeRefusal, Rpc, RpcCall, quantity
+from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.config.networks import Network
+from clara_eval.core.address import Address
+from clara_eval.core.errors import Temporary
+
+LAG_BLOCKS = 3
+"""A node this far behind another is not the one to ask."""
+SECTIONS = 16
+"""Blocks asked for in one step of the search for a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReceipt:
+    """What a block says about one transaction."""
+
+    tx_hash: str
+    block_number: int
+    block_hash: str
+    gas_used: int
+    has_succeeded: bool
+    logs: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, raw: Any) -> TransactionReceipt:
+        try:
+            number, used, is_good = quantity(raw["blockNumber"]), quantity(raw["gasUsed"]), quantity(raw["status"]) == 1
+            return cls(raw["transactionHash"], number, raw["blockHash"], used, is_good, tuple(raw["logs"]))
+        except (KeyError, TypeError):
+            raise Temporary("A node answered with something that is not a receipt.") from None
+
+
+class Blocks:
+    """The blocks of one network, through its nodes."""
+
+    def __init__(self, rpc: Rpc, network: Network, *, first_block: int | None = None) -> None:
+        self.rpc = rpc
+        self.network = network
+        self.first = network.from_block if first_block is None else first_block
+        """The first block in which a challenge can be."""
+        self._can_pin_by_hash = True
+        self._newest: Block | None = None
+
+    async def head(self) -> Block:
+        """Return the newest block: older than one seen before only if no node has a newer one for a while."""
+        known = self._newest
+        block = await self.rpc.retries.until(
+            lambda found: known is None or found.number >= known.number, self._head_of_best_node
+        )
+        self._newest = block
+        return block
+
+    async def _head_of_best_node(self) -> Block:
+        """Return the newest block of the node that is ahead, and ask that node first from now on."""
+        if len(self.rpc.nodes) == 1:
+            raw = await self.rpc.ask_maybe("eth_getBlockByNumber", "latest", False)
+            if raw is None:
+                raise Temporary("The node does not know its newest block.", remedy="Set another CLARA_RPC_URL.")
+            return read_block(raw)
+        told = await self.rpc.ask_every_node("eth_getBlockByNumber", "latest", False)
+        heads = [(node, block) for node, raw in told if (block := block_or_none(raw)) is not None]
+        if not heads:
+            raise Temporary("No node tells the newest block.", remedy="Check CLARA_RPC_URL.")
+        return self._choose(heads)
+
+    def _choose(self, heads: Sequence[tuple[Node, Block]]) -> Block:
+        best = max(block.number for _, block in heads)
+        node, block = next(pair for pair in heads if pair[1].number >= best - LAG_BLOCKS)
+        self.rpc.prefer(node)
+        return block
+
+    async def safe_block(self) -> Block:
+        """Return the block at the network's finality tag; without the tag, one below our confirmations."""
+        head = await self.head()
+        if self.network.finality_tag == "latest":
+            return head
+        try:
+            raw = await self.rpc.ask_maybe("eth_getBlockByNumber", self.network.finality_tag, False)
+        except NodeRefusal as refusal:
+            if refusal.meaning not in {Meaning.UNSUPPORTED, Meaning.OTHER}:
+                raise
+            raw = None
+        if raw is not None:
+            return read_block(raw)
+        return await self.block_at(max(0, head.number - self.network.confirmations))
+
+    async def is_canonical(self, block: Block | Checkpoint) -> bool:
+        """Whether that block is still part of the chain; Temporary while the nodes are behind it."""
+        number, known = (
+            (block.number, block.hash) if isinstance(block, Block) else (block.block_number, block.block_hash)
+        )
+        return (await self.block_at(number)).hash == known
+
+    async def block_at(self, number: int) -> Block:
+        """Return that block; Temporary if no node has it yet."""
+        call = RpcCall("eth_getBlockByNumber", (hex(number), False))
+        (raw,) = await self.rpc.ask_many([call], retry_missing=True)
+        if is_refused(raw, Meaning.MISSING):
+            raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
+        return read_block(required(raw))
+
+    async def first_block_at(self, moment: int, last: Block) -> int:
+        """Find the first block whose time is not before `moment`, up to `last`."""
+        low, high = min(self.first, last.number), last.number
+        while low < high:
+            step = max(1, (high - low) // SECTIONS)
+            marks = list(range(low, high, step))[:SECTIONS]
+            answers = await self.ask_blocks(marks)
+            before = [n for n, raw in zip(marks, answers, strict=True) if read_block(required(raw)).timestamp < moment]
+            after = [n for n in marks if n not in before]
+            low = max(before) + 1 if before else low
+            high = min([high, *after])
+        return low
+
+    async def ask_blocks(self, numbers: Sequence[int]) -> list[Any]:
+        """Return what the nodes say about each block, or their refusal."""
+        return await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
+
+    async def receipt(self, tx_hash: str) -> TransactionReceipt | None:
+        """Return a transaction's receipt; None while no node shows it in a block."""
+        raw = await self.rpc.ask_maybe("eth_getTransactionReceipt", tx_hash)
+        return None if raw is None else TransactionReceipt.read(raw)
+
+    async def balance(self, address: Address) -> int:
+        """Return what an address has for gas, in wei."""
+        return quantity(await self.rpc.ask("eth_getBalance", address, "latest"))
+
+    async def views(self, calls: Sequence[View], block: Block) -> list[object]:
+        """Return data or refusal of each call, all at `block`."""
+        if self._can_pin_by_hash:
+            at = self.parameter(block)
+            answers = await self._ask_at(calls, at)
+            # What a stranger's contract provokes says nothing about pinning.
+            unpinned = [
+                is_refused(answer, Meaning.UNSUPPORTED) or (is_refused(answer, Meaning.OTHER) and not call.is_foreign)
+                for call, answer in zip(calls, answers, strict=True)
+            ]
+            if not any(unpinned):
+                return _checked(answers, calls, block)
+            self._can_pin_by_hash = False
+        answers = await self._ask_at(calls, hex(block.number))
+        if not await self.is_canonical(block):
+            raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
+        return _checked(answers, calls, block)
+
+    def parameter(self, block: Block) -> Any:
+        """Return the JSON-RPC parameter that names exactly this block."""
+        return {"blockHash": block.hash, "requireCanonical": True} if self._can_pin_by_hash else hex(block.number)
+
+    async def _ask_at(self, calls: Sequence[View], at: Any) -> list[Any]:
+        return await self.rpc.ask_many(
+            [RpcCall("eth_call", (call.request(), at)) for call in calls], retry_missing=True
+        )
+
+    async def ask_present(self, method: str, *params: Any) -> Any:
+        """Return one result about a named block, asked again while a node is late; raise a refusal."""
+        (answer,) = await self.rpc.ask_many([RpcCall(method, params)], retry_missing=True)
+        return required(answer)
+
+
+def is_refused(answer: Any, meaning: Meaning) -> bool:
+    return isinstance(answer, NodeRefusal) and answer.meaning is meaning
+
+
+def required(answer: Any) -> Any:
+    """Raise a refusal; return anything else."""
+    if isinstance(answer, NodeRefusal):
+        raise answer
+    return answer
+
+
+def _checked(answers: list[Any], calls: Sequence[View], block: Block) -> list[object]:
+    """Accept reverts as answers, and every refusal of a stranger's contract; raise other refusals."""
+    for call, answer in zip(calls, answers, strict=True):
+        if is_refused(answer, Meaning.MISSING):
+            raise Temporary(
+                f"No node has the state of block {block.number}: it was replaced, or is too old for them.",
+                remedy="Read again; for old blocks use an archive node.",
+            )
+        is_answer = call.is_foreign or not isinstance(answer, NodeRefusal) or answer.meaning is Meaning.REVERTED
+        if not is_answer:
+            raise answer
+    return answers
+
+
+def read_block(raw: Any) -> Block:
+    try:
+        return Block(number=quantity(raw["number"]), hash=str(raw["hash"]), timestamp=quantity(raw["timestamp"]))
+    except (KeyError, TypeError):
+        raise Temporary("A node answered with something that is not a block.") from None
+
+
+def block_or_none(raw: Any) -> Block | None:
+    try:
+        return read_block(raw)
+    except Temporary:
+        return None

@@ -1,0 +1,242 @@
+"""Compare all works of a round: which repeat one another, and which are too alike to be independent.
+
+Invariant: the problem statement, and what several unrelated works of the round hold, is no evidence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from clara_eval.code.language import guess_language
+from clara_eval.code.neutral import live_text
+from clara_eval.code.overlap import FeatureSet, Ints, Shared, common_features, shared_by
+from clara_eval.code.reading import shapes_in
+from clara_eval.code.shapes import Shape
+from clara_eval.code.tokens import NO_HASHES, READ_AS_CODE, Coded, Hashes, keyed, token_stream
+
+MIN_SHARE = 0.75
+"""Share of one work that the other must have. Honest entries for one small task reach .74 (`bench/honest`)."""
+MIN_OF_LATER = 0.15
+"""Share of a later work that an earlier one must be: below, the later one only uses a part of it."""
+MIN_OF_EARLIER = 0.5
+"""Share of an earlier work that a later one must keep to be that work with parts left out."""
+MIN_COPY_WINDOWS = 200
+"""Windows of 5 tokens, about 25 lines, from which on equal tokens cannot be chance."""
+TASK_HOLDERS = 2
+"""Unrelated works that hold a feature, from which on it belongs to the task."""
+MIN_LEAVES = 3
+"""Names, numbers and strings of a statement that is compared: `return x` is in every work."""
+TOKENS_WIDTH, RENAMED_WIDTH, PROPERTIES_WIDTH = 5, 8, 3
+"""Tokens in a window: names make a short window telling, without names it takes more."""
+
+SimilarKind = Literal["tokens", "renamed", "statements", "minified"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One kind of feature, and how much of it two works must share."""
+
+    kind: SimilarKind
+    min_evidence: int
+    """Weight of the shared features that are not the task's own: less may be chance at any share."""
+
+
+TOKENS = Measure("tokens", 100)
+"""Windows of tokens with their names, a dozen lines. Honest entries of a dozen lines share 52 %."""
+PROSE = Measure("tokens", 40)
+"""Windows of words, a short paragraph. Independent texts of one task share 3 %."""
+RENAMED = Measure("renamed", 100)
+"""Windows of tokens without chosen names, a dozen lines. Honest ring buffers share 74 %."""
+RUNNING = Measure("renamed", 100)
+"""The windows of `RENAMED` without statements that do nothing; of small works alone, see `_Print`."""
+STATEMENTS = Measure("statements", 64)
+"""Statements without names, in any order, each as heavy as its leaves. Honest entries share 85 % of 60 leaves."""
+MINIFIED = Measure("minified", 20)
+"""Windows of names of properties, which a minifier keeps. Honest entries share 16 windows at most."""
+MEASURES = (TOKENS, PROSE, RENAMED, RUNNING, STATEMENTS, MINIFIED)
+"""The plainest first: it names the likeness."""
+_MAX_SMALL = int(STATEMENTS.min_evidence / MIN_OF_LATER)
+"""Leaves of the largest work that can hold one too small for `STATEMENTS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A text to compare, with its language if it is known."""
+
+    text: str
+    language: str | None
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The earliest work that a later one resembles, both by number."""
+
+    later: int
+    earlier: int
+    kind: SimilarKind
+    share: float
+
+
+def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[list[list[int]], list[Alike]]:
+    """Return groups of copies, and who resembles whom, of works in the order of their authors.
+
+    `template` is the problem statement. `key` must be unknown to the authors, so that none can deceive the sample.
+    """
+    given = _Given(template, key)
+    return _compare([_Print.of(work, given) for work in works])
+
+
+class _Given:
+    """The features of the problem statement: as a whole, and of each fenced block of code in it."""
+
+    def __init__(self, template: str, key: bytes) -> None:
+        self.key = hashlib.blake2b(key, digest_size=32).digest()
+        self._parts = [part for part in (template, *template.split("```")[1::2]) if part.strip()]
+        coded = [Coded.of(token_stream(part), self.key) for part in self._parts]
+        self.words = np.concatenate([NO_HASHES, *(one.windows(TOKENS_WIDTH) for one in coded)])
+        self.renamed = np.concatenate([NO_HASHES, *(one.abstract_windows(RENAMED_WIDTH) for one in coded)])
+        self.properties = np.concatenate([NO_HASHES, *(one.kept_windows(PROPERTIES_WIDTH) for one in coded)])
+        self._statements: dict[str, Hashes] = {}
+
+    def statements(self, language: str) -> Hashes:
+        """Return the poster's statements, read as this language."""
+        if language not in self._statements:
+            found = [_statements(_without_info(part), language) for part in self._parts]
+            hashes = [self.hashed(shapes) for shapes in found]
+            self._statements[language] = np.concatenate([NO_HASHES, *hashes])
+        return self._statements[language]
+
+    def hashed(self, shapes: Sequence[Shape]) -> Hashes:
+        return np.array([keyed(shape.text, self.key) for shape in shapes], dtype=np.uint64)
+
+
+def _without_info(part: str) -> str:
+    """Drop the name of the language from the first line of a fenced block."""
+    first, newline, rest = part.partition("\n")
+    return rest if newline and first.strip().isalnum() else part
+
+
+def _statements(text: str, language: str) -> list[Shape]:
+    return [shape for shape in shapes_in(text.encode("utf-8", "replace"), language) if shape.leaves >= MIN_LEAVES]
+
+
+@dataclass(frozen=True, slots=True)
+class _Print:
+    """What is compared of one work, without what the poster gave."""
+
+    content: str
+    tokens: str
+    features: tuple[FeatureSet, ...]
+    """By measure."""
+
+    @classmethod
+    def of(cls, work: Work, given: _Given) -> _Print:
+        language = work.language if work.language in READ_AS_CODE else guess_language(work.text)
+        stream = token_stream(work.text, language)
+        coded = Coded.of(stream, given.key)
+        words = _own(coded.windows(TOKENS_WIDTH), given.words)
+        # A text of comments only has no tokens, and must not equal every other such text.
+        tokens = _digest("\x1f".join(stream.tokens)) if stream.tokens else work.sha256
+        if language is None:
+            return cls(work.sha256, tokens, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING))
+        shapes = _statements(work.text, language)
+        leaves = np.array([shape.leaves for shape in shapes], dtype=np.int64)
+        running = _NOTHING
+        if leaves.sum() <= _MAX_SMALL:
+            live = Coded.of(token_stream(live_text(work.text, language), language), given.key)
+            running = _own(live.abstract_windows(RENAMED_WIDTH), given.renamed)
+        features = (
+            words,
+            _NOTHING,
+            _own(coded.abstract_windows(RENAMED_WIDTH), given.renamed),
+            running,
+            _own(given.hashed(shapes), given.statements(language), leaves),
+            _own(coded.kept_windows(PROPERTIES_WIDTH), given.properties),
+        )
+        return cls(work.sha256, tokens, features)
+
+
+_NOTHING = FeatureSet.of(NO_HASHES)
+
+
+def _own(hashes: Hashes, given: Hashes, weights: Ints | None = None) -> FeatureSet:
+    is_own = ~np.isin(hashes, given)
+    return FeatureSet.of(hashes[is_own], None if weights is None else weights[is_own])
+
+
+def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[Alike]]:
+    same_bytes, same_tokens = list(_same([p.content for p in prints])), list(_same([p.tokens for p in prints]))
+    columns = [[one.features[n] for one in prints] for n in range(len(MEASURES))]
+    candidates = [
+        [_candidates(shared, measure) for shared in shared_by(sets)]
+        for measure, sets in zip(MEASURES, columns, strict=True)
+    ]
+    related = _related(len(prints), same_tokens, candidates)
+    own = [_without_common(sets, related) for sets in columns]
+    refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= MIN_COPY_WINDOWS]
+    head = np.arange(len(prints))
+    for members in (*same_bytes, *refused):
+        join(head, members)
+    alike = [
+        Alike(later, first, "tokens", 1.0)
+        for first, *others in same_tokens
+        for later in others
+        if head[later] != head[first]
+    ]
+    for measure, sets, found in zip(MEASURES, own, candidates, strict=True):
+        for later, shared in enumerate(shared_by(sets)):
+            others = ((n, share) for n, share in found[later].items() if head[n] != head[later])
+            proved = next(((n, share) for n, share in others if shared.amount[n] >= measure.min_evidence), None)
+            alike += [Alike(later, proved[0], measure.kind, proved[1])] if proved else []
+    copies = [np.flatnonzero(head == one).tolist() for one, size in Counter(head.tolist()).items() if size > 1]
+    return copies, sorted(alike, key=lambda one: (one.later, one.earlier))
+
+
+def _related(count: int, same_tokens: list[list[int]], candidates: list[list[dict[int, float]]]) -> Ints:
+    """Number the groups of works that may be one work: what such a group shares, it shares with itself."""
+    group = np.arange(count)
+    for members in same_tokens:
+        join(group, members)
+    for column in candidates:
+        for later, earlier in enumerate(column):
+            join(group, [later, *earlier])
+    return group
+
+
+def _candidates(shared: Shared, measure: Measure) -> dict[int, float]:
+    """Return the earlier works that a later one may be in disguise, each with the share; not yet weighed."""
+    holds = (shared.of_earlier >= MIN_SHARE) & (shared.of_later >= MIN_OF_LATER)
+    is_part = (shared.of_later >= MIN_SHARE) & (shared.of_earlier >= MIN_OF_EARLIER)
+    share = np.minimum(1.0, np.maximum(shared.of_earlier, shared.of_later))
+    places = np.flatnonzero((holds | is_part) & (shared.amount >= measure.min_evidence)).tolist()
+    return {place: float(share[place]) for place in places}
+
+
+def _without_common(sets: Sequence[FeatureSet], group: Ints) -> list[FeatureSet]:
+    return [one.without(dropped) for one, dropped in zip(sets, common_features(sets, group, TASK_HOLDERS), strict=True)]
+
+
+def _same(keys: Sequence[Hashable]) -> Iterator[list[int]]:
+    """Yield the places of equal keys, earliest first."""
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for number, key in enumerate(keys):
+        found[key].append(number)
+    return (members for members in found.values() if len(members) > 1)
+
+
+def join(head: Ints, members: Sequence[int]) -> None:
+    """Make one group of the groups of these members, named by its lowest number."""
+    if len(members) > 1:
+        heads = np.unique(head[list(members)])
+        head[np.isin(head, heads)] = heads[0]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,154 @@
+"""A model whose answers are kept: each distinct request is paid for once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.judge.admission import Admission, Sleep
+from clara_eval.judge.answer_cache import AnswerCache
+from clara_eval.judge.concurrency import CircuitBreaker, Gate
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.port import AnswerBook, Llm, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.retrying_llm import CallListener, Charged, RetryingLlm
+
+AnswerAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
+"""Answers prompts before they are asked for, for example in batches."""
+
+
+class CachedLlm:
+    """One model for one run; an `Asker`. Equal requests at the same time share one call."""
+
+    def __init__(
+        self,
+        llm: Llm,
+        book: AnswerBook,
+        *,
+        run: str,
+        budget: RunBudget,
+        card: PriceCard | None,
+        policy: RetryPolicy | None = None,
+        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] | None = None,
+        watch: CallListener | None = None,
+        ahead: AnswerAhead | None = None,
+        gate: Gate | None = None,
+        beyond_limit: int = 0,
+    ) -> None:
+        policy, clock = policy or RetryPolicy(), clock or asyncio.get_running_loop().time
+        self.name = llm.name
+        self._run, self._ahead = run, ahead
+        self._cache = AnswerCache(book, policy, sleep)
+        self.admission = Admission(llm.name, policy, gate or Gate(policy.most_in_flight, clock=clock), clock, sleep)
+        self._llm = RetryingLlm(
+            llm,
+            policy=policy,
+            admission=self.admission,
+            budget=budget,
+            card=card,
+            clock=clock,
+            rng=random.Random(llm.name),  # noqa: S311 - jitter is no secret
+            watch=watch,
+            beyond_limit=beyond_limit,
+            keep=self._save,
+        )
+        self._in_flight: dict[str, asyncio.Future[PaidAnswer]] = {}
+
+    @property
+    def gate(self) -> Gate:
+        return self.admission.gate
+
+    @property
+    def breaker(self) -> CircuitBreaker:
+        return self.admission.breaker
+
+    @property
+    def answered(self) -> int:
+        """How many calls were answered."""
+        return self._llm.answered
+
+    async def prefetch(self, prompts: Sequence[Prompt]) -> None:
+        if self._ahead is not None:
+            await self._ahead(prompts)
+        await self.look_up(prompts)
+
+    async def look_up(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
+        """Look all of these up in a few queries; return how many are answered already."""
+        requests = dict.fromkeys(request_hash(self.name, prompt, attempt) for prompt in prompts)
+        return await self._cache.prefetch(list(requests))
+
+    async def recorded(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer | None:
+        """Return the answer if there is one, without a call."""
+        return await self._cache.find(request_hash(self.name, prompt, attempt))
+
+    async def ask(self, prompt: Prompt, attempt: int = 0, *, yields: bool = False) -> PaidAnswer:
+        """Return the recorded answer, or a new one that is saved. `yields`: as for `RetryingLlm.complete`."""
+        request = request_hash(self.name, prompt, attempt)
+        while (shared := self._in_flight.get(request)) is not None:
+            try:
+                paid = await asyncio.shield(shared)
+            except _Abandoned:
+                continue
+            return paid
+        promise: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
+        self._in_flight[request] = promise
+        try:
+            found = await self._cache.find(request)
+            paid = found or await self._save(prompt, await self._llm.complete(prompt, yields=yields), attempt)
+        except BaseException as bad:
+            promise.set_exception(bad if isinstance(bad, ClaraError) else _Abandoned())
+            promise.exception()  # avoids "exception was never retrieved" when no other caller waits
+            raise
+        else:
+            promise.set_result(paid)
+            return paid
+        finally:
+            del self._in_flight[request]
+
+    async def _save(self, prompt: Prompt, charged: Charged, attempt: int = 0) -> PaidAnswer:
+        request = request_hash(self.name, prompt, attempt)
+        paid = PaidAnswer(request, self._run, self.name, prompt.purpose, charged.answer, charged.cost)
+        return await self._cache.save(paid)
+
+
+class FallbackLlm:
+    """Several models in order: the next takes over if one cannot answer; an `Asker`.
+
+    An answer is recorded under the model that gave it. Recorded answers of any of them are used first, so a restart
+    after a takeover pays for nothing twice. `failures` has the last reason by model.
+    """
+
+    def __init__(self, models: Sequence[CachedLlm]) -> None:
+        if not models:
+            raise ConfigError("No judge is left to ask.", remedy="Name at least one model in CLARA_JUDGES.")
+        self._models = tuple(models)
+        self.failures: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return ", else ".join(model.name for model in self._models)
+
+    async def prefetch(self, prompts: Sequence[Prompt]) -> None:
+        await self._models[0].prefetch(prompts)
+        for model in self._models[1:]:
+            await model.look_up(prompts)
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        for model in self._models:
+            known = await model.recorded(prompt, attempt)
+            if known is not None:
+                return known
+        for model in self._models[:-1]:
+            try:
+                return await model.ask(prompt, attempt, yields=True)
+            except (Temporary, ConfigError) as bad:
+                self.failures[model.name] = bad.message
+        return await self._models[-1].ask(prompt, attempt)
+
+
+class _Abandoned(Exception):
+    """The caller that held the request was cancelled; a caller that waits for it asks itself."""
