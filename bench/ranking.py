@@ -70,19 +70,19 @@ def specification(world: SimulatedWorld) -> Ints:
     return np.argsort(-ratings, kind="stable")
 
 
-def random_pairs(world: SimulatedWorld, calls: int) -> Ints:
+def random_pairs(world: SimulatedWorld, calls: int) -> list[Result]:
     pairs = list(combinations(range(world.size), 2))
     Random(world.seed).shuffle(pairs)
     both = [*pairs, *((b, a) for a, b in pairs)][:calls]
-    return points_order([_asked(world, a, b) for a, b in both], world.size)
+    return [_asked(world, a, b) for a, b in both]
 
 
-def swiss(world: SimulatedWorld, calls: int) -> Ints:
-    """Rounds of neighbours by Elo, no pair twice in one sequence."""
+def swiss(world: SimulatedWorld, calls: int) -> list[Result]:
+    """Rounds of neighbours by points, no pair twice in one sequence; Elo decides at the end."""
     results: list[Result] = []
     shown: set[tuple[int, int]] = set()
     while len(results) < calls:
-        order = elo_order(results, world.size).tolist()
+        order = points_order(results, world.size).tolist()
         before = len(results)
         while len(order) > 1:
             a = order.pop(0)
@@ -96,7 +96,7 @@ def swiss(world: SimulatedWorld, calls: int) -> Ints:
             results.append(_asked(world, *look))
         if len(results) == before:
             break
-    return elo_order(results[:calls], world.size)
+    return results[:calls]
 
 
 def _asked(world: SimulatedWorld, a: int, b: int) -> Result:
@@ -128,15 +128,17 @@ def calls_trial(size: int, model: Model, seed: int) -> dict[str, Any]:
     found["both + points"] = told(score(points_order(both, size)))
     end: list[Result] = []
     calls = 0
+    at: dict[int, list[Result]] = {}
     for calls, end in shipped(world, None):
-        for shown in SHOWN_CALLS[size]:
-            if calls <= shown:
-                found[f"auto {shown}"] = told(score(elo_order(end, size)))
+        at |= {shown: end for shown in SHOWN_CALLS[size] if calls <= shown}
+    found |= {f"auto {shown}": told(score(elo_order(some, size))) for shown, some in at.items()}
     found["auto"] = told(score(elo_order(end, size)))
     found["auto calls"] = [float(calls), 0.0]
+    most = max(SHOWN_CALLS[size])
+    by_swiss, by_lot = swiss(world, most), random_pairs(world, most)
     for shown in SHOWN_CALLS[size]:
-        found[f"Swiss + Elo {shown}"] = told(score(swiss(world, shown)))
-        found[f"random + points {shown}"] = told(score(random_pairs(world, shown)))
+        found[f"Swiss + Elo {shown}"] = told(score(elo_order(by_swiss[:shown], size)))
+        found[f"random + points {shown}"] = told(score(points_order(by_lot[:shown], size)))
     return found
 
 

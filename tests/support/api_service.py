@@ -16,11 +16,11 @@ import aiohttp
 
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
+from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.documents.plots import ratings_svg, win_matrix_svg
 from clara_eval.documents.store_keys import (
     features_key,
     index_key,

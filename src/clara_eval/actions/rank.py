@@ -12,6 +12,7 @@ from io import StringIO
 from pathlib import Path
 from sys import intern
 
+from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.errors import BadInput
 from clara_eval.core.verdict import Winner
 from clara_eval.ranking import Ranking, Result, Standing, Tally, rank, tally
@@ -27,6 +28,10 @@ _NO_FILE_ROWS = "Add rows under the header left,right,winner."
 class RankedFile:
     ranking: Ranking
     table: Tally
+
+    def plots(self) -> dict[str, str]:
+        """SVG pictures by file name."""
+        return {"ratings.svg": ratings_svg(self.ranking), "matrix.svg": win_matrix_svg(self.ranking, self.table)}
 
 
 def rank_file(path: Path, winner_count: int, payout_bps: Sequence[int] | None, *, literal: bool) -> RankedFile:

@@ -31,8 +31,8 @@ DRAWS = 1024
 MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
 MOST_PER_ITEM = 3  # questions in one batch: more would ask what the batch itself settles
 NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
-WORTH_ASKING = 5e-5  # of the squared pot: at 25 entries no rest of the calls lowers misplaced money beyond it
-QUESTIONS_PER_ITEM = 7.5  # usually, until no question is worth asking
+WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls then leave misplaced money as it is (bench)
+QUESTIONS_PER_ITEM = 9.0  # usually, until no question is worth asking
 Look = tuple[int, int]
 Opening = Literal["pairs", "full", "fours"]
 Bools = npt.NDArray[np.bool_]
@@ -58,10 +58,11 @@ class Adaptive:
 
     @property
     def usual_questions(self) -> int:
-        """How many questions a round usually takes: what a quote counts with."""
+        """How many questions a round usually takes; for a quote an order counts as two, since it shows four."""
         size, judges = len(self.field.items), len(self.field.judges)
-        once = comb(size, 2) * judges if self.opening == "full" else 0
-        return min(max(once, ceil(QUESTIONS_PER_ITEM * size) * judges), self.most_questions)
+        once = comb(size, 2) if self.opening == "full" else 0
+        orders = GROUPS_PER_ITEM if self._in_fours else 0.0
+        return min(max(once, ceil((QUESTIONS_PER_ITEM + orders) * size)) * judges, self.most_questions)
 
     @property
     def _in_fours(self) -> bool:

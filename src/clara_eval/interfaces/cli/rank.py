@@ -13,7 +13,6 @@ from rich.table import Table
 from clara_eval.actions.rank import Ranking, Standing, rank_file
 from clara_eval.core.camel_json import to_camel_json
 from clara_eval.core.errors import BadInput
-from clara_eval.documents.plots import ratings_svg, win_matrix_svg
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
 
@@ -38,8 +37,7 @@ def rank(  # one parameter for each option of the command
     gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
     found = rank_file(file, count, shares, literal=literal)
     if svg is not None:
-        plots = {"ratings.svg": ratings_svg(found.ranking), "matrix.svg": win_matrix_svg(found.ranking, found.table)}
-        _write(svg, plots)
+        _write(svg, found.plots())
     if json:
         emit_json(as_document(found.ranking))
     else:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.documents.plots import MOST_ROWS, ratings_svg, win_matrix_svg
+from clara_eval.challenges.plots import MOST_ROWS, ratings_svg, win_matrix_svg
 from clara_eval.ranking import Result, rank, tally
 
 HOSTILE = ["</text><script>alert(1)</script>", "\"&<>'", "\u202eevil\u0000\n", "0x" + "ab" * 20, "plain"]
